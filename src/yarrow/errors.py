@@ -1,0 +1,172 @@
+"""The one tree of errors: what can go wrong, as a person, a program and the model are told.
+
+YarrowError
+ |- UsageError            a flag, an argument or a configuration value is wrong (exit code 2)
+ |   `- ConfigError       ... in a configuration file or variable
+ |- InvalidArgument       a field of a request is wrong
+ |- NotFound              SESSION_UNKNOWN, SESSION_NOT_ACTIVE, MODEL_UNKNOWN
+ |- Precondition          BUSY, NOT_RUNNING, LOCKED: right request, wrong moment
+ |- LimitExceeded         TOO_LARGE, TOO_MANY: a bounded thing is full
+ |- Unsupported           UNIMPLEMENTED: this build does not do that
+ |- StorageError          STORAGE: the disk refused
+ |- ProviderError         a model backend failed; its code says how
+ `- RunError              a run cannot go on: TURN_LIMIT, LOOP_DETECTED, EMPTY_RESPONSE, OUTPUT_LIMIT, ...
+
+An error says one sentence that names the value and what to do. What the model can repair is not here: that is
+a tool output (`yarrow.tool.base.ToolFailed`).
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Code(StrEnum):
+    """Every code an error can carry, as it is written in events, statuses and JSON output."""
+
+    # of a request
+    USAGE = "USAGE"
+    CONFIG = "CONFIG"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    SESSION_UNKNOWN = "SESSION_UNKNOWN"
+    SESSION_NOT_ACTIVE = "SESSION_NOT_ACTIVE"
+    MODEL_UNKNOWN = "MODEL_UNKNOWN"
+    BUSY = "BUSY"
+    NOT_RUNNING = "NOT_RUNNING"
+    LOCKED = "LOCKED"
+    TOO_LARGE = "TOO_LARGE"
+    TOO_MANY = "TOO_MANY"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    DRAINING = "DRAINING"
+    STORAGE = "STORAGE"
+    INTERNAL = "INTERNAL"
+    # of a provider
+    OVERLOADED = "OVERLOADED"
+    RATE_LIMIT = "RATE_LIMIT"
+    QUOTA = "QUOTA"
+    SERVER_ERROR = "SERVER_ERROR"
+    CONTEXT_OVERFLOW = "CONTEXT_OVERFLOW"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    AUTH = "AUTH"
+    NOT_FOUND = "NOT_FOUND"
+    REQUEST_TOO_LARGE = "REQUEST_TOO_LARGE"
+    UNSUPPORTED_PARAMETER = "UNSUPPORTED_PARAMETER"
+    UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
+    STREAM_TRUNCATED = "STREAM_TRUNCATED"
+    STREAM_STALLED = "STREAM_STALLED"
+    MALFORMED_RESPONSE = "MALFORMED_RESPONSE"
+    MALFORMED_TOOL_CALL = "MALFORMED_TOOL_CALL"
+    UNREACHABLE = "UNREACHABLE"
+    PROVIDER_SETUP = "PROVIDER_SETUP"
+    # of a run
+    EMPTY_RESPONSE = "EMPTY_RESPONSE"
+    OUTPUT_LIMIT = "OUTPUT_LIMIT"
+    CONTENT_FILTER = "CONTENT_FILTER"
+    COMPACTION_INEFFECTIVE = "COMPACTION_INEFFECTIVE"
+    LOOP_DETECTED = "LOOP_DETECTED"
+    TURN_LIMIT = "TURN_LIMIT"
+
+
+class Failure(Struct, frozen=True):
+    """An error as plain data, for events and files."""
+
+    code: Code
+    message: str
+    retryable: bool = False
+    context_window: int = 0
+    """Tokens, when an overflow told us; 0 is unknown."""
+
+
+class YarrowError(Exception):
+    """The root: a code, and one sentence that names the value and what to do."""
+
+    code: Code = Code.INTERNAL
+
+    def __init__(self, message: str, *, code: Code | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+
+    def failure(self) -> Failure:
+        """Return the error as plain data."""
+        return Failure(self.code, self.message)
+
+
+class UsageError(YarrowError):
+    """A flag or an argument of the command line is wrong."""
+
+    code = Code.USAGE
+
+
+class ConfigError(UsageError):
+    """A configuration file or variable is wrong; the message names file, key and the nearest valid key."""
+
+    code = Code.CONFIG
+
+
+class InvalidArgument(YarrowError):
+    """A field of a request is wrong; `field` is its path in the request."""
+
+    code = Code.INVALID_ARGUMENT
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class NotFound(YarrowError):
+    """Something named does not exist."""
+
+    code = Code.SESSION_UNKNOWN
+
+
+class Precondition(YarrowError):
+    """The request is right and the moment is wrong."""
+
+    code = Code.BUSY
+
+
+class LimitExceeded(YarrowError):
+    """A bounded thing is full."""
+
+    code = Code.TOO_LARGE
+
+
+class Unsupported(YarrowError):
+    """This build does not do that."""
+
+    code = Code.UNIMPLEMENTED
+
+
+class StorageError(YarrowError):
+    """The disk refused; what was not written is named."""
+
+    code = Code.STORAGE
+
+
+class ProviderError(YarrowError):
+    """A model backend failed.
+
+    `retryable` speaks about the failure only. `retry_after` is in seconds, None leaves the wait to us.
+    `context_window` is in tokens, 0 unknown. `status` is the HTTP status, 0 when there was none.
+    """
+
+    code = Code.SERVER_ERROR
+
+    def __init__(self, code: Code, message: str, *, retryable: bool = False, status: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.retryable = retryable
+        self.status = status
+        self.retry_after: float | None = None
+        self.context_window = 0
+
+    def failure(self) -> Failure:
+        """Return the error as plain data."""
+        return Failure(self.code, self.message, self.retryable, self.context_window)
+
+
+class RunError(YarrowError):
+    """A run cannot go on, though nothing outside of it failed."""
+
+    code = Code.EMPTY_RESPONSE

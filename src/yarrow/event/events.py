@@ -1,0 +1,195 @@
+"""Everything an agent tells its watchers, as frozen values.
+
+Within a run the order is `AgentStart (TurnStart MessageStart (text|thinking|call)* MessageEnd (ToolDelta*
+ToolOutput)* TurnEnd)* AgentEnd`; the other kinds lie between them. The loop publishes bodies; the bus wraps each
+in an `Event` with its place in the session.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from yarrow.errors import Failure
+from yarrow.message import StopReason, Usage
+
+
+class AgentState(StrEnum):
+    """What the agent is doing."""
+
+    IDLE = "idle"
+    THINKING = "thinking"
+    EXECUTING = "executing"
+    COMPACTING = "compacting"
+    ABORTING = "aborting"
+    ERROR = "error"
+
+
+class EndReason(StrEnum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+    ERROR = "error"
+    TURN_LIMIT = "turn_limit"
+    LOOP_DETECTED = "loop_detected"
+
+
+class QueuedText(Struct, frozen=True):
+    """A text that waits, was delivered or was handed back; `message_id` is the message that it becomes."""
+
+    message_id: str
+    text: str
+    follow_up: bool = False
+
+
+class AgentStart(Struct, frozen=True):
+    """A prompt was accepted; first event of a run."""
+
+    text: str
+    message_id: str
+
+
+class TurnStart(Struct, frozen=True):
+    """A model turn begins; `turn` counts from 1, `delivered` are the steers and the follow-up that came with it."""
+
+    turn: int
+    delivered: tuple[QueuedText, ...] = ()
+
+
+class MessageStart(Struct, frozen=True):
+    """The model's message begins."""
+
+    message_id: str
+
+
+class TextDelta(Struct, frozen=True):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    """A piece of the model's thinking; only when thinking is on."""
+
+    text: str
+
+
+class ToolCallEvent(Struct, frozen=True):
+    """A tool the model wants run, whole; `arguments` is the text of a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+    invalid_arguments: str = ""
+
+
+class MessageEnd(Struct, frozen=True):
+    """The model's message is finished and on disk; `error` is set when a failure cut it."""
+
+    message_id: str
+    stop_reason: StopReason | None = None
+    usage: Usage | None = None
+    error: Failure | None = None
+
+
+class ToolDelta(Struct, frozen=True):
+    """A piece of a running tool's output."""
+
+    tool_call_id: str
+    text: str
+
+
+class ToolOutput(Struct, frozen=True):
+    """A tool's final output, on disk as message `message_id`."""
+
+    tool_call_id: str
+    name: str
+    text: str
+    message_id: str
+    is_error: bool = False
+    diff: str = ""
+
+
+class TurnEnd(Struct, frozen=True):
+    """The turn is over."""
+
+    turn: int
+
+
+class AgentEnd(Struct, frozen=True):
+    """The run is over; nothing of it follows."""
+
+    reason: EndReason
+    usage: Usage
+    error: Failure | None = None
+    undelivered: tuple[QueuedText, ...] = ()
+
+
+class StateChange(Struct, frozen=True):
+    """The agent went from one state to another."""
+
+    before: AgentState
+    after: AgentState
+
+
+class QueueUpdate(Struct, frozen=True):
+    """The texts that wait, in full."""
+
+    steering: tuple[QueuedText, ...]
+    follow_ups: tuple[QueuedText, ...]
+
+
+class UsageReport(Struct, frozen=True):
+    """Tokens of a model call."""
+
+    usage: Usage
+
+
+class Notice(Struct, frozen=True):
+    """A warning that a person should see."""
+
+    code: str
+    text: str
+
+
+class Gap(Struct, frozen=True):
+    """This subscriber lost the events from `first_sequence` to `last_sequence`."""
+
+    first_sequence: int
+    last_sequence: int
+
+
+class Heartbeat(Struct, frozen=True):
+    """A sign of life on a remote stream."""
+
+
+Body = (
+    AgentStart
+    | TurnStart
+    | MessageStart
+    | TextDelta
+    | ThinkingDelta
+    | ToolCallEvent
+    | MessageEnd
+    | ToolDelta
+    | ToolOutput
+    | TurnEnd
+    | AgentEnd
+    | StateChange
+    | QueueUpdate
+    | UsageReport
+    | Notice
+    | Gap
+    | Heartbeat
+)
+
+
+class Event(Struct, frozen=True):
+    """A body with its place: `sequence` counts the session's events from 1 without a gap; 0 for Gap and Heartbeat."""
+
+    session_id: str
+    run_id: str
+    sequence: int
+    time: float
+    """Seconds since the epoch."""
+    body: Body
