@@ -1,10 +1,11 @@
-"""What is said in a conversation: messages of ordered blocks, and the tokens they cost.
+"""What is said in a conversation: messages of ordered blocks, the tokens they cost, and the tools on offer.
 
 A `Message` is at once the value, its line in a session file (kind `message`) and that line's validation. Files
 are read for ever, so fields are only ever added, each with a default.
 """
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -157,3 +158,11 @@ class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=T
     def images(self) -> tuple[Image, ...]:
         """The images, in order."""
         return tuple(block for block in self.content if isinstance(block, Image))
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as the model sees it; `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]

@@ -1,0 +1,84 @@
+"""What can be configured: one frozen value per object of the configuration file, with its defaults."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from yarrow.message import ThinkingLevel
+
+ProviderType = Literal["openai", "llamacpp", "local", "scripted"]
+
+
+class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """When and how much the context is compacted; numbers are tokens."""
+
+    enabled: bool = True
+    reserve_tokens: int = 2048
+    keep_recent_tokens: int = 8192
+
+
+class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """How one provider is reached; times are in seconds, 0 means no limit, None means the provider's default."""
+
+    type: ProviderType | None = None
+    """Which adapter; None when the provider's id is the name of one."""
+    base_url: str = ""
+    api_key_env: str = ""
+    """Name of the environment variable that holds the key."""
+    api_key_command: str = ""
+    """A command that prints the key; only from the user's own file."""
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    """Merged into every request's JSON body."""
+    context_window: int = 0
+    """In tokens; 0 asks the server."""
+    max_tokens: int = 0
+    """The most tokens of one answer; 0 leaves it to the server."""
+    temperature: float | None = None
+    first_byte_timeout: float | None = None
+    idle_timeout: float | None = None
+    chat_template: str = ""
+    """For a local model: `yarrow-tools`, a path, or empty for the model's own."""
+    models: tuple[str, ...] = ()
+    """For a local model: paths of GGUF files."""
+    script: str = ""
+    """For the scripted provider: path of its script."""
+
+
+class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Directories besides the working directory that file tools may touch."""
+
+    extra: tuple[str, ...] = ()
+    """To read and to write."""
+    read: tuple[str, ...] = ()
+    """To read."""
+
+
+class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a shell call is given."""
+
+    pass_environment: tuple[str, ...] = ()
+    """Names of variables that are passed although they look like secrets."""
+    timeout: float = 120.0
+    """Seconds, when the call names none."""
+
+
+class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Everything that can be configured."""
+
+    provider: str = ""
+    """A provider's id; empty looks for one."""
+    model: str = ""
+    thinking: ThinkingLevel = ThinkingLevel.OFF
+    providers: dict[str, ProviderSettings] = {}
+    compaction: CompactionSettings = CompactionSettings()
+    dry_run: bool = False
+    sandbox: Literal["off"] = "off"
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    bash: BashSettings = BashSettings()
+    session_dir: str = ""
+    """Where sessions are kept; empty is ~/.yarrow/sessions."""
+    sync: Literal["message", "run", "none"] = "message"
+    """When what is written is forced to the disk."""
+    max_turns: int = 200
+    """Turns of one run; 0 is no limit."""
