@@ -54,7 +54,7 @@ class Change(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=Tr
     thinking: ThinkingLevel | UnsetType = UNSET
     name: str | UnsetType = UNSET
     system_prompt: str | UnsetType = UNSET
-    tools: tuple[str, ...] | None | UnsetType = UNSET
+    tools: tuple[str, ...] | UnsetType | None = UNSET
     compaction: CompactionSettings | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
 

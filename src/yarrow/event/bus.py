@@ -1,0 +1,194 @@
+"""One session's event bus: publishing never waits, and a slow reader loses the oldest events and is told which."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from yarrow.event.events import (
+    AgentStart,
+    Body,
+    Event,
+    Gap,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallEvent,
+    ToolDelta,
+    ToolOutput,
+)
+
+BUFFER_EVENTS = 4096
+"""Events one subscriber may be behind; then its oldest is dropped, so that the end of a run always arrives."""
+RING_EVENTS = 4096
+"""Events kept for a subscriber that comes late or comes back; then the oldest is dropped."""
+RING_BYTES = 1 << 20
+"""Characters of text the kept events may hold together; then the oldest are dropped."""
+RING_SECONDS = 60.0
+"""How long the events of a run are kept after it ended."""
+BLOCK_EVENTS = 64
+"""The ring is weighed and trimmed in blocks of so many events: doing it for each would double the cost."""
+
+_TEXTS = (TextDelta, ToolDelta, ThinkingDelta, AgentStart)
+
+
+def _weigh(events: Iterable[Event]) -> int:
+    weight = 0
+    for event in events:
+        # The few kinds that hold text of any length; the others are small and bounded.
+        if isinstance(body := event.body, _TEXTS):
+            weight += len(body.text)
+        elif isinstance(body, ToolOutput):
+            weight += len(body.text) + len(body.diff)
+        elif isinstance(body, ToolCallEvent):
+            weight += len(body.arguments) + len(body.invalid_arguments)
+    return weight
+
+
+class Bus:
+    """The events of one session, in order. All calls belong to one event loop."""
+
+    def __init__(self, session_id: str, *, now: Callable[[], float] = time.time) -> None:
+        self.session_id = session_id
+        self.sequence = 0
+        """Of the last event published."""
+        self._run_id = ""
+        self._now = now
+        self._subscribers: tuple[Subscription, ...] = ()
+        self._ring: deque[Event] = deque()
+        self._blocks: deque[int] = deque()
+        self._ring_bytes = 0
+        self._unweighed = 0
+        self._release: asyncio.TimerHandle | None = None
+
+    def publish(self, body: Body) -> None:
+        """Give the event its place and hand it to every subscriber; never waits."""
+        self.sequence = sequence = self.sequence + 1
+        event = Event(self.session_id, self._run_id, sequence, self._now(), body)
+        self._ring.append(event)
+        self._unweighed += 1
+        if self._unweighed == BLOCK_EVENTS:
+            self._trim()
+        for subscriber in self._subscribers:
+            subscriber.buffer.append(event)
+            if subscriber.waiter is not None:
+                subscriber.wake()
+
+    def begin_run(self, run_id: str) -> None:
+        """Put the events that follow under a run; what was kept of the last run is let go."""
+        self._cancel_release()
+        self._run_id = run_id
+        self._clear_ring()
+
+    def end_run(self) -> None:
+        """Put the events that follow under no run; the run's events are let go after `RING_SECONDS`."""
+        self._run_id = ""
+        self._cancel_release()
+        self._release = asyncio.get_running_loop().call_later(RING_SECONDS, self._clear_ring)
+
+    def subscribe(self, after: int | None = None) -> "Subscription":
+        """Return a subscription to what follows sequence `after`, or to what is published from now on.
+
+        Where kept events no longer reach back to `after`, the first event is a `Gap`.
+        """
+        start = self.sequence if after is None else min(after, self.sequence)
+        subscription = Subscription(self, start + 1)
+        subscription.buffer.extend(event for event in self._ring if event.sequence > start)
+        self._subscribers = (*self._subscribers, subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: "Subscription") -> None:
+        """Take a subscription out; without effect when it is out."""
+        self._subscribers = tuple(one for one in self._subscribers if one is not subscription)
+
+    def drops(self) -> tuple[int, ...]:
+        """Return how many events each present subscriber lost."""
+        return tuple(subscription.dropped for subscription in self._subscribers)
+
+    def close(self) -> None:
+        """End every subscription once it has read what it has."""
+        self._cancel_release()
+        for subscription in self._subscribers:
+            subscription.close()
+
+    def _trim(self) -> None:
+        ring, blocks = self._ring, self._blocks
+        weight = _weigh(islice(reversed(ring), BLOCK_EVENTS))
+        blocks.append(weight)
+        self._ring_bytes += weight
+        self._unweighed = 0
+        while self._ring_bytes > RING_BYTES or len(blocks) > RING_EVENTS // BLOCK_EVENTS:
+            self._ring_bytes -= blocks.popleft()
+            for _ in range(BLOCK_EVENTS):
+                ring.popleft()
+
+    def _clear_ring(self) -> None:
+        self._ring.clear()
+        self._blocks.clear()
+        self._ring_bytes = 0
+        self._unweighed = 0
+
+    def _cancel_release(self) -> None:
+        if self._release is not None:
+            self._release.cancel()
+            self._release = None
+
+
+class Subscription:
+    """One reader's place on a bus, with a buffer of its own."""
+
+    __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "waiter")
+
+    def __init__(self, bus: Bus, next_sequence: int) -> None:
+        self._bus = bus
+        self._next = next_sequence
+        self._dropped = 0
+        self._closed = False
+        self.buffer: deque[Event] = deque(maxlen=BUFFER_EVENTS)
+        self.waiter: asyncio.Future[None] | None = None
+
+    @property
+    def dropped(self) -> int:
+        """Events lost so far, also those whose gap was not read yet."""
+        return self._dropped + self._hole()
+
+    async def take(self, limit: int = 64) -> list[Event]:
+        """Wait for events and return up to `limit`, in order; an empty list when the bus was closed.
+
+        A `Gap` stands before the first event that follows lost ones.
+        """
+        while not self.buffer and not self._closed and not self._hole():
+            self.waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self.waiter
+            finally:
+                self.waiter = None
+        events: list[Event] = []
+        if lost := self._hole():
+            self._dropped += lost
+            events.append(self._gap(lost))
+            self._next += lost
+        while self.buffer and len(events) < limit:
+            event = self.buffer.popleft()
+            self._next = event.sequence + 1
+            events.append(event)
+        return events
+
+    def wake(self) -> None:
+        """Let a waiting `take` go on."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def close(self) -> None:
+        """Take no more events; what is in the buffer can still be taken."""
+        self._closed = True
+        self._bus.unsubscribe(self)
+        self.wake()
+
+    def _hole(self) -> int:
+        upcoming = self.buffer[0].sequence if self.buffer else self._bus.sequence + 1
+        return 0 if self._closed and not self.buffer else upcoming - self._next
+
+    def _gap(self, lost: int) -> Event:
+        bus = self._bus
+        return Event(bus.session_id, "", 0, time.time(), Gap(self._next, self._next + lost - 1))
