@@ -1,6 +1,6 @@
 """The seam between the agent and a model backend: one request in, one stream of uniform events out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -91,7 +91,7 @@ class Provider(Protocol):
         """Return what the model can do; called once, when the provider is built. Raises `ProviderError`."""
         ...
 
-    def stream(self, request: CompletionRequest) -> AsyncIterator[ProviderEvent]:
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer.
 
         What fails before the first event is raised by the first step of the iterator, later failures by later

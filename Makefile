@@ -1,0 +1,41 @@
+# make demo   builds the environment and runs the main job on a real model
+# make test   runs everything that CI runs
+.PHONY: demo test setup check bench mutants generate lock clean
+SHELL := /bin/bash
+BIN := .venv/bin
+
+demo:
+	@scripts/environment.sh .run requirements/run.lock
+	@.run/bin/python scripts/demo.py
+
+test: setup check
+	@$(BIN)/python scripts/test.py
+
+setup:
+	@scripts/system.sh
+	@scripts/environment.sh .venv requirements/dev.lock editable
+	@scripts/node.sh
+
+check:
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@PATH="$(PWD)/$(BIN):$$PATH" buf lint
+	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
+	@scripts/generated.sh
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/pyright
+
+generate:
+	@scripts/generate.sh
+
+lock:
+	@scripts/lock.sh
+
+bench: setup
+	@$(BIN)/python bench/run.py
+
+mutants: setup
+	@$(BIN)/python scripts/mutants.py
+
+clean:
+	rm -rf .venv .run .tools dist build

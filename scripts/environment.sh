@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds an environment from a lock file: scripts/environment.sh FOLDER LOCK [editable]
+# Uses uv; when it is absent, installs it into .tools. Uses a Python 3.11 or newer that is on the machine, never a
+# downloaded one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1 lock=$2 mode=${3:-}
+export UV_PYTHON_DOWNLOADS=never UV_COMPILE_BYTECODE=1
+unset PYTHONDONTWRITEBYTECODE
+
+uv=$(command -v uv || true)
+if [ -z "$uv" ]; then
+  uv=$PWD/.tools/uv/bin/uv
+  if [ ! -x "$uv" ]; then
+    echo "uv is not installed: putting it into .tools/uv"
+    python3 -m venv .tools/uv
+    .tools/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+  fi
+fi
+
+stamp=$folder/.stamp
+sum=$(cat "$lock" pyproject.toml VERSION scripts/environment.sh | sha256sum)
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$sum" ]; then
+  "$uv" venv --quiet --clear --python '>=3.11' "$folder"
+  "$uv" pip sync --quiet --python "$folder" --require-hashes "$lock"
+  if [ "$mode" = editable ]; then
+    "$uv" pip install --quiet --python "$folder" --no-deps --editable .
+  fi
+  printf '%s' "$sum" >"$stamp"
+fi
+if [ "$mode" != editable ]; then
+  "$uv" pip install --quiet --python "$folder" --no-deps --reinstall-package yarrow .
+fi

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs the system programs that the tests use, where they are missing: scripts/system.sh
+set -euo pipefail
+missing=()
+command -v rg >/dev/null || missing+=(ripgrep)
+command -v openssl >/dev/null || missing+=(openssl)
+command -v git >/dev/null || missing+=(git)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+[ ${#missing[@]} -eq 0 ] && exit 0
+if ! command -v apt-get >/dev/null; then
+  echo "the tests need these programs, please install them: ${missing[*]}" >&2
+  exit 1
+fi
+run=()
+[ "$(id -u)" -eq 0 ] || run=(sudo)
+"${run[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

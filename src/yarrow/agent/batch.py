@@ -1,0 +1,168 @@
+"""Runs the tool calls of one message: in order, read-only ones side by side, every call answered exactly once."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import groupby
+
+from msgspec import Struct
+
+from yarrow.agent.ports import Equipment, Ports
+from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
+from yarrow.agent.settle import to_the_end
+from yarrow.errors import Code, RunError, YarrowError
+from yarrow.event.events import ToolDelta, ToolOutput
+from yarrow.message import Block, Message, Role, Text, ToolCall
+from yarrow.tool.base import Done, Progress, Result, ToolFailed
+
+MAX_PARALLEL = 8
+"""Read-only calls that run at one time."""
+MAX_HELD_DELTAS = 1000
+"""Deltas held of a call that waits for its turn to be told; later ones are dropped, the output has the whole."""
+
+ABORTED = ToolFailed("aborted: the run was stopped before this call was done; what it did until then stays done")
+CUT = ToolFailed("not run: the message that asked for it was cut")
+
+
+class _Ran(Struct, frozen=True):
+    """A call that ran ahead of its turn to be told."""
+
+    deltas: tuple[str, ...]
+    result: Result
+
+
+class Batch:
+    """The tool side of one run."""
+
+    def __init__(self, ports: Ports, equipment: Equipment) -> None:
+        self._ports = ports
+        self._equipment = equipment
+        self._repetition = Repetition()
+        offered = equipment.settings.tools
+        self._offered = None if offered is None else frozenset(offered)
+
+    async def run(self, calls: Sequence[ToolCall]) -> None:
+        """Run the calls and record their results in call order.
+
+        Raises `RunError` (LOOP_DETECTED) after the batch when a call came too often. When it is cancelled, the
+        calls that were not answered are answered as aborted first.
+        """
+        unanswered = list(calls)
+        worst = 0
+        try:
+            for alone, group in groupby(calls, key=self._runs_alone):
+                if alone:
+                    for call in group:
+                        worst = max(worst, await self._finish(unanswered, call, await self._live(call)))
+                else:
+                    worst = max(worst, await self._together(unanswered, tuple(group)))
+        except asyncio.CancelledError:
+            await self._answer_all(unanswered, ABORTED)
+            raise
+        except YarrowError:
+            self.tell_unrun(unanswered)
+            raise
+        if worst >= END_AT:
+            raise RunError(
+                f"the model made the same call with the same result {worst} times in a row", code=Code.LOOP_DETECTED
+            )
+
+    async def answer_cut(self, calls: Sequence[ToolCall]) -> None:
+        """Answer the calls of a message that is kept and never sent back; their results are kept likewise."""
+        await self._answer_all(list(calls), CUT, incomplete=True)
+
+    def tell_unrun(self, calls: Sequence[ToolCall]) -> None:
+        """Tell calls as not run and not recorded, for a run that ends because nothing can be recorded."""
+        for call in calls:
+            self._ports.emit(ToolOutput(call.id, call.name, "not run: the run ended before it", "", is_error=True))
+
+    def _runs_alone(self, call: ToolCall) -> bool:
+        return not self._equipment.registry.read_only(call.name)
+
+    async def _live(self, call: ToolCall) -> Result:
+        """Run a call and tell its output as it comes."""
+        # An abort that was put off while something was recorded strikes here, before the tool starts.
+        await asyncio.sleep(0)
+        result: Result = ToolFailed("the tool ended without a result")
+        async with aclosing(self._execute(call)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Progress):
+                    self._ports.emit(ToolDelta(call.id, piece.text))
+                else:
+                    result = piece
+        return result
+
+    async def _together(self, unanswered: list[ToolCall], calls: tuple[ToolCall, ...]) -> int:
+        """Run read-only calls side by side and tell each whole, in call order."""
+        if len(calls) == 1:
+            return await self._finish(unanswered, calls[0], await self._live(calls[0]))
+        gate = asyncio.Semaphore(MAX_PARALLEL)
+        worst = 0
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._ahead(call, gate)) for call in calls]
+        for call, task in zip(calls, tasks, strict=True):
+            ran = task.result()
+            for text in ran.deltas:
+                self._ports.emit(ToolDelta(call.id, text))
+            worst = max(worst, await self._finish(unanswered, call, ran.result))
+        return worst
+
+    async def _ahead(self, call: ToolCall, gate: asyncio.Semaphore) -> _Ran:
+        deltas: list[str] = []
+        result: Result = ToolFailed("the tool ended without a result")
+        async with gate, aclosing(self._execute(call)) as pieces:
+            async for piece in pieces:
+                if not isinstance(piece, Progress):
+                    result = piece
+                elif len(deltas) < MAX_HELD_DELTAS:
+                    deltas.append(piece.text)
+        return _Ran(tuple(deltas), result)
+
+    def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
+        equipment = self._equipment
+        return equipment.registry.execute(
+            call, equipment.context, dry_run=equipment.settings.dry_run, offered=self._offered
+        )
+
+    async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
+        """Answer a call that ran; return how often it came in a row with this result."""
+        unanswered.remove(call)
+        times = self._repetition.saw(call, result.text)
+        await self._answer(call, result, note=NOTE if times >= NOTE_AT else "")
+        return times
+
+    async def _answer(self, call: ToolCall, result: Result, *, note: str = "", incomplete: bool = False) -> None:
+        """Record the result and then tell it."""
+        text = result.text + note
+        diff = result.diff if isinstance(result, Done) else ""
+        images: tuple[Block, ...] = result.images if isinstance(result, Done) else ()
+        message = Message(
+            id=self._ports.new_id(),
+            role=Role.TOOL,
+            content=(Text(text), *images),
+            timestamp=self._ports.timestamp(),
+            tool_call_id=call.id,
+            tool_name=call.name,
+            is_error=isinstance(result, ToolFailed),
+            diff=diff,
+            incomplete=incomplete,
+        )
+        told = ToolOutput(call.id, call.name, text, message.id, message.is_error, diff)
+        await to_the_end(self._record(message, told))
+
+    async def _answer_all(self, calls: list[ToolCall], result: Result, *, incomplete: bool = False) -> None:
+        try:
+            while calls:
+                await self._answer(calls.pop(0), result, incomplete=incomplete)
+        except YarrowError:
+            self.tell_unrun(calls)
+            raise
+
+    async def _record(self, message: Message, told: ToolOutput) -> None:
+        try:
+            await self._ports.record(message)
+        except YarrowError as error:
+            text = f"{told.text}\n[not recorded: {error.message}]"
+            self._ports.emit(ToolOutput(told.tool_call_id, told.name, text, "", is_error=True, diff=told.diff))
+            raise
+        self._ports.emit(told)

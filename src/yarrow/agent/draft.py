@@ -1,0 +1,107 @@
+"""The model's message while it is streamed: pieces in, deltas out, and one whole message at the end."""
+
+from typing import assert_never
+
+from yarrow.agent.ports import Ports, RunSettings
+from yarrow.errors import Code, ProviderError, RunError
+from yarrow.event.events import TextDelta, ThinkingDelta, ToolCallEvent, UsageReport
+from yarrow.message import Block, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
+
+
+class Draft:
+    """One model message in the making; neighbouring pieces of a kind become one block."""
+
+    def __init__(self, ports: Ports, settings: RunSettings) -> None:
+        self._ports = ports
+        self._settings = settings
+        self.id = ports.new_id()
+        self.usage: Usage | None = None
+        self.stop: StopReason | None = None
+        self._blocks: list[Block] = []
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._thought_opaque = ""
+
+    def add(self, piece: ProviderEvent) -> None:
+        """Take in a piece of the provider's stream and tell it to the watchers."""
+        match piece:
+            case TextPiece(text):
+                self._close_thought()
+                self._texts.append(text)
+                self._ports.emit(TextDelta(text))
+            case ThinkingPiece(text, opaque):
+                self._close_text()
+                self._thoughts.append(text)
+                self._thought_opaque = opaque or self._thought_opaque
+                if self._settings.thinking is not ThinkingLevel.OFF:
+                    self._ports.emit(ThinkingDelta(text))
+            case CallPiece(call):
+                self._close_blocks()
+                self._blocks.append(call)
+                self._ports.emit(ToolCallEvent(call.id, call.name, call.arguments, call.invalid_arguments))
+            case OpaquePiece(data):
+                self._close_blocks()
+                self._blocks.append(Opaque(data))
+            case UsagePiece(usage):
+                self.usage = usage
+                self._ports.emit(UsageReport(usage))
+            case StopPiece(reason):
+                self.stop = reason
+            case _:
+                assert_never(piece)
+
+    def check(self) -> None:
+        """Raise a typed error unless the stream came to text or to calls (law 5)."""
+        self._close_blocks()
+        if self.stop is None:
+            raise ProviderError(
+                Code.STREAM_TRUNCATED, "the answer broke off before the model said that it was done", retryable=True
+            )
+        if self.stop is StopReason.CONTENT_FILTER:
+            raise RunError("the backend withheld the answer by its content rules", code=Code.CONTENT_FILTER)
+        if any(isinstance(one, ToolCall) or (isinstance(one, Text) and one.text.strip()) for one in self._blocks):
+            return
+        if self.stop is StopReason.MAX_TOKENS:
+            raise RunError(
+                "the output limit was reached before any text or whole tool call: raise maxTokens",
+                code=Code.OUTPUT_LIMIT,
+            )
+        if self.stop is StopReason.CONTEXT_WINDOW:
+            raise RunError(
+                "the context window was full before any text: compact the session or start another",
+                code=Code.CONTEXT_OVERFLOW,
+            )
+        raise RunError("the model answered with neither text nor a tool call: try again or rephrase")
+
+    def message(self, *, incomplete: bool) -> Message:
+        """Return what has come so far as a message."""
+        self._close_blocks()
+        return Message(
+            id=self.id,
+            role=Role.ASSISTANT,
+            content=tuple(self._blocks),
+            timestamp=self._ports.timestamp(),
+            usage=self.usage,
+            stop_reason=self.stop,
+            incomplete=incomplete,
+            provider=self._settings.provider,
+            model=self._settings.model,
+        )
+
+    def _close_blocks(self) -> None:
+        self._close_thought()
+        self._close_text()
+
+    def _close_text(self) -> None:
+        if self._texts:
+            self._blocks.append(Text("".join(self._texts)))
+            self._texts.clear()
+
+    def _close_thought(self) -> None:
+        if self._thoughts:
+            # With thinking off its text is kept only where the backend wants it back.
+            if self._settings.thinking is not ThinkingLevel.OFF or self._thought_opaque:
+                self._blocks.append(Thinking("".join(self._thoughts), self._thought_opaque))
+            self._thoughts.clear()
+            self._thought_opaque = ""

@@ -1,0 +1,128 @@
+"""The agent's algorithm, whole: stream an answer, run the tools it names, repeat until the model is done."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import aclosing, contextmanager
+from itertools import count
+
+from yarrow.agent.batch import Batch
+from yarrow.agent.draft import Draft
+from yarrow.agent.hooks import before_provider_request
+from yarrow.agent.ports import Equipment, Ports
+from yarrow.agent.settle import to_the_end
+from yarrow.errors import Code, Failure, RunError, YarrowError
+from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, QueuedText, TurnEnd, TurnStart
+from yarrow.message import Message, StopReason, Usage
+from yarrow.provider.base import CompletionRequest
+
+
+class Loop:
+    """One run. Whatever ends it, every bracket it opened is closed before the exception leaves."""
+
+    def __init__(self, ports: Ports, equipment: Equipment) -> None:
+        self._ports = ports
+        self._equipment = equipment
+        self._batch = Batch(ports, equipment)
+        self.usage = Usage()
+        """Tokens of the run so far."""
+
+    async def run(self) -> None:
+        """Go on until the model is done and nothing waits. Raises `YarrowError` for what ends a run early."""
+        if not self._equipment.info.has_tool_call:
+            self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
+        delivered = await self._ports.deliver(ending=False)
+        for turn in count(1):
+            self._check_turns(turn)
+            message = await self._turn(turn, delivered)
+            ending = not message.tool_calls
+            delivered = await self._ports.deliver(ending=ending)
+            if ending and not delivered:
+                return
+
+    async def _turn(self, turn: int, delivered: tuple[QueuedText, ...]) -> Message:
+        self._ports.enter(AgentState.THINKING)
+        request = await self._request()
+        with self._turn_bracket(turn, delivered):
+            message = await self._message(request)
+            if message.tool_calls:
+                self._ports.enter(AgentState.EXECUTING)
+                await self._batch.run(message.tool_calls)
+        return message
+
+    async def _request(self) -> CompletionRequest:
+        settings, info = self._equipment.settings, self._equipment.info
+        tools = self._equipment.registry.specs(settings.tools) if info.has_tool_call else ()
+        request = CompletionRequest(
+            model=settings.model,
+            messages=tuple(self._ports.history()),
+            tools=tools,
+            system=settings.system,
+            thinking=settings.thinking,
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+        )
+        return await before_provider_request(self._equipment.hooks, request, self._ports.emit)
+
+    async def _message(self, request: CompletionRequest) -> Message:
+        """Stream one answer and record it; it is on disk before its end is told."""
+        draft = Draft(self._ports, self._equipment.settings)
+        self._ports.emit(MessageStart(draft.id))
+        try:
+            async with aclosing(self._equipment.provider.stream(request)) as pieces:
+                async for piece in pieces:
+                    draft.add(piece)
+            draft.check()
+        except BaseException as error:
+            await self._cut(draft, _failure(error))
+            raise
+        message = draft.message(incomplete=False)
+        await to_the_end(self._end_message(message, None))
+        self.usage += message.usage or Usage()
+        if message.stop_reason is StopReason.MAX_TOKENS:
+            self._ports.emit(Notice("OUTPUT_LIMIT", "the answer was cut at the output limit: raise maxTokens"))
+        return message
+
+    async def _cut(self, draft: Draft, failure: Failure | None) -> None:
+        """Close the message of a stream that failed or was aborted; its calls are answered and never run."""
+        message = draft.message(incomplete=True)
+        self.usage += message.usage or Usage()
+        await to_the_end(self._end_message(message, failure))
+        await self._batch.answer_cut(message.tool_calls)
+
+    async def _end_message(self, message: Message, failure: Failure | None) -> None:
+        recorded, refused = "", None
+        try:
+            # A failure before anything was said leaves nothing in the history.
+            if message.content:
+                await self._ports.record(message)
+                recorded = message.id
+        except YarrowError as error:
+            refused, failure = error, error.failure()
+        self._ports.emit(MessageEnd(recorded, message.stop_reason, message.usage, failure))
+        if refused is not None:
+            self._batch.tell_unrun(message.tool_calls)
+            raise refused
+
+    @contextmanager
+    def _turn_bracket(self, turn: int, delivered: tuple[QueuedText, ...]) -> Generator[None]:
+        self._ports.emit(TurnStart(turn, delivered))
+        try:
+            yield
+        finally:
+            self._ports.emit(TurnEnd(turn))
+
+    def _check_turns(self, turn: int) -> None:
+        limit = self._equipment.settings.max_turns
+        if limit and turn > limit:
+            raise RunError(
+                f"the run used up its {limit} turns: prompt again to go on, or raise maxTurns", code=Code.TURN_LIMIT
+            )
+
+
+def _failure(error: BaseException) -> Failure | None:
+    """Return what cut a message; None for an abort."""
+    if isinstance(error, YarrowError):
+        return error.failure()
+    if isinstance(error, asyncio.CancelledError):
+        return None
+    return Failure(Code.INTERNAL, f"a bug in Yarrow cut the message ({type(error).__name__})")

@@ -1,0 +1,63 @@
+"""What the loop is given: what it works with, and the callables by which it reaches the world."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from yarrow.agent.hooks import Hooks
+from yarrow.event.events import AgentState, Body, QueuedText
+from yarrow.message import Message, ThinkingLevel
+from yarrow.provider.base import Provider, ProviderInfo
+from yarrow.tool.base import ToolContext
+from yarrow.tool.registry import Registry
+
+
+class RunSettings(Struct, frozen=True):
+    """How a session is set while a run is going on."""
+
+    provider: str
+    """The provider's configured id."""
+    model: str
+    system: str
+    thinking: ThinkingLevel = ThinkingLevel.OFF
+    tools: tuple[str, ...] | None = None
+    """Names of the tools offered; None is all."""
+    dry_run: bool = False
+    max_turns: int = 200
+    """0 is no limit."""
+    max_tokens: int = 0
+    """The most tokens of one answer; 0 leaves it to the provider."""
+    temperature: float | None = None
+
+
+class Equipment(Struct, frozen=True):
+    """What a run works with."""
+
+    settings: RunSettings
+    provider: Provider
+    info: ProviderInfo
+    registry: Registry
+    context: ToolContext
+    hooks: Hooks = Hooks()
+
+
+class Deliver(Protocol):
+    """Records the texts that are due as user messages and returns them."""
+
+    async def __call__(self, *, ending: bool) -> tuple[QueuedText, ...]:
+        """Deliver the steers that wait, else, if the run would end, one follow-up. Raises `StorageError`."""
+        ...
+
+
+class Ports(Struct, frozen=True):
+    """The callables of a run. `emit` may drop, `record` may not: it returns when the message is on disk."""
+
+    emit: Callable[[Body], None]
+    record: Callable[[Message], Awaitable[None]]
+    """Raises `StorageError`."""
+    deliver: Deliver
+    enter: Callable[[AgentState], None]
+    history: Callable[[], Sequence[Message]]
+    new_id: Callable[[], str]
+    timestamp: Callable[[], str]

@@ -1,0 +1,87 @@
+"""The texts that wait for delivery during a run: steers, and follow-ups for when it would end."""
+
+from collections import deque
+
+from msgspec import Struct
+
+from yarrow.errors import Code, LimitExceeded, Precondition
+from yarrow.event.events import QueuedText, QueueUpdate
+from yarrow.message import Block
+
+MAX_WAITING = 64
+"""Texts that may wait in one session; the next one is refused with TOO_MANY."""
+
+
+class Waiting(Struct, frozen=True):
+    """A text as it waits: what is shown of it, and the blocks of the message that it becomes."""
+
+    shown: QueuedText
+    content: tuple[Block, ...]
+
+
+class Queues:
+    """Open while a run takes texts; whoever closes it gets what was not delivered."""
+
+    def __init__(self) -> None:
+        self._steers: deque[Waiting] = deque()
+        self._follow_ups: deque[Waiting] = deque()
+        self._open = False
+
+    def open(self) -> None:
+        """Take texts from now on."""
+        self._open = True
+
+    def push(self, waiting: Waiting) -> None:
+        """Add a text at the end of its queue. Raises `Precondition` (NOT_RUNNING) and `LimitExceeded` (TOO_MANY)."""
+        if not self._open:
+            raise Precondition(
+                "no run is going on that could take this text: send it as a prompt", code=Code.NOT_RUNNING
+            )
+        if len(self._steers) + len(self._follow_ups) >= MAX_WAITING:
+            raise LimitExceeded(f"{MAX_WAITING} texts wait already: let some be delivered first", code=Code.TOO_MANY)
+        (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)
+
+    def withdraw(self, waiting: Waiting) -> bool:
+        """Take a text out again; return whether it was still there."""
+        for queue in (self._steers, self._follow_ups):
+            if waiting in queue:
+                queue.remove(waiting)
+                return True
+        return False
+
+    def refuse(self) -> None:
+        """Take no more texts; those that wait go on waiting."""
+        self._open = False
+
+    def put_back(self, taken: tuple[Waiting, ...]) -> None:
+        """Put what could not be delivered at the head again."""
+        for waiting in reversed(taken):
+            (self._follow_ups if waiting.shown.follow_up else self._steers).appendleft(waiting)
+
+    def take(self, *, ending: bool) -> tuple[Waiting, ...]:
+        """Return what is delivered now: all steers, else one follow-up if the run would end.
+
+        When the run would end and nothing waits, the queues close in the same step, so that no text can slip in
+        between the decision to end and the end.
+        """
+        if self._steers:
+            taken = tuple(self._steers)
+            self._steers.clear()
+            return taken
+        if ending and self._follow_ups:
+            return (self._follow_ups.popleft(),)
+        if ending:
+            self._open = False
+        return ()
+
+    def close(self) -> tuple[Waiting, ...]:
+        """Take no more texts and return those that wait, steers first."""
+        self._open = False
+        left = (*self._steers, *self._follow_ups)
+        self._steers.clear()
+        self._follow_ups.clear()
+        return left
+
+    def shown(self) -> QueueUpdate:
+        """Return the pending lists in full."""
+        return QueueUpdate(tuple(one.shown for one in self._steers), tuple(one.shown for one in self._follow_ups))

@@ -1,0 +1,31 @@
+"""Lets a step that must not be cut in half, such as recording and telling, finish before a cancellation strikes."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_the_end(step: Coroutine[Any, Any, T]) -> T:
+    """Run `step` to its end whatever happens to the caller, and return its result.
+
+    A cancellation that comes meanwhile is put off: it strikes the caller at its next wait.
+    """
+    task = asyncio.ensure_future(step)
+    put_off = 0
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            put_off += 1
+        except BaseException:  # noqa: BLE001 - the step's own failure is raised below, by its result
+            break
+    current = asyncio.current_task()
+    if put_off and current is not None:
+        for _ in range(put_off):
+            current.uncancel()
+        current.cancel()
+    return task.result()

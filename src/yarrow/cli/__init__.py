@@ -1,0 +1,1 @@
+"""The command line: arguments, the composition of all parts, and commands that need no service."""

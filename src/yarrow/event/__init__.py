@@ -1,0 +1,1 @@
+"""What an agent tells its watchers, and the bus that carries it."""

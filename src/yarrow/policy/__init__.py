@@ -1,0 +1,1 @@
+"""What tools may touch and how they run programs."""

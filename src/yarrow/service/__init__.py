@@ -1,0 +1,1 @@
+"""The generated server interface, over sessions and their agents."""

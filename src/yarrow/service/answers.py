@@ -1,0 +1,61 @@
+"""What every RPC handler has in common: errors leave as statuses, and a bug leaves as an id that the log knows."""
+
+import functools
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn, TypeVar, cast
+
+import grpc
+
+from yarrow.errors import Code, YarrowError
+from yarrow.service.errors import refuse
+
+_logger = logging.getLogger("yarrow.service")
+
+Unary = TypeVar("Unary", bound=Callable[..., Awaitable[Any]])
+Streaming = TypeVar("Streaming", bound=Callable[..., AsyncIterator[Any]])
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def answers(handler: Unary) -> Unary:
+    """Wrap a unary handler."""
+
+    @functools.wraps(handler)
+    async def wrapped(self: object, request: object, context: Context) -> Any:
+        try:
+            return await handler(self, request, context)
+        except Exception as error:  # noqa: BLE001 - the edge of the service: nothing passes it as a traceback
+            await _refuse(context, error)
+
+    return cast("Unary", wrapped)
+
+
+def streams(handler: Streaming) -> Streaming:
+    """Wrap a server-streaming handler."""
+
+    @functools.wraps(handler)
+    async def wrapped(self: object, request: object, context: Context) -> AsyncGenerator[Any]:
+        items = handler(self, request, context)
+        try:
+            async for item in items:
+                yield item
+        except Exception as error:  # noqa: BLE001 - as above
+            await _refuse(context, error)
+        finally:
+            # A client that goes away closes this generator; the handler must see it now, not when it is collected.
+            await cast("AsyncGenerator[Any]", items).aclose()
+
+    return cast("Streaming", wrapped)
+
+
+async def _refuse(context: Context, error: Exception) -> NoReturn:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, YarrowError):
+        number = uuid.uuid4().hex[:12]
+        _logger.error("bug %s", number, exc_info=error)
+        error = YarrowError(f"a bug in Yarrow; the log names it by {number}", code=Code.INTERNAL)
+    await refuse(context, error)
+    raise AssertionError("abort returned")

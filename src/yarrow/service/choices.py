@@ -1,0 +1,105 @@
+"""What a client chose for a session, read from a request and checked field by field."""
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from yarrow.config.settings import CompactionSettings
+from yarrow.errors import Code, InvalidArgument, LimitExceeded
+from yarrow.message import Block, ThinkingLevel
+from yarrow.service.translate import THINKING_LEVELS, from_content
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+
+MAX_TEXT_BYTES = 4 << 20
+"""Of one prompt, steer or follow-up; a longer one is refused with TOO_LARGE."""
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+class Choices(Struct, frozen=True):
+    """Settings a client named; UNSET is what it left alone."""
+
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    thinking: ThinkingLevel | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+    system_prompt: str | UnsetType = UNSET
+    append_system_prompt: str = ""
+    compaction: CompactionSettings | UnsetType = UNSET
+    tools: tuple[str, ...] | UnsetType = UNSET
+
+
+def read_choices(settings: pb.SessionSettings, registry: Registry, present: CompactionSettings) -> Choices:
+    """Return what `settings` names, over the compaction settings at present.
+
+    Raises `InvalidArgument` naming the field.
+    """
+    if settings.permissions not in (pb.PERMISSION_MODE_UNSPECIFIED, pb.PERMISSION_MODE_AUTO):
+        raise InvalidArgument("settings.permissions", "this build runs tools unasked; only PERMISSION_MODE_AUTO works")
+    return Choices(
+        provider=settings.provider if settings.HasField("provider") else UNSET,
+        model=settings.model if settings.HasField("model") else UNSET,
+        thinking=_thinking(settings.thinking),
+        dry_run=settings.dry_run if settings.HasField("dry_run") else UNSET,
+        system_prompt=settings.system_prompt if settings.HasField("system_prompt") else UNSET,
+        append_system_prompt=settings.append_system_prompt,
+        compaction=_compaction(settings.compaction, present) if settings.HasField("compaction") else UNSET,
+        tools=_tools(tuple(settings.tools.names), registry) if settings.HasField("tools") else UNSET,
+    )
+
+
+def read_content(text: str, images: list[pb.Image]) -> tuple[Block, ...]:
+    """Return a person's text and images as blocks.
+
+    Raises `InvalidArgument` when there is nothing in it or an image has an unknown type, `LimitExceeded` when the
+    text is too long.
+    """
+    size = len(text.encode("utf-8", "replace"))
+    if size > MAX_TEXT_BYTES:
+        raise LimitExceeded(
+            f"text: {size} bytes are more than the limit of {MAX_TEXT_BYTES}: put it in a file and name the file",
+            code=Code.TOO_LARGE,
+        )
+    for index, image in enumerate(images):
+        if image.media_type not in IMAGE_TYPES:
+            raise InvalidArgument(
+                f"images[{index}].media_type", f"{image.media_type!r} is none of {', '.join(sorted(IMAGE_TYPES))}"
+            )
+    if not text.strip() and not images:
+        raise InvalidArgument("text", "is empty: say what is to be done")
+    return from_content(text, images)
+
+
+def read_cwd(cwd: str) -> Path:
+    """Return the real path of a working directory. Raises `InvalidArgument`."""
+    path = Path(cwd or os.getcwd())  # noqa: PTH109 - Path.cwd() is the same and raises the same
+    if not path.is_absolute():
+        raise InvalidArgument("cwd", f"{cwd!r} is not an absolute path")
+    if not path.is_dir():
+        raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
+    return path.resolve()
+
+
+def _thinking(number: int) -> ThinkingLevel | UnsetType:
+    if number == pb.THINKING_LEVEL_UNSPECIFIED:
+        return UNSET
+    for known, level in THINKING_LEVELS.items():
+        if known == number:
+            return level
+    raise InvalidArgument("settings.thinking", f"{number} is no thinking level")
+
+
+def _compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:
+    names = ("enabled", "reserve_tokens", "keep_recent_tokens")
+    return msgspec.structs.replace(present, **{name: getattr(chosen, name) for name in names if chosen.HasField(name)})
+
+
+def _tools(names: tuple[str, ...], registry: Registry) -> tuple[str, ...]:
+    known = registry.names()
+    for name in names:
+        if name not in known:
+            raise InvalidArgument("settings.tools.names", f"{name!r} is none of {', '.join(known)}")
+    return names

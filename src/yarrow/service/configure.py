@@ -1,0 +1,37 @@
+"""Changes settings of a session that exists: a change record on disk, then the session is so."""
+
+from msgspec import UNSET
+
+from yarrow.errors import InvalidArgument
+from yarrow.service.choices import Choices
+from yarrow.service.entry import Entry
+from yarrow.service.providers import Providers
+from yarrow.session.record import Change
+
+
+async def configure(entry: Entry, choices: Choices, *, name: str | None, providers: Providers) -> None:
+    """Apply what a client chose.
+
+    Raises `Precondition` (BUSY) while a run is going on, `InvalidArgument`, `ProviderError` when the chosen
+    provider cannot be had, `StorageError`; then nothing was changed.
+    """
+    if choices.append_system_prompt:
+        raise InvalidArgument("settings.append_system_prompt", "only a session that is being made takes this")
+    provider, model = choices.provider, choices.model
+    if provider is not UNSET or model is not UNSET:
+        chosen = entry.state.header.provider if provider is UNSET else provider
+        built = await providers.get(chosen, "" if model is UNSET else model)
+        provider, model = built.name, built.info.model
+    await entry.agent.change(
+        Change(
+            timestamp=entry.agent.timestamp(),
+            provider=provider,
+            model=model,
+            thinking=choices.thinking,
+            name=UNSET if name is None else name,
+            system_prompt=choices.system_prompt,
+            tools=choices.tools,
+            compaction=choices.compaction,
+            dry_run=choices.dry_run,
+        )
+    )

@@ -1,0 +1,55 @@
+"""A session in memory: its agent, its bus and its events as clients see them."""
+
+from collections import deque
+from pathlib import Path
+
+from yarrow.agent.agent import Agent
+from yarrow.event.bus import BUFFER_EVENTS, Bus
+from yarrow.event.events import Event
+from yarrow.service.translate import to_event
+from yarrow.session.state import SessionState
+from yarrow.v1 import agent_pb2 as pb
+
+
+class Entry:
+    """One session that is in memory."""
+
+    def __init__(self, agent: Agent, bus: Bus, *, warnings: tuple[str, ...] = ()) -> None:
+        self.agent = agent
+        self.bus = bus
+        self.warnings = warnings
+        """What loading the file had to skip."""
+        self.reason = ""
+        """Why the provider was chosen; empty when it was named or not yet needed."""
+        self._translated: dict[int, pb.AgentEvent] = {}
+        self._order: deque[int] = deque()
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.bus.session_id
+
+    @property
+    def state(self) -> SessionState:
+        """The session as it is now."""
+        return self.agent.session
+
+    @property
+    def cwd(self) -> Path:
+        """The working directory; it was there when the session was made."""
+        return Path(self.state.header.cwd)
+
+    def translated(self, event: Event) -> pb.AgentEvent:
+        """Return the event as clients see it; translated once for all subscribers.
+
+        As many are kept as a subscriber may be behind; then the oldest is let go and made again if need be.
+        """
+        if not event.sequence:
+            return to_event(event)
+        known = self._translated.get(event.sequence)
+        if known is None:
+            known = self._translated[event.sequence] = to_event(event)
+            self._order.append(event.sequence)
+            if len(self._order) > BUFFER_EVENTS:
+                self._translated.pop(self._order.popleft(), None)
+        return known

@@ -1,0 +1,177 @@
+"""The generated server interface: each RPC in terms of sessions and their agents."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+from yarrow.errors import Code, InvalidArgument, YarrowError
+from yarrow.event.events import AgentEnd, Event
+from yarrow.provider.base import ListsModels
+from yarrow.service import views
+from yarrow.service.answers import Context, answers, streams
+from yarrow.service.choices import read_choices, read_content, read_cwd
+from yarrow.service.configure import configure
+from yarrow.service.entry import Entry
+from yarrow.service.later import Later
+from yarrow.service.sessions import NewSession, Parts, Sessions
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
+
+BATCH_EVENTS = 64
+"""Events in one response of a client that asked for batches."""
+
+
+class Servicer(Later, AgentServiceServicer):
+    """The one implementation of `AgentService`, whatever channel it is reached by."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sessions = Sessions(parts)
+        self._draining = False
+        self.epoch = uuid.uuid4().hex
+
+    def drain(self) -> None:
+        """Take no more prompts."""
+        self._draining = True
+
+    async def settled(self) -> None:
+        """Wait until no run is going on."""
+        await self._sessions.settled()
+
+    async def close(self) -> None:
+        """End every run, then close every file and provider."""
+        await self._sessions.close()
+        await self._parts.providers.close()
+
+    @streams
+    async def Prompt(self, request: pb.PromptRequest, context: Context) -> AsyncIterator[pb.PromptResponse]:
+        """Start a run and stream its events."""
+        if self._draining:
+            raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
+        content = read_content(request.text, list(request.images))
+        new = self._new(request.cwd, request.settings, ephemeral=request.options.ephemeral)
+        entry, _ = await self._sessions.get_or_create(request.session_id, new)
+        equipment = await self._sessions.equip(entry)
+        subscription = entry.bus.subscribe()
+        run_id = ""
+        try:
+            run_id = await entry.agent.prompt(content, equipment)
+            limit = BATCH_EVENTS if request.options.batch else 1
+            epoch = self.epoch
+            while True:
+                events = await subscription.take()
+                for first in range(0, len(events), limit):
+                    response = pb.PromptResponse(epoch=epoch)
+                    self._fill(response, entry, events[first : first + limit])
+                    yield response
+                    epoch = ""
+                if not events or any(isinstance(one.body, AgentEnd) and one.run_id == run_id for one in events):
+                    return
+        finally:
+            subscription.close()
+            if request.options.abort_on_disconnect and run_id and entry.agent.run_id == run_id:
+                entry.agent.abort()
+
+    @answers
+    async def NewSession(self, request: pb.NewSessionRequest, context: Context) -> pb.NewSessionResponse:
+        """Make or load a session."""
+        new = self._new(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
+        entry, origin = await self._sessions.get_or_create(request.session_id, new)
+        return pb.NewSessionResponse(session_id=entry.id, origin=origin, cwd=entry.state.header.cwd, epoch=self.epoch)
+
+    @answers
+    async def GetMessages(self, request: pb.GetMessagesRequest, context: Context) -> pb.GetMessagesResponse:
+        """Return messages."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        response = views.messages(entry, request.after, request.limit)
+        response.epoch = self.epoch
+        return response
+
+    @answers
+    async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:
+        """Return what the agent is doing."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        response = views.state(entry, await self._sessions.info(entry))
+        response.epoch = self.epoch
+        response.version = self._parts.version
+        return response
+
+    @answers
+    async def ConfigureSession(
+        self, request: pb.ConfigureSessionRequest, context: Context
+    ) -> pb.ConfigureSessionResponse:
+        """Change settings of a session."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        choices = read_choices(request.settings, self._parts.registry, entry.state.header.compaction)
+        name = request.name if request.HasField("name") else None
+        await configure(entry, choices, name=name, providers=self._parts.providers)
+        return pb.ConfigureSessionResponse(settings=views.settings(entry))
+
+    @answers
+    async def Steer(self, request: pb.SteerRequest, context: Context) -> pb.SteerResponse:
+        """Give a text to the running run."""
+        entry = self._sessions.lookup(request.session_id)
+        content = read_content(request.text, list(request.images))
+        return pb.SteerResponse(message_id=await entry.agent.steer(content))
+
+    @answers
+    async def FollowUp(self, request: pb.FollowUpRequest, context: Context) -> pb.FollowUpResponse:
+        """Queue a text for the end of the run."""
+        entry = self._sessions.lookup(request.session_id)
+        content = read_content(request.text, list(request.images))
+        return pb.FollowUpResponse(message_id=await entry.agent.steer(content, follow_up=True))
+
+    @answers
+    async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
+        """Stop the run."""
+        return pb.AbortResponse(was_running=self._sessions.lookup(request.session_id).agent.abort())
+
+    @streams
+    async def StreamEvents(
+        self, request: pb.StreamEventsRequest, context: Context
+    ) -> AsyncIterator[pb.StreamEventsResponse]:
+        """Stream the events of a session."""
+        entry = self._sessions.lookup(request.session_id)
+        subscription = entry.bus.subscribe(self._after(request))
+        limit = BATCH_EVENTS if request.batch else 1
+        epoch = self.epoch
+        try:
+            while events := await subscription.take():
+                for first in range(0, len(events), limit):
+                    response = pb.StreamEventsResponse(epoch=epoch)
+                    self._fill(response, entry, events[first : first + limit])
+                    yield response
+                    epoch = ""
+        finally:
+            subscription.close()
+
+    @answers
+    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
+        """List saved sessions."""
+        if request.search:
+            raise InvalidArgument("search", "searching the text of sessions comes with a later version")
+        return await views.sessions(request, self._parts.manager, self._sessions)
+
+    @answers
+    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
+        """List the models of a provider."""
+        built = await self._parts.providers.get(request.provider, "")
+        if not isinstance(built.provider, ListsModels):
+            raise InvalidArgument("provider", f"{built.name!r} cannot list its models")
+        models = [
+            pb.Model(name=one.name, context_window=one.context_window) for one in await built.provider.list_models()
+        ]
+        return pb.ListModelsResponse(models=models, provider=built.name)
+
+    def _new(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> NewSession:
+        choices = read_choices(settings, self._parts.registry, self._parts.settings.compaction)
+        return NewSession(read_cwd(cwd), choices, name, ephemeral)
+
+    def _after(self, request: pb.StreamEventsRequest) -> int | None:
+        if not request.HasField("after_sequence"):
+            return None
+        same = not request.epoch or request.epoch == self.epoch
+        return request.after_sequence if same else 0
+
+    def _fill(self, response: pb.PromptResponse | pb.StreamEventsResponse, entry: Entry, events: list[Event]) -> None:
+        response.event.CopyFrom(entry.translated(events[0]))
+        response.more.extend(entry.translated(event) for event in events[1:])

@@ -1,0 +1,201 @@
+"""The sessions in memory and how a request finds its own: get-or-create, load-on-demand, or in memory alone."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from msgspec import UNSET, Struct
+
+from yarrow.agent.agent import Agent
+from yarrow.agent.hooks import Hooks
+from yarrow.agent.ports import Equipment, RunSettings
+from yarrow.config.settings import Settings
+from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, YarrowError
+from yarrow.event.bus import Bus
+from yarrow.policy.workspace import Workspace
+from yarrow.prompt.system import system_prompt
+from yarrow.provider.base import ProviderInfo
+from yarrow.service.choices import Choices
+from yarrow.service.entry import Entry
+from yarrow.service.providers import Providers
+from yarrow.session.ids import new_id, timestamp, valid_id
+from yarrow.session.manager import SessionManager
+from yarrow.session.record import Header
+from yarrow.session.state import SessionState
+from yarrow.session.store import Log, MemoryLog
+from yarrow.tool.base import ToolContext
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+
+MAX_SESSIONS = 4096
+"""Sessions in memory; the next one is refused with TOO_MANY."""
+
+
+class Parts(Struct, frozen=True):
+    """What sessions are made with."""
+
+    settings: Settings
+    manager: SessionManager
+    providers: Providers
+    registry: Registry
+    now: Callable[[], float]
+    version: str
+    hooks: Hooks = Hooks()
+
+
+class NewSession(Struct, frozen=True):
+    """How a session is made when there is none."""
+
+    cwd: Path
+    choices: Choices = Choices()
+    name: str = ""
+    ephemeral: bool = False
+
+
+class Sessions:
+    """All sessions in memory. Each is made or loaded once, however many ask at the same time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._entries: dict[str, Entry] = {}
+        # A lock lives as long as somebody opens the session it is for.
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def get_or_create(self, session_id: str, new: NewSession) -> tuple[Entry, pb.SessionOrigin]:
+        """Return the session, loaded if its file exists, else made; and how it was come by."""
+        if session_id and not valid_id(session_id):
+            raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
+        async with self._lock(session_id or new_id()):
+            if entry := self._entries.get(session_id):
+                return entry, pb.SESSION_ORIGIN_ACTIVE
+            if session_id and self._parts.manager.find(session_id):
+                return await self._load(session_id), pb.SESSION_ORIGIN_LOADED
+            return await self._create(session_id or new_id(), new), pb.SESSION_ORIGIN_CREATED
+
+    async def get_or_load(self, session_id: str) -> Entry:
+        """Return the session from memory or from its file; a unique part of its id or its name will do.
+
+        Raises `NotFound` (SESSION_UNKNOWN).
+        """
+        if entry := self._entries.get(session_id):
+            return entry
+        session_id = await self._parts.manager.resolve(session_id)
+        async with self._lock(session_id):
+            return self._entries.get(session_id) or await self._load(session_id)
+
+    def lookup(self, session_id: str) -> Entry:
+        """Return the session from memory. Raises `NotFound` (SESSION_NOT_ACTIVE or SESSION_UNKNOWN)."""
+        if entry := self._entries.get(session_id):
+            return entry
+        if valid_id(session_id) and self._parts.manager.find(session_id):
+            raise NotFound(
+                f"session {session_id} is saved but not in memory: GetState loads it", code=Code.SESSION_NOT_ACTIVE
+            )
+        raise _unknown(session_id)
+
+    async def equip(self, entry: Entry) -> Equipment:
+        """Return what a run of the session works with. Raises `ProviderError` when its provider cannot be had."""
+        header, settings = entry.state.header, self._parts.settings
+        built = await self._parts.providers.get(header.provider, header.model)
+        entry.reason = built.reason
+        configured = settings.providers.get(built.name)
+        run = RunSettings(
+            provider=built.name,
+            model=built.info.model,
+            system=header.system_prompt,
+            thinking=header.thinking,
+            tools=header.tools,
+            dry_run=header.dry_run,
+            max_turns=settings.max_turns,
+            max_tokens=configured.max_tokens if configured else 0,
+            temperature=configured.temperature if configured else None,
+        )
+        return Equipment(run, built.provider, built.info, self._parts.registry, self._context(entry), self._parts.hooks)
+
+    async def info(self, entry: Entry) -> ProviderInfo | None:
+        """Return what the session's model can do; None when its provider cannot be had now."""
+        try:
+            built = await self._parts.providers.get(entry.state.header.provider, entry.state.header.model)
+        except YarrowError:
+            return None
+        entry.reason = built.reason
+        return built.info
+
+    def active(self, session_id: str) -> bool:
+        """Return whether the session is in memory."""
+        return session_id in self._entries
+
+    async def settled(self) -> None:
+        """Wait until no run is going on."""
+        await asyncio.gather(*(entry.agent.settled() for entry in self._entries.values()))
+
+    async def close(self) -> None:
+        """End every run and let go of every file."""
+        await asyncio.gather(*(entry.agent.close() for entry in self._entries.values()))
+        self._entries.clear()
+
+    def _lock(self, session_id: str) -> asyncio.Lock:
+        return self._opening.setdefault(session_id, asyncio.Lock())
+
+    def _context(self, entry: Entry) -> ToolContext:
+        workspace = self._parts.settings.workspace
+        return ToolContext(
+            cwd=entry.cwd,
+            workspace=Workspace.make(entry.cwd, workspace.extra, workspace.read),
+            bash=self._parts.settings.bash,
+        )
+
+    async def _load(self, session_id: str) -> Entry:
+        self._make_room()
+        log, loaded = await self._parts.manager.open(session_id)
+        return self._enter(log, SessionState(loaded.header, loaded.records), loaded.report.warnings())
+
+    async def _create(self, session_id: str, new: NewSession) -> Entry:
+        self._make_room()
+        header = await self._header(session_id, new)
+        log = MemoryLog() if new.ephemeral else await self._parts.manager.create(header)
+        return self._enter(log, SessionState(header), ())
+
+    def _enter(self, log: Log, state: SessionState, warnings: tuple[str, ...]) -> Entry:
+        session_id = state.header.id
+        bus = Bus(session_id, now=self._parts.now)
+        agent = Agent(log, state, bus, now=self._parts.now)
+        entry = self._entries[session_id] = Entry(agent, bus, state, warnings=warnings)
+        return entry
+
+    async def _header(self, session_id: str, new: NewSession) -> Header:
+        settings, choices, registry = self._parts.settings, new.choices, self._parts.registry
+        built = await self._parts.providers.get(choices.provider or "", choices.model or "")
+        now = self._parts.now()
+        tools = choices.tools if choices.tools is not UNSET else None
+        return Header(
+            id=session_id,
+            cwd=str(new.cwd),
+            name=new.name,
+            provider=built.name,
+            model=built.info.model,
+            thinking=settings.thinking if choices.thinking is UNSET else choices.thinking,
+            system_prompt=system_prompt(
+                cwd=new.cwd,
+                today=datetime.fromtimestamp(now).astimezone().date(),
+                tools=registry.names() if tools is None else tools,
+                replacement=choices.system_prompt or "",
+                addition=choices.append_system_prompt,
+            ),
+            tools=tools,
+            compaction=settings.compaction if choices.compaction is UNSET else choices.compaction,
+            dry_run=settings.dry_run if choices.dry_run is UNSET else choices.dry_run,
+            created_at=timestamp(now),
+            updated_at=timestamp(now),
+        )
+
+    def _make_room(self) -> None:
+        if len(self._entries) < MAX_SESSIONS:
+            return
+        raise LimitExceeded(f"{MAX_SESSIONS} sessions are in memory: let some end", code=Code.TOO_MANY)
+
+
+def _unknown(session_id: str) -> NotFound:
+    return NotFound(f"no session {session_id!r}: list the saved ones", code=Code.SESSION_UNKNOWN)

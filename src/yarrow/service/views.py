@@ -1,0 +1,107 @@
+"""What a session looks like from outside: its messages, its state, and the list of sessions."""
+
+from pathlib import Path
+
+from yarrow.provider.base import ProviderInfo
+from yarrow.service.choices import read_cwd
+from yarrow.service.entry import Entry
+from yarrow.service.sessions import Sessions
+from yarrow.service.translate import STATES, THINKING, to_compaction, to_message, to_queued
+from yarrow.session.ids import seconds
+from yarrow.session.head import Head
+from yarrow.session.manager import SessionManager
+from yarrow.v1 import agent_pb2 as pb
+
+DEFAULT_LIMIT = 1000
+"""Messages or sessions in one response when the client names no limit."""
+MAX_RESPONSE_BYTES = 16 << 20
+"""Of one GetMessages response; what does not fit is left for the next page."""
+
+
+def messages(entry: Entry, after: str, limit: int) -> pb.GetMessagesResponse:
+    """Return the messages that follow `after`, as many as fit; an unknown `after` begins at the first."""
+    known = entry.state.messages
+    start = next((index + 1 for index in range(len(known) - 1, -1, -1) if known[index].id == after), 0) if after else 0
+    response = pb.GetMessagesResponse(sequence=entry.bus.sequence)
+    size = 0
+    for message in known[start : start + (limit or DEFAULT_LIMIT)]:
+        out = to_message(message)
+        size += out.ByteSize()
+        if size > MAX_RESPONSE_BYTES and response.messages:
+            break
+        response.messages.append(out)
+    response.has_more = start + len(response.messages) < len(known)
+    return response
+
+
+def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
+    """Return what the agent is doing and how the session is set."""
+    steering, follow_ups = entry.agent.waiting
+    return pb.GetStateResponse(
+        session_id=entry.id,
+        name=entry.state.header.name,
+        cwd=entry.state.header.cwd,
+        state=STATES[entry.agent.state],
+        run_id=entry.agent.run_id,
+        settings=settings(entry),
+        provider=None if info is None else _info(info),
+        steering=to_queued(steering),
+        follow_ups=to_queued(follow_ups),
+        context_tokens=next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0),
+        sequence=entry.bus.sequence,
+        dropped=entry.bus.drops(),
+        message_count=len(entry.state.messages),
+        provider_reason=entry.reason,
+        warnings=entry.warnings,
+    )
+
+
+def settings(entry: Entry) -> pb.SessionSettings:
+    """Return how the session is set."""
+    now = entry.state.header
+    return pb.SessionSettings(
+        provider=now.provider,
+        model=now.model,
+        thinking=THINKING[now.thinking],
+        dry_run=now.dry_run,
+        system_prompt=now.system_prompt,
+        compaction=to_compaction(now.compaction),
+        permissions=pb.PERMISSION_MODE_AUTO,
+        tools=None if now.tools is None else pb.ToolSelection(names=now.tools),
+    )
+
+
+async def sessions(
+    request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
+) -> pb.ListSessionsResponse:
+    """Return the saved sessions, newest first."""
+    cwd: Path | None = None if request.scope == pb.SESSION_SCOPE_ALL else read_cwd(request.cwd)
+    heads = await manager.list(cwd, limit=request.limit or DEFAULT_LIMIT)
+    return pb.ListSessionsResponse(sessions=[_summary(head, active=active.active(head.id)) for head in heads])
+
+
+def _info(info: ProviderInfo) -> pb.ProviderInfo:
+    return pb.ProviderInfo(
+        name=info.name,
+        model=info.model,
+        max_tokens=info.max_tokens,
+        context_window=info.context_window,
+        has_tool_call=info.has_tool_call,
+        has_images=info.has_images,
+    )
+
+
+def _summary(head: Head, *, active: bool) -> pb.SessionSummary:
+    out = pb.SessionSummary(
+        session_id=head.id,
+        parent_id=head.header.parent_id or "",
+        name=head.name,
+        cwd=head.header.cwd,
+        title=head.title,
+        provider=head.header.provider,
+        model=head.header.model,
+        active=active,
+    )
+    out.created.FromMilliseconds(int(seconds(head.header.created_at) * 1000))
+    out.updated.FromMilliseconds(int(head.updated * 1000))
+    return out

@@ -1,0 +1,1 @@
+"""The tools a model can call, and the one place through which it does."""

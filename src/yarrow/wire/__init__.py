@@ -1,0 +1,1 @@
+"""An in-memory channel under the unchanged generated stub."""

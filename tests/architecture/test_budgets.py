@@ -1,0 +1,43 @@
+"""Budgets that fail the build: sizes of files and functions, methods of a seam."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for path in (ROOT / "src/yarrow").rglob("*.py") if "v1" not in path.parts)
+MAX_FILE, MAX_LOOP, MAX_FUNCTION, MAX_PROTOCOL = 300, 200, 40, 3
+TABLES = {"failure_tables.py"}
+"""Pure tables of data."""
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def is_property(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sizes(path: Path) -> None:
+    text = path.read_text("utf-8")
+    limit = MAX_LOOP if path.name == "loop.py" else MAX_FILE
+    assert path.name in TABLES or len(text.splitlines()) <= limit
+    for function in functions(ast.parse(text)):
+        assert (function.end_lineno or 0) - function.lineno < MAX_FUNCTION, f"{function.name} is too long"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_say_what_they_are(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8"))) or path.name == "_version.py"
+
+
+def test_seams_are_narrow() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name)]
+            if isinstance(node, ast.ClassDef) and "Protocol" in bases:
+                methods = [one for one in functions(node) if not is_property(one)]
+                assert len(methods) <= MAX_PROTOCOL, f"{path.name}: {node.name}"
