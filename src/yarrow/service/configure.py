@@ -21,7 +21,7 @@ async def configure(entry: Entry, choices: Choices, *, name: str | None, provide
     if provider is not UNSET or model is not UNSET:
         chosen = entry.state.header.provider if provider is UNSET else provider
         built = await providers.get(chosen, "" if model is UNSET else model)
-        provider, model = built.name, built.info.model
+        provider, model = built.info.name, built.info.model
     await entry.agent.change(
         Change(
             timestamp=entry.agent.timestamp(),

@@ -55,7 +55,7 @@ STATUS: dict[Code, grpc.StatusCode] = {
 async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError) -> None:
     """End the call with the error's status; its reason goes along as `google.rpc.ErrorInfo`."""
     # The protobuf of google.rpc is imported here, since a call that succeeds never needs it.
-    from google.rpc import error_details_pb2, status_pb2
+    from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
     status = STATUS[error.code]
     info = error_details_pb2.ErrorInfo(reason=error.code.value, domain=DOMAIN)

@@ -1,45 +1,50 @@
 """The providers that sessions use: each is built once, shared, and closed with the service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
-
-from yarrow.provider.base import Provider, ProviderInfo
-
-
-class Built(Struct, frozen=True):
-    """A provider ready for use. `reason` says in one sentence why it was chosen; empty when it was named."""
-
-    name: str
-    provider: Provider
-    info: ProviderInfo
-    reason: str = ""
-
-
-Build = Callable[[str, str], Awaitable[Built]]
-"""Takes a provider's id and a model, each may be empty for the one in force. Raises `ProviderError`, `ConfigError`."""
+from yarrow.config.settings import Settings
+from yarrow.errors import Code, ProviderError
+from yarrow.provider import factory
+from yarrow.provider.base import ListsModels, ModelEntry
+from yarrow.provider.factory import Built
 
 
 class Providers:
     """Builds on first use; two sessions that ask for the same get the same."""
 
-    def __init__(self, build: Build) -> None:
-        self._build = build
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environment = environment
         self._built: dict[tuple[str, str], Built] = {}
         # A lock lives as long as somebody waits for the provider it is for.
         self._building: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, name: str, model: str) -> Built:
-        """Return the provider `name` with `model`; empty means the configured or detected one."""
+        """Return the provider `name` with `model`; empty means the configured one, else the first that is found.
+
+        Raises `ProviderError` and `ConfigError`.
+        """
+        name, model = self._in_force(name, model)
         async with self._building.setdefault((name, model), asyncio.Lock()):
             known = self._built.get((name, model))
             if known is None:
-                known = await self._build(name, model)
-                for key in ((name, model), (known.name, known.info.model)):
-                    self._built[key] = known
+                known = await factory.build(name, model, settings=self._settings, environment=self._environment)
+                for key in ((name, model), (known.info.name, known.info.model)):
+                    self._built.setdefault(key, known)
             return known
+
+    async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
+        """Return a provider's id and its models; it need not be able to answer a prompt."""
+        name, model = self._in_force(name, "")
+        provider, _ = await factory.create(name, model, settings=self._settings, environment=self._environment)
+        try:
+            if not isinstance(provider, ListsModels):
+                raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{name} cannot list its models")
+            return name or (await provider.info()).name, await provider.list_models()
+        finally:
+            await provider.close()
 
     async def close(self) -> None:
         """Close every provider."""
@@ -47,3 +52,9 @@ class Providers:
         self._built.clear()
         for provider in built.values():
             await provider.close()
+
+    def _in_force(self, name: str, model: str) -> tuple[str, str]:
+        """Fill in what is configured; a configured model belongs to the configured provider alone."""
+        configured = self._settings
+        name = name or configured.provider
+        return name, model or (configured.model if name == configured.provider else "")

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.event.events import AgentEnd, Event
-from yarrow.provider.base import ListsModels
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
 from yarrow.service.choices import read_choices, read_content, read_cwd
 from yarrow.service.configure import configure
 from yarrow.service.entry import Entry
 from yarrow.service.later import Later
-from yarrow.service.sessions import NewSession, Parts, Sessions
+from yarrow.service.sessions import Parts, SessionPlan, Sessions
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
@@ -48,8 +47,8 @@ class Servicer(Later, AgentServiceServicer):
         if self._draining:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
         content = read_content(request.text, list(request.images))
-        new = self._new(request.cwd, request.settings, ephemeral=request.options.ephemeral)
-        entry, _ = await self._sessions.get_or_create(request.session_id, new)
+        plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
+        entry, _ = await self._sessions.get_or_create(request.session_id, plan)
         equipment = await self._sessions.equip(entry)
         subscription = entry.bus.subscribe()
         run_id = ""
@@ -74,8 +73,8 @@ class Servicer(Later, AgentServiceServicer):
     @answers
     async def NewSession(self, request: pb.NewSessionRequest, context: Context) -> pb.NewSessionResponse:
         """Make or load a session."""
-        new = self._new(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
-        entry, origin = await self._sessions.get_or_create(request.session_id, new)
+        plan = self._plan(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
+        entry, origin = await self._sessions.get_or_create(request.session_id, plan)
         return pb.NewSessionResponse(session_id=entry.id, origin=origin, cwd=entry.state.header.cwd, epoch=self.epoch)
 
     @answers
@@ -109,28 +108,29 @@ class Servicer(Later, AgentServiceServicer):
     @answers
     async def Steer(self, request: pb.SteerRequest, context: Context) -> pb.SteerResponse:
         """Give a text to the running run."""
-        entry = self._sessions.lookup(request.session_id)
+        entry = await self._sessions.lookup(request.session_id)
         content = read_content(request.text, list(request.images))
         return pb.SteerResponse(message_id=await entry.agent.steer(content))
 
     @answers
     async def FollowUp(self, request: pb.FollowUpRequest, context: Context) -> pb.FollowUpResponse:
         """Queue a text for the end of the run."""
-        entry = self._sessions.lookup(request.session_id)
+        entry = await self._sessions.lookup(request.session_id)
         content = read_content(request.text, list(request.images))
         return pb.FollowUpResponse(message_id=await entry.agent.steer(content, follow_up=True))
 
     @answers
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
         """Stop the run."""
-        return pb.AbortResponse(was_running=self._sessions.lookup(request.session_id).agent.abort())
+        entry = await self._sessions.lookup(request.session_id)
+        return pb.AbortResponse(was_running=entry.agent.abort())
 
     @streams
     async def StreamEvents(
         self, request: pb.StreamEventsRequest, context: Context
     ) -> AsyncIterator[pb.StreamEventsResponse]:
         """Stream the events of a session."""
-        entry = self._sessions.lookup(request.session_id)
+        entry = await self._sessions.lookup(request.session_id)
         subscription = entry.bus.subscribe(self._after(request))
         limit = BATCH_EVENTS if request.batch else 1
         epoch = self.epoch
@@ -154,17 +154,14 @@ class Servicer(Later, AgentServiceServicer):
     @answers
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         """List the models of a provider."""
-        built = await self._parts.providers.get(request.provider, "")
-        if not isinstance(built.provider, ListsModels):
-            raise InvalidArgument("provider", f"{built.name!r} cannot list its models")
-        models = [
-            pb.Model(name=one.name, context_window=one.context_window) for one in await built.provider.list_models()
-        ]
-        return pb.ListModelsResponse(models=models, provider=built.name)
+        name, models = await self._parts.providers.list_models(request.provider)
+        return pb.ListModelsResponse(
+            models=[pb.Model(name=one.name, context_window=one.context_window) for one in models], provider=name
+        )
 
-    def _new(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> NewSession:
+    def _plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:
         choices = read_choices(settings, self._parts.registry, self._parts.settings.compaction)
-        return NewSession(read_cwd(cwd), choices, name, ephemeral)
+        return SessionPlan(read_cwd(cwd), choices, name, ephemeral)
 
     def _after(self, request: pb.StreamEventsRequest) -> int | None:
         if not request.HasField("after_sequence"):

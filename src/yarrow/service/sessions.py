@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from msgspec import UNSET, Struct
 
-from yarrow.agent.agent import Agent
+from yarrow.agent.agent import Agent, Source
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.config.settings import Settings
@@ -22,9 +23,9 @@ from yarrow.service.entry import Entry
 from yarrow.service.providers import Providers
 from yarrow.session.ids import new_id, timestamp, valid_id
 from yarrow.session.manager import SessionManager
+from yarrow.session.memory_log import MemoryLog
 from yarrow.session.record import Header
-from yarrow.session.state import SessionState
-from yarrow.session.store import Log, MemoryLog
+from yarrow.session.state import SessionState, fold
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
@@ -45,7 +46,7 @@ class Parts(Struct, frozen=True):
     hooks: Hooks = Hooks()
 
 
-class NewSession(Struct, frozen=True):
+class SessionPlan(Struct, frozen=True):
     """How a session is made when there is none."""
 
     cwd: Path
@@ -63,16 +64,16 @@ class Sessions:
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def get_or_create(self, session_id: str, new: NewSession) -> tuple[Entry, pb.SessionOrigin]:
+    async def get_or_create(self, session_id: str, plan: SessionPlan) -> tuple[Entry, pb.SessionOrigin.ValueType]:
         """Return the session, loaded if its file exists, else made; and how it was come by."""
         if session_id and not valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
         async with self._lock(session_id or new_id()):
             if entry := self._entries.get(session_id):
                 return entry, pb.SESSION_ORIGIN_ACTIVE
-            if session_id and self._parts.manager.find(session_id):
+            if session_id and await self._parts.manager.find(session_id):
                 return await self._load(session_id), pb.SESSION_ORIGIN_LOADED
-            return await self._create(session_id or new_id(), new), pb.SESSION_ORIGIN_CREATED
+            return await self._create(session_id or new_id(), plan), pb.SESSION_ORIGIN_CREATED
 
     async def get_or_load(self, session_id: str) -> Entry:
         """Return the session from memory or from its file; a unique part of its id or its name will do.
@@ -85,11 +86,11 @@ class Sessions:
         async with self._lock(session_id):
             return self._entries.get(session_id) or await self._load(session_id)
 
-    def lookup(self, session_id: str) -> Entry:
+    async def lookup(self, session_id: str) -> Entry:
         """Return the session from memory. Raises `NotFound` (SESSION_NOT_ACTIVE or SESSION_UNKNOWN)."""
         if entry := self._entries.get(session_id):
             return entry
-        if valid_id(session_id) and self._parts.manager.find(session_id):
+        if valid_id(session_id) and await self._parts.manager.find(session_id):
             raise NotFound(
                 f"session {session_id} is saved but not in memory: GetState loads it", code=Code.SESSION_NOT_ACTIVE
             )
@@ -100,9 +101,9 @@ class Sessions:
         header, settings = entry.state.header, self._parts.settings
         built = await self._parts.providers.get(header.provider, header.model)
         entry.reason = built.reason
-        configured = settings.providers.get(built.name)
+        configured = settings.providers.get(built.info.name)
         run = RunSettings(
-            provider=built.name,
+            provider=built.info.name,
             model=built.info.model,
             system=header.system_prompt,
             thinking=header.thinking,
@@ -149,36 +150,44 @@ class Sessions:
 
     async def _load(self, session_id: str) -> Entry:
         self._make_room()
-        log, loaded = await self._parts.manager.open(session_id)
-        return self._enter(log, SessionState(loaded.header, loaded.records), loaded.report.warnings())
+        log = await self._parts.manager.open(session_id)
+        state, warnings = await self._read(session_id)
+        return self._enter(Source(log, state, partial(self._reread, session_id)), warnings)
 
-    async def _create(self, session_id: str, new: NewSession) -> Entry:
+    async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         self._make_room()
-        header = await self._header(session_id, new)
-        log = MemoryLog() if new.ephemeral else await self._parts.manager.create(header)
-        return self._enter(log, SessionState(header), ())
+        header = await self._header(session_id, plan)
+        log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
+        return self._enter(Source(log, SessionState(header), partial(self._reread, session_id)), ())
 
-    def _enter(self, log: Log, state: SessionState, warnings: tuple[str, ...]) -> Entry:
-        session_id = state.header.id
+    async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
+        loaded = await self._parts.manager.load(session_id)
+        state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
+        return state, loaded.report.warnings()
+
+    async def _reread(self, session_id: str) -> SessionState:
+        return (await self._read(session_id))[0]
+
+    def _enter(self, source: Source, warnings: tuple[str, ...]) -> Entry:
+        session_id = source.state.header.id
         bus = Bus(session_id, now=self._parts.now)
-        agent = Agent(log, state, bus, now=self._parts.now)
-        entry = self._entries[session_id] = Entry(agent, bus, state, warnings=warnings)
+        entry = self._entries[session_id] = Entry(Agent(source, bus, now=self._parts.now), bus, warnings=warnings)
         return entry
 
-    async def _header(self, session_id: str, new: NewSession) -> Header:
-        settings, choices, registry = self._parts.settings, new.choices, self._parts.registry
+    async def _header(self, session_id: str, plan: SessionPlan) -> Header:
+        settings, choices, registry = self._parts.settings, plan.choices, self._parts.registry
         built = await self._parts.providers.get(choices.provider or "", choices.model or "")
         now = self._parts.now()
         tools = choices.tools if choices.tools is not UNSET else None
         return Header(
             id=session_id,
-            cwd=str(new.cwd),
-            name=new.name,
-            provider=built.name,
+            cwd=str(plan.cwd),
+            name=plan.name,
+            provider=built.info.name,
             model=built.info.model,
             thinking=settings.thinking if choices.thinking is UNSET else choices.thinking,
             system_prompt=system_prompt(
-                cwd=new.cwd,
+                cwd=plan.cwd,
                 today=datetime.fromtimestamp(now).astimezone().date(),
                 tools=registry.names() if tools is None else tools,
                 replacement=choices.system_prompt or "",

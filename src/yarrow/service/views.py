@@ -1,14 +1,12 @@
 """What a session looks like from outside: its messages, its state, and the list of sessions."""
 
-from pathlib import Path
-
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
 from yarrow.service.translate import STATES, THINKING, to_compaction, to_message, to_queued
-from yarrow.session.ids import seconds
 from yarrow.session.head import Head
+from yarrow.session.ids import seconds
 from yarrow.session.manager import SessionManager
 from yarrow.v1 import agent_pb2 as pb
 
@@ -75,8 +73,8 @@ async def sessions(
     request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
 ) -> pb.ListSessionsResponse:
     """Return the saved sessions, newest first."""
-    cwd: Path | None = None if request.scope == pb.SESSION_SCOPE_ALL else read_cwd(request.cwd)
-    heads = await manager.list(cwd, limit=request.limit or DEFAULT_LIMIT)
+    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
+    heads = (await manager.heads(cwd))[: request.limit or DEFAULT_LIMIT]
     return pb.ListSessionsResponse(sessions=[_summary(head, active=active.active(head.id)) for head in heads])
 
 
