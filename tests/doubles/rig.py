@@ -1,14 +1,14 @@
-"""An agent with a scripted model, small tools and a log in memory, and the transcript of all that it said and recorded."""
+"""An agent with a scripted model, small tools and a log in memory, and all that it said and recorded."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
+from doubles.grammar import check_run, check_sequences
 from msgspec import Struct
 
-from doubles.grammar import check_run, check_sequences
 from yarrow.agent.agent import Agent, Source
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.ports import Equipment, RunSettings
@@ -89,7 +89,7 @@ class ListLog:
         self._yields = yields
 
     @contextlib.asynccontextmanager
-    async def lock(self) -> AsyncIterator[bool]:
+    async def lock(self) -> AsyncGenerator[bool]:
         assert not self.held
         self.held = True
         try:

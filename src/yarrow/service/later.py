@@ -6,35 +6,42 @@ from yarrow.errors import Unsupported
 from yarrow.service.answers import Context
 from yarrow.service.errors import refuse
 
-LATER: dict[str, str] = {
-    "GetStats": "figures of a session",
-    "AnswerPermission": "permissions",
-    "Compact": "compaction",
-    "BranchSession": "branching",
-    "ForkSession": "forking",
-    "RebaseSession": "rebasing",
-    "MergeSession": "merging",
-    "DeleteSession": "deleting sessions",
-    "GetSessionTree": "the session tree",
-    "ExportSession": "export",
-    "ImportSession": "import",
-    "ListCommands": "templates and skills",
-    "RunTool": "running a tool by hand",
-    "ListFiles": "listing files",
-}
+LATER: dict[str, str] = {}
+"""Each of these RPCs, and what it waits for."""
 
 
-def _later(name: str, what: str) -> Any:
+class _NotYet:
+    """An RPC that answers UNIMPLEMENTED with what it waits for."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        LATER[name] = self._what
+        setattr(owner, name, _handler(f"{name}: {self._what} comes with a later version"))
+
+
+def _handler(sentence: str) -> Any:
     async def handler(_self: object, _request: object, context: Context) -> None:
-        await refuse(context, Unsupported(f"{name}: {what} comes with a later version"))
+        await refuse(context, Unsupported(sentence))
 
-    handler.__name__ = name
     return handler
 
 
 class Later:
-    """Answers each RPC of `LATER` with UNIMPLEMENTED and what it waits for."""
+    """What of `AgentService` is not yet there."""
 
-
-for _name, _what in LATER.items():
-    setattr(Later, _name, _later(_name, _what))
+    GetStats: Any = _NotYet("figures of a session")
+    AnswerPermission: Any = _NotYet("permissions")
+    Compact: Any = _NotYet("compaction")
+    BranchSession: Any = _NotYet("branching")
+    ForkSession: Any = _NotYet("forking")
+    RebaseSession: Any = _NotYet("rebasing")
+    MergeSession: Any = _NotYet("merging")
+    DeleteSession: Any = _NotYet("deleting sessions")
+    GetSessionTree: Any = _NotYet("the session tree")
+    ExportSession: Any = _NotYet("export")
+    ImportSession: Any = _NotYet("import")
+    ListCommands: Any = _NotYet("templates and skills")
+    RunTool: Any = _NotYet("running a tool by hand")
+    ListFiles: Any = _NotYet("listing files")

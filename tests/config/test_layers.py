@@ -1,0 +1,552 @@
+"""Settings in layers, through `load`: who wins, who may set what, and what a mistake is told."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from yarrow.config.layers import Loaded, load
+from yarrow.config.settings import CompactionSettings, Settings
+from yarrow.errors import Code, ConfigError
+from yarrow.message import ThinkingLevel
+
+
+class Place:
+    """A home directory with a project two directories below it."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.project = self.home / "work" / "project"
+        self.cwd = self.project / "src" / "deep"
+        self.cwd.mkdir(parents=True)
+        self.environment: dict[str, str] = {}
+        self.overrides: dict[str, Any] = {}
+
+    def user(self, content: Any) -> Path:
+        return self._write(self.home, content)
+
+    def projects(self, content: Any, directory: Path | None = None) -> Path:
+        return self._write(directory or self.project, content)
+
+    def _write(self, directory: Path, content: Any) -> Path:
+        path = directory / ".yarrow" / "config.json"
+        path.parent.mkdir(exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    def load(self) -> Loaded:
+        return load(home=self.home, cwd=self.cwd, environment=self.environment, overrides=self.overrides)
+
+    def refusal(self) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.load()
+        assert caught.value.code is Code.CONFIG
+        assert "\n" not in caught.value.message
+        return caught.value.message
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+# ---- what wins ----
+
+
+def test_nothing_configured_is_the_defaults(place: Place) -> None:
+    loaded = place.load()
+    assert loaded.settings == Settings()
+    assert loaded.notices == ()
+    assert set(loaded.origins().values()) == {"default"}
+
+
+def test_later_layers_win_and_objects_merge(place: Place) -> None:
+    place.user(
+        """{
+  "provider": "openai", "model": "from-user", "thinking": "low",
+  "providers": {
+    "openai": {"baseUrl": "http://one/v1", "headers": {"a": "1", "b": "1"}},
+    "work": {"type": "llamacpp"}
+  },
+  "compaction": {"reserveTokens": 10,
+                 "keepRecentTokens": 20}
+}"""
+    )
+    place.projects('{"thinking": "high",\n "compaction": {"keepRecentTokens": 30}}')
+    place.environment = {"YARROW_MODEL": "from-variable", "YARROW_MAX_TURNS": "7", "YARROW_DRY_RUN": "true"}
+    place.overrides = {"provider": "work"}
+    loaded = place.load()
+    settings = loaded.settings
+    assert (settings.provider, settings.model, settings.thinking) == ("work", "from-variable", ThinkingLevel.HIGH)
+    assert settings.compaction == CompactionSettings(reserve_tokens=10, keep_recent_tokens=30)
+    assert (settings.max_turns, settings.dry_run) == (7, True)
+    assert settings.providers["openai"].headers == {"a": "1", "b": "1"}
+    origins = loaded.origins()
+    users, projects = "~/.yarrow/config.json", "~/work/project/.yarrow/config.json"
+    assert origins["provider"] == "--provider"
+    assert origins["model"] == "YARROW_MODEL"
+    assert origins["maxTurns"] == "YARROW_MAX_TURNS"
+    assert origins["thinking"] == f"{projects}:1"
+    assert origins["compaction.keepRecentTokens"] == f"{projects}:2"
+    assert origins["compaction.reserveTokens"] == f"{users}:7"
+    assert origins["compaction.enabled"] == "default"
+    assert origins["providers.openai.baseUrl"] == f"{users}:4"
+    assert origins["providers.openai.headers.b"] == f"{users}:4"
+    assert origins["providers.work.type"] == f"{users}:5"
+    assert origins["sessionDir"] == "default"
+
+
+def test_a_list_replaces_a_list(place: Place) -> None:
+    place.user({"workspace": {"extra": ["/a", "/b"]}})
+    place.overrides = {"workspace": {"extra": ["/c"]}}
+    assert place.load().settings.workspace.extra == ("/c",)
+
+
+def test_of_a_key_written_twice_the_last_counts_and_is_the_origin(place: Place) -> None:
+    place.user('{"model": "first",\n\n"model": "last"}')
+    loaded = place.load()
+    assert loaded.settings.model == "last"
+    assert loaded.origins()["model"] == "~/.yarrow/config.json:3"
+
+
+def test_a_byte_order_mark_is_no_mistake(place: Place) -> None:
+    place.user(b'\xef\xbb\xbf{"model": "m"}')
+    assert place.load().settings.model == "m"
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("true", True), ("0", False), ("False", False)])
+def test_a_variable_for_a_switch(place: Place, text: str, value: bool) -> None:
+    place.user({"dryRun": not value})
+    place.environment = {"YARROW_DRY_RUN": text}
+    assert place.load().settings.dry_run is value
+
+
+def test_every_top_level_setting_of_one_value_has_a_variable(place: Place) -> None:
+    values = {
+        "YARROW_PROVIDER": "local",
+        "YARROW_MODEL": "m",
+        "YARROW_THINKING": "max",
+        "YARROW_DRY_RUN": "1",
+        "YARROW_SANDBOX": "off",
+        "YARROW_SESSION_DIR": "/s",
+        "YARROW_SYNC": "none",
+        "YARROW_MAX_TURNS": "3",
+    }
+    place.environment = values
+    loaded = place.load()
+    assert set(values) <= set(loaded.origins().values())
+    assert loaded.notices == ()
+
+
+def test_an_empty_variable_counts_as_absent(place: Place) -> None:
+    place.user({"model": "m"})
+    place.environment = {"YARROW_MODEL": "", "YARROW_CONFIG": "", "YARROW_HOME": ""}
+    assert place.load().settings.model == "m"
+
+
+# ---- provider/model ----
+
+
+@pytest.mark.parametrize(
+    ("flags", "provider", "model"),
+    [
+        ({"model": "openai/gpt"}, "openai", "gpt"),
+        ({"model": "work/a/b:7b"}, "work", "a/b:7b"),
+        ({"model": "Qwen/Qwen3"}, "work", "Qwen/Qwen3"),
+        ({"model": "openai/gpt", "provider": "work"}, "work", "openai/gpt"),
+        ({"model": "plain"}, "work", "plain"),
+        ({"model": "local/"}, "local", ""),
+    ],
+)
+def test_a_flag_may_name_provider_and_model_at_once(
+    place: Place, flags: dict[str, str], provider: str, model: str
+) -> None:
+    place.user({"provider": "work", "model": "m", "providers": {"work": {"type": "openai"}}})
+    place.overrides = flags
+    loaded = place.load()
+    assert (loaded.settings.provider, loaded.settings.model) == (provider, model)
+    assert loaded.origins()["model"] == "--model"
+
+
+def test_a_variable_may_name_provider_and_model_at_once(place: Place) -> None:
+    place.environment = {"YARROW_MODEL": "local/tiny"}
+    loaded = place.load()
+    assert (loaded.settings.provider, loaded.settings.model) == ("local", "tiny")
+    assert loaded.origins()["provider"] == "YARROW_MODEL"
+
+
+def test_a_file_names_them_apart(place: Place) -> None:
+    place.user({"provider": "work", "model": "openai/gpt", "providers": {"work": {"type": "openai"}}})
+    settings = place.load().settings
+    assert (settings.provider, settings.model) == ("work", "openai/gpt")
+
+
+# ---- where files are ----
+
+
+def test_the_nearest_project_file_counts_alone(place: Place) -> None:
+    place.projects({"thinking": "low", "compaction": {"enabled": False}})
+    place.projects({"thinking": "high"}, place.cwd)
+    settings = place.load().settings
+    assert settings.thinking is ThinkingLevel.HIGH
+    assert settings.compaction.enabled
+
+
+def test_the_search_stops_below_home(place: Place) -> None:
+    place.projects({"thinking": "high"}, place.home.parent)
+    assert place.load().settings.thinking is ThinkingLevel.OFF
+
+
+def test_outside_of_home_the_search_goes_up_to_the_root(place: Place) -> None:
+    elsewhere = place.home.parent / "elsewhere" / "deep"
+    elsewhere.mkdir(parents=True)
+    place.projects({"thinking": "high"}, place.home.parent)
+    place.cwd = elsewhere
+    assert place.load().settings.thinking is ThinkingLevel.HIGH
+
+
+def test_in_home_itself_the_users_file_is_the_users(place: Place) -> None:
+    place.user({"model": "m"})
+    place.cwd = place.home
+    loaded = place.load()
+    assert loaded.settings.model == "m"
+    assert loaded.notices == ()
+
+
+def test_a_home_reached_through_a_link_is_still_the_users(place: Place) -> None:
+    place.user({"model": "m"})
+    link = place.home.parent / "link"
+    link.symlink_to(place.home)
+    place.home = link
+    loaded = place.load()
+    assert loaded.settings.model == "m"
+    assert loaded.notices == ()
+
+
+def test_another_directory_or_file_may_be_the_users(place: Place) -> None:
+    place.user({"model": "at home"})
+    other = place.home.parent / "other"
+    other.mkdir()
+    (other / "config.json").write_text('{"model": "elsewhere"}')
+    place.environment = {"YARROW_HOME": str(other)}
+    assert place.load().settings.model == "elsewhere"
+    named = other / "named.json"
+    named.write_text('{"model": "named"}')
+    place.environment["YARROW_CONFIG"] = str(named)
+    loaded = place.load()
+    assert loaded.settings.model == "named"
+    assert loaded.origins()["model"] == f"{named}:1"
+
+
+def test_a_named_file_must_exist(place: Place) -> None:
+    missing = place.home / "missing.json"
+    place.environment = {"YARROW_CONFIG": str(missing)}
+    assert place.refusal() == "~/missing.json: there is no such file; YARROW_CONFIG names it"
+
+
+# ---- trust ----
+
+
+def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
+    place.user({"model": "mine", "providers": {"openai": {"baseUrl": "https://mine/v1"}}})
+    place.projects(
+        {
+            "thinking": "low",
+            "provider": "openai",
+            "model": "theirs",
+            "compaction": {"enabled": False},
+            "providers": {"openai": {"baseUrl": "https://evil/v1", "apiKeyCommand": "touch /tmp/x"}},
+            "dryRun": True,
+            "sessionDir": "/tmp",
+            "maxTurns": 0,
+        }
+    )
+    loaded = place.load()
+    assert loaded.settings == Settings(
+        model="mine",
+        thinking=ThinkingLevel.LOW,
+        providers=loaded.settings.providers,
+        compaction=CompactionSettings(enabled=False),
+        dry_run=True,
+    )
+    assert loaded.settings.providers["openai"].base_url == "https://mine/v1"
+    assert loaded.settings.providers["openai"].api_key_command == ""
+    (notice,) = loaded.notices
+    assert notice.startswith("~/work/project/.yarrow/config.json is a project's file, so provider, model, providers, ")
+    assert notice.endswith("sessionDir, maxTurns are ignored there")
+
+
+def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
+    place.user({"dryRun": True})
+    place.projects({"dryRun": False})
+    loaded = place.load()
+    assert loaded.settings.dry_run
+    assert loaded.notices == ("~/work/project/.yarrow/config.json is a project's file, so dryRun is ignored there",)
+    assert loaded.origins()["dryRun"] == "~/.yarrow/config.json:1"
+
+
+def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> None:
+    allowed = {"thinking", "compaction", "dryRun"}
+    examples: dict[str, Any] = {
+        "provider": "local",
+        "model": "x",
+        "providers": {"local": {}},
+        "sandbox": "off",
+        "workspace": {},
+        "bash": {},
+        "sessionDir": "x",
+        "sync": "run",
+        "maxTurns": 1,
+    }
+    # A new setting must be put here, or among the harmless.
+    assert {*allowed, *examples} == set(Settings.__struct_encode_fields__)
+    for key, value in examples.items():
+        place.projects({key: value})
+        assert f"so {key} is ignored" in place.load().notices[0]
+
+
+# ---- mistakes ----
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n\n  "modle": "x"}', ":3: unknown key 'modle'; did you mean 'model'?"),
+        ('{"MaxTurns": 1}', ":1: unknown key 'MaxTurns'; did you mean 'maxTurns'?"),
+        (
+            '{"bash": {\n"shell": 1}}',
+            ":2: unknown key 'shell' in bash; the keys here are passEnvironment, timeout",
+        ),
+        (
+            '{"providers": {"a": {},\n "work": {"type":"openai",\n "baseURL": ""}}}',
+            ":3: unknown key 'baseURL' in providers.work; did you mean 'baseUrl'?",
+        ),
+        (
+            '{"thinking":\n"hihg"}',
+            ":1: thinking cannot be 'hihg'; the choices are off, minimal, low, medium, high, xhigh, max",
+        ),
+        (
+            '{"thinking": 5}',
+            ":1: thinking: expected one of off, minimal, low, medium, high, xhigh, max, found the number 5",
+        ),
+        ('{"sandbox": "strict"}', ":1: sandbox cannot be 'strict'; the choices are off"),
+        (
+            '{"providers": {"x": {"type": "ollama"}}}',
+            ":1: providers.x.type cannot be 'ollama'; the choices are llamacpp, local, openai, scripted",
+        ),
+        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
+        ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
+        ('{"maxTurns": true}', ":1: maxTurns: expected a whole number, found true"),
+        ('{"dryRun": null}', ":1: dryRun: expected true or false, found null"),
+        ('{"dryRun": false, "bash": {"timeout": false}}', ":1: bash.timeout: expected a number, found false"),
+        ('{"model": ["a"]}', ":1: model: expected a text, found a list"),
+        ('{"model": {}}', ":1: model: expected a text, found an object"),
+        ('{"compaction": true}', ":1: compaction: expected an object, found true"),
+        (
+            '{"workspace": {"extra": ["/a",\n\n "/b", 7]}}',
+            ":3: workspace.extra[2]: expected a text, found the number 7",
+        ),
+        ('{"workspace": {"extra": "/a"}}', ":1: workspace.extra: expected a list, found a text"),
+        (
+            '{"providers": {"openai": {"temperature": "hot"}}}',
+            ":1: providers.openai.temperature: expected a number, found a text",
+        ),
+        ('{"compaction":\n {"reserveTokens": -1}}', ":2: compaction.reserveTokens must lie between 0 and 2147483647"),
+        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647"),
+        ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must lie between 0 and 2147483647"),
+        (
+            '{"providers": {"openai": {"baseUrl": "localhost:8080"}}}',
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+        ),
+        (
+            '{"providers": {"openai": {"baseUrl": "file:///etc"}}}',
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+        ),
+        (
+            '{"providers": {"openai": {"baseUrl": "http://"}}}',
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+        ),
+        (
+            '{"providers": {"openai": {"baseUrl": "http://a b"}}}',
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+        ),
+        (
+            '{"model": "x",\n"provider": "opnai"}',
+            ":2: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted",
+        ),
+        (
+            '{"provider": "zzz", "providers": {"mine": {"type": "local"}}}',
+            ":1: provider 'zzz' is not configured; the choices are llamacpp, local, mine, openai, scripted",
+        ),
+        (
+            '{"providers": {\n"mine": {}}}',
+            ":2: providers.mine needs a type, one of openai, llamacpp, local, scripted",
+        ),
+        ("[" * 100_000, ": it is nested too deeply"),
+        ("[]", ":1: it must hold one JSON object, such as {}"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: str, message: str) -> None:
+    place.user(text)
+    assert place.refusal() == "~/.yarrow/config.json" + message
+
+
+@pytest.mark.parametrize(
+    ("text", "place_in_file"),
+    [('{"maxTurns": 1,}', ":1:"), ("{\n  // a comment\n}", ":2:3:"), ('{"model": "x"', ":1:14:"), ("", ":1:1:")],
+)
+def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
+    place.user(text)
+    message = place.refusal()
+    assert message.startswith(f"~/.yarrow/config.json{place_in_file}")
+    assert ": it is not JSON: " in message
+    assert message.endswith("; comments are not JSON") == ("//" in text)
+
+
+def test_what_only_some_readers_take_for_json(place: Place) -> None:
+    place.user('{"maxTurns": NaN}')
+    assert place.refusal().startswith("~/.yarrow/config.json: it is not JSON: ")
+
+
+def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
+    place.projects('{"providers": {"x": 1}}')
+    assert (
+        place.refusal() == "~/work/project/.yarrow/config.json:1: providers.x: expected an object, found the number 1"
+    )
+
+
+def test_bytes_that_are_no_text(place: Place) -> None:
+    place.user(b'{\n"model": "\xff"}')
+    assert place.refusal() == "~/.yarrow/config.json:2: it is not UTF-8 text: byte 0xff cannot stand here"
+
+
+def test_a_directory_in_the_place_of_the_file(place: Place) -> None:
+    (place.home / ".yarrow" / "config.json").mkdir(parents=True)
+    assert place.refusal() == "~/.yarrow/config.json: it must be a file, and is a directory"
+
+
+def test_a_pipe_in_the_place_of_a_projects_file_does_not_hang(place: Place) -> None:
+    (place.project / ".yarrow").mkdir()
+    os.mkfifo(place.project / ".yarrow" / "config.json")
+    assert place.refusal() == "~/work/project/.yarrow/config.json: it must be a file, and is something else"
+
+
+def test_a_link_that_leads_to_itself(place: Place) -> None:
+    path = place.user({})
+    path.unlink()
+    path.symlink_to(path)
+    assert place.refusal().startswith("~/.yarrow/config.json: it cannot be read: ")
+
+
+def test_a_file_that_is_too_large(place: Place) -> None:
+    place.user('{"model": "' + "x" * (1 << 20) + '"}')
+    assert place.refusal() == "~/.yarrow/config.json: it has 1048589 bytes; at most 1048576 are read"
+
+
+def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
+    place.environment = {"YARROW_MAX_TURNS": "many"}
+    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found a text"
+    place.environment = {"YARROW_DRY_RUN": "perhaps"}
+    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found a text"
+    place.environment = {"YARROW_THINKING": "hi"}
+    assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
+    place.environment = {"YARROW_PROVIDER": "opnai"}
+    assert (
+        place.refusal()
+        == "YARROW_PROVIDER: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted"
+    )
+
+
+def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
+    place.overrides = {"provider": "opnai"}
+    assert (
+        place.refusal()
+        == "--provider: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted"
+    )
+    place.overrides = {"sessionDir": 5}
+    assert place.refusal() == "--session-dir: sessionDir: expected a text, found the number 5"
+
+
+def test_a_misspelt_variable_is_noticed_and_others_are_left_alone(place: Place) -> None:
+    place.user({"providers": {"work": {"type": "openai", "apiKeyEnv": "YARROW_MODELS"}}})
+    place.environment = {
+        "YARROW_MODLE": "x",
+        "YARROW_MODELS": "a key",
+        "YARROW_LOG": "debug",
+        "YARROW_OPENAI_API_KEY": "k",
+        "YARROW_UNRELATED_THING": "x",
+        "PROVIDER": "x",
+    }
+    assert place.load().notices == ("YARROW_MODLE is not a setting and was ignored; did you mean YARROW_MODEL?",)
+
+
+def test_a_text_in_the_wrong_place_is_not_told(place: Place) -> None:
+    place.user({"providers": {"openai": {"headers": "Bearer hunter2", "apiKeyEnv": "K"}}})
+    assert "hunter2" not in place.refusal()
+
+
+# ---- laws ----
+
+# Each example makes directories, which a busy machine may do slowly.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+_KEYS = st.sampled_from(
+    [
+        *Settings.__struct_encode_fields__,
+        "reserveTokens",
+        "timeout",
+        "extra",
+        "type",
+        "baseUrl",
+        "headers",
+        "extraBody",
+        "?",
+    ]
+)
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=3),
+    st.sampled_from(["high", "off", "openai", "local", "run", "http://h"]),
+)  # fmt: skip
+_VALUES = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_KEYS, inner, max_size=3), max_leaves=6
+)
+
+
+@unhurried
+@given(content=st.dictionaries(_KEYS, _VALUES, max_size=3))
+def test_any_object_gives_settings_or_one_sentence_with_a_line(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]
+) -> None:
+    place = Place(tmp_path_factory.mktemp("any"))
+    place.user(json.dumps(content, indent=1))
+    try:
+        loaded = place.load()
+    except ConfigError as error:
+        line = int(error.message.removeprefix("~/.yarrow/config.json:").partition(":")[0])
+        assert 1 < line <= json.dumps(content, indent=1).count("\n") + 1
+    else:
+        for key, origin in loaded.origins().items():
+            top = key.partition(".")[0]
+            assert (top in content) or origin == "default"
+
+
+@unhurried
+@given(data=st.data())
+def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    lines = ['"model": "x"', '"sync": "run"', '"bash": {"timeout": 1}', '"workspace": {"read": ["a,}]", "\\"{"]}']
+    order = data.draw(st.permutations(lines))
+    gaps = data.draw(st.lists(st.sampled_from(["\n", " \r\n", "\n\t\n"]), min_size=4, max_size=4))
+    text = "{" + ",".join(gap + line for gap, line in zip(gaps, order, strict=True)) + "}"
+    place = Place(tmp_path_factory.mktemp("lines"))
+    place.user(text.encode())
+    origins = place.load().origins()
+    for key in ("model", "sync", "bash.timeout", "workspace.read"):
+        written = text[: text.index(f'"{key.partition(".")[0]}"')].count("\n") + 1
+        assert origins[key] == f"~/.yarrow/config.json:{written}"

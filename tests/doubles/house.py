@@ -1,0 +1,107 @@
+"""A whole service over a scripted model and small tools, reached by the generated stub on an in-memory channel."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from doubles.rig import ActTool, EchoTool
+
+from yarrow.agent.hooks import Hooks
+from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.provider.scripted import ScriptedProvider
+from yarrow.service.providers import Providers
+from yarrow.service.servicer import Servicer
+from yarrow.service.sessions import Parts
+from yarrow.session.disk import Disk
+from yarrow.session.manager import SessionManager
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.wire.channel import InMemoryChannel
+from yarrow.wire.registrar import Registrar
+
+if TYPE_CHECKING:
+    from yarrow.v1.agent_pb2_grpc import AgentServiceAsyncStub  # there is no such class at run time
+
+
+class House:
+    """One service with what a test needs to see of it."""
+
+    def __init__(self, folder: Path, turns: Sequence[Sequence[dict[str, Any]]], **settings: Any) -> None:
+        self.sessions = folder / "sessions"
+        self.cwd = folder / "project"
+        self.cwd.mkdir(exist_ok=True)
+        script = folder / "script.json"
+        script.write_text(json.dumps(turns))
+        providers = {
+            "scripted": ProviderSettings(script=str(script)),
+            "other": ProviderSettings("scripted", script=str(script)),
+        }
+        self.settings = Settings(provider="scripted", providers=providers, **settings)
+        self.providers = Providers(self.settings, {})
+        self.act = ActTool()
+        self.servicer = Servicer(
+            Parts(
+                settings=self.settings,
+                manager=SessionManager(self.sessions, sync="message", disk=Disk()),
+                providers=self.providers,
+                registry=Registry([EchoTool(), self.act]),
+                now=lambda: 1_700_000_000.0,
+                version="1.2.3",
+                hooks=Hooks(),
+            )
+        )
+
+    async def scripted(self) -> ScriptedProvider:
+        provider = (await self.providers.get("scripted", "")).provider
+        assert isinstance(provider, ScriptedProvider)
+        return provider
+
+    async def open_gate(self, name: str) -> None:
+        (await self.scripted()).gates.setdefault(name, asyncio.Event()).set()
+
+    def prompt(self, text: str = "go", session_id: str = "", **options: Any) -> pb.PromptRequest:
+        return pb.PromptRequest(
+            session_id=session_id, text=text, cwd=str(self.cwd), options=pb.PromptOptions(**options)
+        )
+
+
+@asynccontextmanager
+async def stub_of(house: House) -> AsyncGenerator["AgentServiceAsyncStub"]:
+    registrar = Registrar()
+    add_AgentServiceServicer_to_server(house.servicer, registrar)
+    async with InMemoryChannel(registrar) as channel:
+        yield AgentServiceStub(channel)
+    await house.servicer.close()
+
+
+async def play(stub: "AgentServiceAsyncStub", request: pb.PromptRequest) -> list[pb.AgentEvent]:
+    """Prompt and return all events."""
+    return [response.event async for response in stub.Prompt(request)]
+
+
+async def read(call: Any) -> Any:
+    """Read one response; typed loosely, since the end of a stream is a value of another type."""
+    return await call.read()
+
+
+def kinds(events: Sequence[pb.AgentEvent]) -> list[str]:
+    return [str(event.WhichOneof("event")) for event in events]
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """The ErrorInfo reason of a failed call."""
+    from google.rpc import error_details_pb2, status_pb2
+
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            status = status_pb2.Status.FromString(value if isinstance(value, bytes) else value.encode())
+            info = error_details_pb2.ErrorInfo()
+            assert status.details[0].Unpack(info)
+            assert info.domain == "yarrow"
+            return info.reason
+    return ""

@@ -1,0 +1,202 @@
+"""A server that cannot be reached is told in plain words, and one that can over a second address is reached."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from byte_script_server import Do, answer, chunked, serve
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.client import HttpClient, Request, Timeouts
+
+OK = answer(b"ok")
+BIG = bytes(range(256)) * 8192
+
+
+async def failure(client: HttpClient, url: str, connect: float = 10) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        async with client.send(Request("GET", url, timeouts=Timeouts(connect=connect))):
+            pass
+    assert caught.value.code is Code.UNREACHABLE
+    return caught.value
+
+
+async def fetch(client: HttpClient, url: str) -> bytes:
+    async with client.send(Request("GET", url)) as response:
+        return b"".join([piece async for piece in response])
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def full_port() -> Generator[int]:
+    """A port where a connection is neither accepted nor refused, because nobody accepts the earlier ones."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+    """Let any name have several addresses; they are ports, because loopback has one address everywhere."""
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+
+    def resolve(*_args: object, **_more: object) -> object:
+        return addresses
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+async def test_refused(client: HttpClient, closed_port: int) -> None:
+    error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
+    assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
+    assert error.retryable
+
+
+async def test_refused_by_every_address_is_said_once(
+    client: HttpClient, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        second = other.getsockname()[1]
+    resolve_to(monkeypatch, closed_port, second)
+    assert (await failure(client, "http://model.test")).message == "cannot connect to model.test:80: connection refused"
+
+
+async def test_a_dead_first_address_costs_a_moment(
+    client: HttpClient, full_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve([Do.READ, OK]) as server:
+        resolve_to(monkeypatch, full_port, server.port)
+        assert await fetch(client, "http://model.test") == b"ok"
+        assert b"\r\nhost: model.test\r\n" in server.visits[0].requests[0]
+
+
+async def test_no_connection_in_time(client: HttpClient, full_port: int) -> None:
+    error = await failure(client, f"http://127.0.0.1:{full_port}", connect=0.05)
+    assert error.message.endswith(": no connection within 0.05 s")
+    assert error.retryable
+
+
+async def test_an_unknown_name(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_args: object, **_more: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    error = await failure(client, "http://nowhere.test:81")
+    expected = "cannot connect to nowhere.test:81: the name cannot be resolved (Name or service not known)"
+    assert (error.message, error.retryable) == (expected, True)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".test"])
+async def test_a_name_that_cannot_be(client: HttpClient, host: str) -> None:
+    assert "the name cannot be resolved" in (await failure(client, f"http://{host}/")).message
+
+
+class Authority:
+    """A certificate for 127.0.0.1 or another name, and a server context with it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.pem = folder / f"{name.replace(':', '-')}.pem"
+        key = self.pem.with_suffix(".key")
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        subject = ["-days", "2", "-subj", "/CN=test", "-addext", f"subjectAltName={name}"]
+        files = ["-keyout", str(key), "-out", str(self.pem)]
+        subprocess.run([*command, *subject, *files], check=True, capture_output=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.pem, key)
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "IP:127.0.0.1")
+
+
+@pytest.fixture
+def trusted(ours: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    monkeypatch.setenv("SSL_CERT_FILE", str(ours.pem))
+    return ours
+
+
+async def test_tls_carries_requests_on_one_connection(client: HttpClient, trusted: Authority) -> None:
+    script = [Do.READ, OK, Do.READ, chunked(BIG, BIG), Do.READ, answer(b"cut")[:-1], Do.CLOSE]
+    async with serve(script, tls=trusted.context) as server:
+        url = f"https://127.0.0.1:{server.port}/"
+        assert await fetch(client, url) == b"ok"
+        assert await fetch(client, url) == BIG + BIG
+        with pytest.raises(ProviderError) as caught:
+            await fetch(client, url)
+        assert caught.value.code is Code.STREAM_TRUNCATED
+        assert len(server.visits) == 1
+
+
+async def test_tls_body_to_the_end_of_the_connection_arrives_whole_at_a_slow_reader(
+    client: HttpClient, trusted: Authority
+) -> None:
+    async with serve([Do.READ, b"HTTP/1.1 200 OK\r\n\r\n", BIG, Do.CLOSE], tls=trusted.context) as server:
+        body = bytearray()
+        async with client.send(Request("GET", f"https://127.0.0.1:{server.port}/")) as response:
+            async for piece in response:
+                body += piece
+                await asyncio.sleep(0.001)
+        assert body == BIG
+
+
+async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, trusted: Authority) -> None:
+    async with serve([Do.READ, chunked(b"x", end=b"")], tls=trusted.context) as server:
+        async with client.send(Request("GET", f"https://127.0.0.1:{server.port}/")) as response:
+            async for _ in response:
+                break
+        await server.visits[0].gone.wait()
+
+
+async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, ours: Authority) -> None:
+    async with serve([Do.READ, OK], tls=ours.context) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/")
+        assert f"127.0.0.1:{server.port} has a TLS certificate that is not trusted: self" in error.message
+        assert "SSL_CERT_FILE" in error.message
+        assert not error.retryable
+        assert not server.visits
+
+
+async def test_a_certificate_for_another_name(
+    client: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Authority(tmp_path, "DNS:other.test")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other.pem))
+    async with serve([Do.READ, OK], tls=other.context) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/")
+        assert "not valid for '127.0.0.1'" in error.message
+        assert not error.retryable
+
+
+async def test_https_asked_of_a_server_that_speaks_http(client: HttpClient) -> None:
+    async with serve([b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/")
+        assert "is it http and not https?" in error.message
+        assert error.retryable
+
+
+@pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
+async def test_a_server_that_hangs_up_in_the_handshake(client: HttpClient, end: Do) -> None:
+    async with serve([end]) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/")
+        assert error.message.startswith(f"cannot connect to 127.0.0.1:{server.port}: ")
+        assert error.retryable
+
+
+async def test_a_handshake_that_hangs(client: HttpClient) -> None:
+    async with serve([Do.STALL]) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/", connect=0.05)
+        assert "no connection within 0.05 s" in error.message

@@ -1,0 +1,247 @@
+"""What a backend says when it refuses becomes one typed error with a clear sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.failures import MAX_TEXT, Answer, Speaker, from_event, from_response
+
+WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
+ROWS: list[dict[str, Any]] = json.loads((WIRE / "http-errors.json").read_text("utf-8"))
+SPEAKER = Speaker("acme", "sk-secret-1")
+
+
+def answered(status: int, body: object = "", headers: dict[str, str] | None = None) -> ProviderError:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return from_response(Answer(status, headers or {}, data), SPEAKER)
+
+
+def refused(message: str, status: int = 400, **fields: Any) -> ProviderError:
+    return answered(status, {"error": {"message": message} | fields})
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['provider']}-{row['status']}-{n}" for n, row in enumerate(ROWS)])
+def test_every_known_answer(row: dict[str, Any]) -> None:
+    expected = row["expected"]
+    error = answered(row["status"], row["body"], row["headers"])
+    assert error.code.lower() == expected["code"]
+    assert error.retryable is expected["retryable"]
+    assert error.retry_after == expected["retry_after_s"]
+    assert error.context_window == (expected["context_window"] or 0)
+    assert error.status == row["status"]
+
+
+def test_there_are_rows() -> None:
+    assert len(ROWS) == 22
+
+
+def test_case_P_23_overflow_wording_of_llama_cpp() -> None:
+    text = "request (66202 tokens) exceeds the available context size (65536 tokens), try increasing it"
+    error = refused(text, code=400, type="exceed_context_size_error")
+    assert (error.code, error.retryable, error.context_window) == (Code.CONTEXT_OVERFLOW, False, 65536)
+    told = refused("too much", type="exceed_context_size_error", n_prompt_tokens=9000, n_ctx=8192)
+    assert told.context_window == 8192
+
+
+OVERFLOWS = {
+    "prompt is too long: 210000 tokens > 200000 maximum": 200_000,
+    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200,000": 200_000,
+    "This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt "
+    "contains at least 262145 input tokens": 262_144,
+    "Your input exceeds the context window of this model. Please adjust your input": 0,
+    "Input tokens exceed the configured limit of 272000 tokens.": 0,
+    "Requested token count exceeds the model's maximum context length of 131072 tokens": 131_072,
+    "Please reduce the length of the messages or completion.": 0,
+    "Context size has been exceeded.": 0,
+    "input is larger than the max context size. skipped": 0,
+    "the input length exceeds the context length": 0,
+    "the prompt is longer than the context length currently available to the model": 0,
+    "the request is greater than the context length": 0,
+    "This model's maximum prompt length is 131072 but the request contains 150000 tokens": 131_072,
+    "Invalid request: Your request exceeded model token limit: 262144": 0,
+    "invalid params, context window exceeds limit (2013)": 0,
+    "Prompt contains 40000 tokens, too large for model with 32768 maximum context length": 32_768,
+    "Input is too long for requested model.": 0,
+    "prompt token count of 70000 exceeds the limit of 64000": 64_000,
+    "Current length is 9000 while limit is 8192": 8192,
+}
+
+
+@pytest.mark.parametrize("text", OVERFLOWS)
+def test_case_K_06_overflow_in_every_wording(text: str) -> None:
+    error = refused(text)
+    assert (error.code, error.retryable, error.context_window) == (Code.CONTEXT_OVERFLOW, False, OVERFLOWS[text])
+
+
+def test_overflow_inside_a_wrapper_and_inside_a_stream() -> None:
+    assert refused("upstream: context size has been exceeded", 503).code is Code.CONTEXT_OVERFLOW
+    told = b'{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
+    assert from_event(told, SPEAKER).code is Code.CONTEXT_OVERFLOW
+
+
+def test_a_rate_of_tokens_is_no_overflow() -> None:
+    text = (
+        "Request too large: tokens per min (TPM): Limit 6000, Requested 7000. Please reduce the length of the messages"
+    )
+    assert refused(text, 429).code is Code.RATE_LIMIT
+    assert refused(text, 400).code is Code.INVALID_REQUEST
+    assert refused("maximum context length is 5", 429).code is Code.RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retryable"),
+    [
+        (302, Code.INVALID_REQUEST, False),
+        (400, Code.INVALID_REQUEST, False),
+        (401, Code.AUTH, False),
+        (402, Code.QUOTA, False),
+        (403, Code.AUTH, False),
+        (404, Code.NOT_FOUND, False),
+        (408, Code.SERVER_ERROR, True),
+        (409, Code.INVALID_REQUEST, True),
+        (413, Code.REQUEST_TOO_LARGE, False),
+        (422, Code.INVALID_REQUEST, False),
+        (425, Code.SERVER_ERROR, True),
+        (429, Code.RATE_LIMIT, True),
+        (500, Code.SERVER_ERROR, True),
+        (501, Code.UNSUPPORTED_FEATURE, False),
+        (502, Code.SERVER_ERROR, True),
+        (503, Code.OVERLOADED, True),
+        (504, Code.SERVER_ERROR, True),
+        (529, Code.OVERLOADED, True),
+    ],
+)
+def test_a_status_without_a_body(status: int, code: Code, retryable: bool) -> None:
+    error = answered(status)
+    assert (error.code, error.retryable) == (code, retryable)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (refused("x", 429, code="1113"), Code.QUOTA),
+        (refused("x", 429, type="exceeded_current_quota_error"), Code.QUOTA),
+        (refused("x", 429, details=[{"violations": [{"quotaId": "RequestsPerDayPerProject"}]}]), Code.QUOTA),
+        (refused("x", 400, details={"error_code": "enforced_spend_limit_reached"}), Code.QUOTA),
+        (refused("Extra inputs are not permitted", 422), Code.UNSUPPORTED_PARAMETER),
+        (refused("Unrecognized request argument supplied: reasoning_effort"), Code.UNSUPPORTED_PARAMETER),
+        (refused("The image input is not supported"), Code.UNSUPPORTED_FEATURE),
+        (refused("Incorrect API key provided", 400), Code.AUTH),
+        (refused("engine overloaded", 429), Code.OVERLOADED),
+        (answered(400, {"detail": [{"loc": ["body", "seed"], "msg": "extra_forbidden"}]}), Code.UNSUPPORTED_PARAMETER),
+        (
+            answered(400, [{"error": {"message": "API key not valid", "status": "x", "code": "invalid_api_key"}}]),
+            Code.AUTH,
+        ),
+    ],
+)
+def test_signs_that_say_more_than_the_status(error: ProviderError, code: Code) -> None:
+    assert (error.code, error.retryable) == (code, code is Code.OVERLOADED)
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "retryable"),
+    [
+        ({"error": {"type": "overloaded_error", "message": "Overloaded"}}, Code.OVERLOADED, True),
+        ({"error": {"type": "rate_limit_error", "message": "slow down"}}, Code.RATE_LIMIT, True),
+        ({"error": {"type": "invalid_request_error", "message": "bad"}}, Code.INVALID_REQUEST, False),
+        ({"error": {"code": 502, "message": "upstream"}}, Code.SERVER_ERROR, True),
+        ({"error": {"code": "429", "message": "upstream"}}, Code.RATE_LIMIT, True),
+        ({"error": "boom"}, Code.SERVER_ERROR, True),
+        ({"error": True}, Code.SERVER_ERROR, True),
+        ({"object": "error", "message": "m", "code": 400}, Code.INVALID_REQUEST, False),
+    ],
+)
+def test_failures_inside_a_stream(event: object, code: Code, retryable: bool) -> None:
+    error = from_event(json.dumps(event).encode(), SPEAKER)
+    assert (error.code, error.retryable, error.status) == (code, retryable, 0)
+
+
+# -- waiting -------------------------------------------------------------------------------------------------------
+
+NOW = "Fri, 27 Nov 2026 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "86400"}, 86400.0),
+        ({"retry-after": "Fri, 27 Nov 2026 12:00:30 GMT", "date": NOW}, 30.0),
+        ({"retry-after": "Fri, 27 Nov 2026 11:00:00 GMT", "date": NOW}, 0.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after-ms": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_case_P_24_the_time_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert answered(429, "", headers).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "advice", "retryable"),
+    [(500, "false", False), (400, "true", True), (402, "true", False), (500, "x", True)],
+)
+def test_the_backend_may_say_whether_to_try_again(status: int, advice: str, retryable: bool) -> None:
+    assert answered(status, "", {"x-should-retry": advice}).retryable is retryable
+
+
+# -- the sentence --------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_names_the_provider_the_status_and_the_backends_words() -> None:
+    error = refused("Rate limit reached", 429)
+    assert error.message == "acme limits the rate of requests (HTTP 429): Rate limit reached"
+    assert str(error) == error.message
+    assert "acme refuses the credentials (HTTP 401): no. Check the key" in refused("no", 401).message
+    assert "upstream says so" in refused("Provider returned error", metadata={"raw": "upstream says so"}).message
+    assert "https://x/v1; set that as baseUrl" in answered(308, "", {"location": "https://x/v1"}).message
+
+
+def test_the_key_is_never_shown() -> None:
+    error = refused("Incorrect API key provided: sk-secret-1.", 401)
+    assert "sk-secret-1" not in error.message
+    assert "sk-secret-1" not in from_event(b'{"error":"bad sk-secret-1"}', SPEAKER).message
+    assert "sk-secret-1" not in repr(SPEAKER)
+
+
+@given(st.text(), st.sampled_from([400, 500]))
+def test_the_text_is_one_bounded_line(text: str, status: int) -> None:
+    message = refused(text, status).message
+    assert message.isprintable()
+    assert len(message) < MAX_TEXT + 200
+
+
+@given(
+    st.integers(300, 599),
+    st.one_of(
+        st.binary(max_size=30),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["error", "message", "code", "type", "details", "violations", "metadata", "n_ctx"]),
+                    inner,
+                )
+            ),
+        ).map(lambda value: json.dumps(value).encode()),
+    ),
+)
+def test_no_body_raises(status: int, body: bytes) -> None:
+    assert from_response(Answer(status, {}, body), SPEAKER).message.startswith("acme ")
+    assert from_event(body, SPEAKER).message.startswith("acme ")
+
+
+def test_a_deeply_nested_body_is_just_text() -> None:
+    assert answered(400, "[" * 100_000).code is Code.INVALID_REQUEST

@@ -1,0 +1,333 @@
+"""What holds for every adapter: one table of adapters, the same tests for each, over a strict loopback server."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.doubles.chat_server import DONE, ChatServer, Reply, chunk, event, finish, page, says, usage
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import Code, ProviderError
+from yarrow.message import Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, ToolSpec, Usage
+from yarrow.provider.base import (
+    CallPiece,
+    CompletionRequest,
+    ListsModels,
+    ModelEntry,
+    Provider,
+    ProviderEvent,
+    StopPiece,
+    StreamOptions,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.provider.http.client import HttpClient
+from yarrow.provider.llamacpp.adapter import LlamaCppProvider
+from yarrow.provider.openai.adapter import OpenAiProvider
+
+ADAPTERS: dict[str, Callable[..., Provider]] = {"openai": OpenAiProvider, "llamacpp": LlamaCppProvider}
+KEY = "sk-very-secret"
+
+
+class Pair(NamedTuple):
+    """An adapter and the server it talks to."""
+
+    provider: Provider
+    server: ChatServer
+
+
+@pytest.fixture(params=ADAPTERS)
+async def pair(request: pytest.FixtureRequest) -> AsyncGenerator[Pair]:
+    async with ChatServer(key=KEY) as server:
+        settings = ProviderSettings(base_url=server.root)
+        provider = ADAPTERS[request.param]("acme", "m", settings=settings, key=KEY, http=HttpClient())
+        yield Pair(provider, server)
+        await provider.close()
+
+
+def user(text: str) -> Message:
+    return Message(id="u", role=Role.USER, content=(Text(text),), timestamp="")
+
+
+def prompt(text: str = "hi", **more: Any) -> CompletionRequest:
+    return CompletionRequest(model="m", messages=(user(text),), **more)
+
+
+async def stream(provider: Provider, request: CompletionRequest | None = None) -> list[ProviderEvent]:
+    return [event async for event in provider.stream(request or prompt())]
+
+
+async def fails(
+    provider: Provider, request: CompletionRequest | None = None
+) -> tuple[list[ProviderEvent], ProviderError]:
+    """The events before a failure, and the failure."""
+    events: list[ProviderEvent] = []
+    try:
+        async for one in provider.stream(request or prompt()):
+            events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
+    except ProviderError as error:
+        assert KEY not in str(error)
+        return events, error
+    raise AssertionError(f"no failure after {events}")
+
+
+READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+
+
+async def test_an_answer_of_text(pair: Pair) -> None:
+    pair.server.replies = [
+        Reply([chunk({"content": "Hel"}), chunk({"content": "lo"}), finish("stop"), usage(9, 2), DONE])
+    ]
+    events = await stream(pair.provider, prompt("hi", system="Be brief.", tools=(READ,)))
+    assert "".join(one.text for one in events if isinstance(one, TextPiece)) == "Hello"
+    assert events[-2:] == [UsagePiece(Usage(9, 2)), StopPiece(StopReason.END_TURN)]
+    [body] = pair.server.prompts
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert body["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "read", "description": "Reads a file.", "parameters": READ.parameters},
+        }
+    ]
+    assert (body["model"], body["stream"], body["stream_options"]) == ("m", True, {"include_usage": True})
+
+
+async def test_thinking_a_call_and_its_result(pair: Pair) -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"path":"x"}'}}
+    first = [chunk({"reasoning_content": "hm"}), chunk({"tool_calls": [call]}), finish("tool_calls"), DONE]
+    pair.server.replies = [Reply(first), says("done")]
+    events = await stream(pair.provider)
+    assert events == [
+        ThinkingPiece("hm", '{"field":"reasoning_content"}'),
+        CallPiece(ToolCall("a", "read", '{"path":"x"}')),
+        StopPiece(StopReason.TOOL_USE),
+    ]
+    content = (Thinking("hm", '{"field":"reasoning_content"}'), ToolCall("a", "read", '{"path":"x"}'))
+    answer = Message(id="1", role=Role.ASSISTANT, content=content, timestamp="", provider="acme", model="m")
+    result = Message(id="2", role=Role.TOOL, content=(Text("text"),), timestamp="", tool_call_id="a", tool_name="read")
+    await stream(pair.provider, CompletionRequest(model="m", messages=(user("hi"), answer, result)))
+    assert pair.server.prompts[-1]["messages"][1]["reasoning_content"] == "hm"
+    assert pair.server.prompts[-1]["messages"][2] == {"role": "tool", "tool_call_id": "a", "content": "text"}
+
+
+async def test_a_nasty_history_is_sent_legally(pair: Pair) -> None:
+    """The server checks the rules; what it refuses fails here."""
+    pair.server.replies = [says("ok")]
+    history = (
+        Message(id="1", role=Role.TOOL, content=(), timestamp="", tool_call_id="z"),
+        Message(id="2", role=Role.ASSISTANT, content=(ToolCall("", "a.b", "{"), Opaque("{}")), timestamp=""),
+        Message(id="3", role=Role.ASSISTANT, content=(Text("half"),), timestamp="", incomplete=True),
+        Message(id="4", role=Role.USER, content=(Text(" "), Text("\ud83c")), timestamp=""),
+    )
+    assert await stream(pair.provider, CompletionRequest(model="m", messages=history))
+
+
+async def test_a_connection_is_used_again(pair: Pair) -> None:
+    pair.server.replies = [says("one"), says("two")]
+    await stream(pair.provider)
+    await stream(pair.provider)
+    assert pair.server.connections == 1
+
+
+async def test_case_P_10_a_stream_that_is_cut(pair: Pair) -> None:
+    for whole in (True, False):
+        pair.server.replies = [Reply([chunk({"content": "The answer is"})], whole=whole)]
+        events, error = await fails(pair.provider)
+        assert events == [TextPiece("The answer is")]
+        assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
+
+
+async def test_case_P_10_what_breaks_behind_the_finish_reason_is_no_failure(pair: Pair) -> None:
+    pair.server.replies = [Reply([chunk({"content": "4"}), finish("stop")], whole=False)]
+    assert await stream(pair.provider) == [TextPiece("4"), StopPiece(StopReason.END_TURN)]
+
+
+async def test_a_server_that_leaves_the_body_open_is_not_waited_for(pair: Pair) -> None:
+    pair.server.replies = [Reply([chunk({"content": "4"}), finish("stop"), DONE, asyncio.Event()])]
+    async with asyncio.timeout(5):
+        assert (await stream(pair.provider))[-1] == StopPiece(StopReason.END_TURN)
+
+
+async def test_events_come_as_they_are_read(pair: Pair) -> None:
+    gate = asyncio.Event()
+    pair.server.replies = [Reply([chunk({"content": "a"}), gate, chunk({"content": "b"}), finish("stop"), DONE])]
+    async with aclosing(pair.provider.stream(prompt())) as events:
+        assert await anext(events) == TextPiece("a")
+        gate.set()
+        assert [one async for one in events] == [TextPiece("b"), StopPiece(StopReason.END_TURN)]
+
+
+async def test_chunk_size_joins_deltas(pair: Pair) -> None:
+    pair.server.replies = [Reply([*(chunk({"content": letter}) for letter in "abcd"), finish("stop"), DONE])]
+    events = await stream(pair.provider, prompt(stream_opts=StreamOptions(chunk_size=100)))
+    assert events == [TextPiece("abcd"), StopPiece(StopReason.END_TURN)]
+
+
+async def test_a_cancelled_stream_gives_up_its_connection(pair: Pair) -> None:
+    pair.server.replies = [Reply([chunk({"content": "a"}), asyncio.Event()]), says("next")]
+    first = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in pair.provider.stream(prompt()):
+            first.set()
+
+    reading = asyncio.create_task(read())
+    await first.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await stream(pair.provider) == [TextPiece("next"), StopPiece(StopReason.END_TURN)]
+    assert pair.server.connections == 2
+
+
+async def test_a_silent_server_is_left(pair: Pair) -> None:
+    pair.server.replies = [Reply([chunk({"content": "a"}), asyncio.Event()])]
+    events, error = await fails(pair.provider, prompt(stream_opts=StreamOptions(idle_timeout=0.1)))
+    assert events == [TextPiece("a")]
+    assert (error.code, error.retryable) == (Code.STREAM_STALLED, True)
+
+
+async def test_a_refusal_before_the_stream(pair: Pair) -> None:
+    message = "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it"
+    pair.server.replies = [page({"error": {"message": message, "type": "exceed_context_size_error"}}, 400)]
+    events, error = await fails(pair.provider)
+    assert (events, error.code, error.context_window) == ([], Code.CONTEXT_OVERFLOW, 8192)
+    assert len(pair.server.prompts) == 1
+
+
+async def test_case_P_24_the_wait_that_is_asked_for(pair: Pair) -> None:
+    pair.server.replies = [page("busy", 529, {"retry-after": "2"})]
+    _, error = await fails(pair.provider)
+    assert (error.code, error.retryable, error.retry_after, error.status) == (Code.OVERLOADED, True, 2.0, 529)
+
+
+async def test_case_P_08_an_error_inside_the_stream(pair: Pair) -> None:
+    pair.server.replies = [Reply([chunk({"content": "Part"}), event({"error": {"code": 502, "message": "upstream"}})])]
+    events, error = await fails(pair.provider)
+    assert events == [TextPiece("Part")]
+    assert (error.code, error.retryable) == (Code.SERVER_ERROR, True)
+
+
+async def test_a_server_that_does_not_stream(pair: Pair) -> None:
+    message = {"role": "assistant", "content": "whole"}
+    body = {
+        "choices": [{"message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 4, "completion_tokens": 1},
+    }
+    pair.server.replies = [page(body)]
+    assert await stream(pair.provider) == [TextPiece("whole"), UsagePiece(Usage(4, 1)), StopPiece(StopReason.END_TURN)]
+
+
+async def test_an_error_with_status_200(pair: Pair) -> None:
+    pair.server.replies = [page({"error": {"message": "no such model", "type": "invalid_request_error"}})]
+    _, error = await fails(pair.provider)
+    assert error.code is Code.INVALID_REQUEST
+
+
+async def test_a_web_page_is_no_answer(pair: Pair) -> None:
+    pair.server.replies = [Reply([b"<html>Welcome"], headers={"content-type": "text/html"})]
+    _, error = await fails(pair.provider)
+    assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
+    assert "baseUrl" in error.message
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_a_wrong_key_is_an_error_that_does_not_show_it(name: str) -> None:
+    async with ChatServer(key="another") as server:
+        settings = ProviderSettings(base_url=server.root)
+        provider = ADAPTERS[name]("acme", "m", settings=settings, key=KEY, http=HttpClient())
+        _, error = await fails(provider)
+        assert error.code is Code.AUTH
+        assert KEY not in repr(vars(provider))
+        await provider.close()
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_headers_and_the_key(name: str) -> None:
+    async with ChatServer([says("x"), says("y")]) as server:
+        settings = ProviderSettings(base_url=server.root, headers={"X-Title": "yarrow"})
+        for key in ("", KEY):
+            provider = ADAPTERS[name]("acme", "m", settings=settings, key=key, http=HttpClient())
+            await stream(provider)
+            await provider.close()
+        without, with_key = server.received
+        assert "authorization" not in without.headers
+        assert with_key.headers["authorization"] == f"Bearer {KEY}"
+        assert with_key.headers["x-title"] == "yarrow"
+        assert with_key.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+async def test_the_base_url_in_any_spelling(name: str, suffix: str) -> None:
+    async with ChatServer([says("x")]) as server:
+        server.pages["/v1/models"] = page({"data": [{"id": "one", "n_ctx": 5}]})
+        settings = ProviderSettings(base_url=server.root + suffix)
+        provider = ADAPTERS[name]("acme", "m", settings=settings, key="", http=HttpClient())
+        await stream(provider)
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == [ModelEntry("one", 5)]
+        await provider.close()
+        assert {received.path for received in server.received} == {"/v1/chat/completions", "/v1/models"}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_configured_values_and_the_body(name: str) -> None:
+    async with ChatServer([says("x"), says("y")]) as server:
+        extra = {"top_k": 5, "stream_options": None}
+        settings = ProviderSettings(base_url=server.root, max_tokens=77, temperature=0.5, extra_body=extra)
+        provider = ADAPTERS[name]("acme", "m", settings=settings, key="", http=HttpClient())
+        await stream(provider)
+        await stream(provider, prompt(max_tokens=5, temperature=1.5))
+        await provider.close()
+        first, second = server.prompts
+        assert (first["max_tokens"], first["temperature"], first["top_k"]) == (77, 0.5, 5)
+        assert (second["max_tokens"], second["temperature"]) == (5, 1.5)
+        assert "stream_options" not in first
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_parameters_that_are_refused_are_dropped_once(name: str) -> None:
+    async with ChatServer([says("x"), says("y")], refuses=["stream_options", "temperature"]) as server:
+        settings = ProviderSettings(base_url=server.root, temperature=0.5)
+        provider = ADAPTERS[name]("acme", "m", settings=settings, key="", http=HttpClient())
+        await stream(provider)
+        assert len(server.prompts) == 3
+        await stream(provider)
+        await provider.close()
+        assert len(server.prompts) == 4
+        assert server.prompts[-1].keys().isdisjoint({"stream_options", "temperature"})
+
+
+async def test_a_refusal_that_names_nothing_optional_is_an_error(pair: Pair) -> None:
+    pair.server.replies = [
+        page({"error": {"message": "Unsupported parameter: 'seed'", "code": "unsupported_parameter"}}, 400)
+    ]
+    _, error = await fails(pair.provider)
+    assert error.code is Code.UNSUPPORTED_PARAMETER
+    assert len(pair.server.prompts) == 1
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_no_server_is_an_error_that_names_the_address(name: str) -> None:
+    async with ChatServer() as server:
+        root = server.root
+    settings = ProviderSettings(base_url=root)
+    provider = ADAPTERS[name]("acme", "m", settings=settings, key="", http=HttpClient())
+    _, error = await fails(provider)
+    assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
+    assert root.removeprefix("http://") in error.message
+    await provider.close()
+    await provider.close()
+
+
+async def test_the_body_is_compact_json(pair: Pair) -> None:
+    pair.server.replies = [says("x")]
+    await stream(pair.provider, prompt("é🌍"))
+    [received] = pair.server.received
+    assert "é🌍".encode() in received.body
+    assert received.body == json.dumps(received.json, ensure_ascii=False, separators=(",", ":")).encode()

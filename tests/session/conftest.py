@@ -1,0 +1,14 @@
+"""A disk for the tests of a session's file."""
+
+from collections.abc import Generator
+
+import pytest
+
+from yarrow.session.disk import Disk
+
+
+@pytest.fixture
+def disk() -> Generator[Disk]:
+    disk = Disk()
+    yield disk
+    disk.close()

@@ -1,0 +1,222 @@
+"""Lines: sealed, read back, and what is found when they are damaged (law 3, cases S-03 and S-05's files)."""
+
+import io
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from session_samples import NOW, TOKENS, header, message, messages, nasty_text
+
+from yarrow.message import Message, Text
+from yarrow.session import line as line_module
+from yarrow.session import record
+from yarrow.session.lenient import Unknown
+from yarrow.session.line import Bad, Line, encode, read_lines, seal
+from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
+
+MESSAGE = b'{"kind":"message","id":"m","role":"user","content":[{"type":"text","text":"%s"}],"timestamp":"t"}'
+
+
+def read(data: bytes) -> list[Line]:
+    return list(read_lines(io.BytesIO(data)))
+
+
+def only(data: bytes) -> Line:
+    (line,) = read(data)
+    return line
+
+
+def text_of(line: Line) -> str:
+    assert isinstance(line.value, Message)
+    return line.value.text
+
+
+def clean(value: object) -> object:
+    """The value with every lone surrogate replaced, by a way of its own."""
+    if isinstance(value, str):
+        joined = value.encode("utf-16-le", "surrogatepass")
+        return joined.decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    return value
+
+
+def test_a_seal_is_the_crc_of_what_is_before_it() -> None:
+    assert seal(b'{"kind":"x"}') == b'{"kind":"x","crc32":"%08x"}\n' % zlib.crc32(b'{"kind":"x"')
+
+
+@given(st.lists(messages, max_size=5))
+def test_messages_come_back(written: list[Message]) -> None:
+    data = b"".join(map(encode, written))
+    assert data.count(b"\n") == len(written)
+    lines = read(data)
+    assert [line.number for line in lines] == list(range(1, len(written) + 1))
+    for line, original in zip(lines, written, strict=True):
+        assert line.sealed
+        assert isinstance(line.value, Message)
+        assert json.loads(record.encode(line.value)) == clean(json.loads(json.dumps(_plain(original))))
+        assert data[line.offset :][: len(line.raw)] == line.raw
+
+
+def _plain(value: Message) -> object:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        header(),
+        Change(timestamp=NOW, name="n", tools=None),
+        Compaction(
+            timestamp=NOW, summary="s", first_kept_message_id="m", tokens_before=2, tokens_after=1, reason="auto"
+        ),
+        Queued(id="q", timestamp=NOW, mode="steer", content=(Text("t"),)),
+        Undelivered(id="q", timestamp=NOW),
+        message("x" * 1_000_000),
+        message("".join(token for token in TOKENS if not "\ud800" <= token[0] <= "\udfff")),
+    ],
+)
+def test_every_kind_of_record_comes_back(value: Record) -> None:
+    found = only(encode(value))
+    assert (found.value, found.sealed) == (value, True)
+
+
+def test_case_S_03_separators_and_control_characters_raw_in_a_string() -> None:
+    text = "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg"
+    raw = MESSAGE % text.encode()
+    assert text_of(only(raw + b"\n")) == text
+    assert text_of(only(encode(message(text)))) == text
+
+
+@pytest.mark.parametrize(
+    ("escape", "text"),
+    [
+        (rb"\ud800", "\ufffd"),
+        (rb"a\udc00b", "a\ufffdb"),
+        (rb"\ude00\ud83d", "\ufffd\ufffd"),
+        (rb"\ud83d\ude00", "😀"),
+        (rb"\\ud800", r"\ud800"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"caf\xe9", "caf\ufffd"),
+    ],
+)
+def test_what_is_no_unicode_is_replaced(escape: bytes, text: str) -> None:
+    for data in (MESSAGE % escape + b"\n", seal(MESSAGE % escape)):
+        found = only(data)
+        assert text_of(found) == text
+        assert found.raw == data[:-1]
+
+
+def test_a_line_without_a_checksum_is_accepted_and_told() -> None:
+    found = only(MESSAGE % b"x" + b"\n")
+    assert (text_of(found), found.sealed) == ("x", False)
+
+
+def test_line_ends_blank_lines_and_a_byte_order_mark() -> None:
+    one, two = encode(message("1"))[:-1], encode(message("2"))[:-1]
+    data = b"\xef\xbb\xbf" + one + b"\r\n\n \t\n" + two
+    lines = read(data)
+    assert [text_of(line) for line in lines] == ["1", "2"]
+    assert [line.number for line in lines] == [1, 4]
+    assert [data[line.offset :][: len(line.raw)] for line in lines] == [one, two] == [line.raw for line in lines]
+    assert all(line.sealed for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b'{"kind":"future","x":[1,{}]}', "future"),
+        (b'{"x":{"kind":"message"},"kind":"future"}', "future"),
+        (MESSAGE.replace(b'"user"', b'"narrator"') % b"x", "message"),
+        (MESSAGE.replace(b'"text",', b'"video",') % b"x", "message"),
+        (b'{"kind":"message","id":"m"}', "message"),
+        (b'{"kind":"queued","id":"q","timestamp":"t","mode":"later","content":[]}', "queued"),
+    ],
+)
+def test_what_a_later_version_wrote_is_carried(data: bytes, kind: str) -> None:
+    for block in (data + b"\n", seal(data)):
+        found = only(block)
+        assert found.value == Unknown(kind)
+        assert found.raw == block[:-1]
+
+
+def test_unknown_fields_are_ignored_in_the_value_and_kept_in_the_raw_line() -> None:
+    data = MESSAGE.replace(b'"id"', b'"mood":{"a":[1]},"id"') % b"x"
+    found = only(seal(data))
+    assert text_of(found) == "x"
+    assert b'"mood":{"a":[1]}' in found.raw
+
+
+def test_an_optional_field_of_a_later_version_costs_the_field_alone() -> None:
+    found = only(seal(MESSAGE.replace(b'"id"', b'"stopReason":"bored","model":"m1","id"') % b"x"))
+    assert isinstance(found.value, Message)
+    assert (found.value.text, found.value.stop_reason, found.value.model) == ("x", None, "m1")
+    later = b'{"kind":"header","id":"s","cwd":"/t","createdAt":"t","updatedAt":"t","name":"n","thinking":"ultra"}'
+    assert only(later).value == record.decode(later.replace(b"ultra", b"off"))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'{"kind":"message","role":"assi', "is cut off"),
+        (b'{"kind":"future","x', "is cut off"),
+        (b'{"kind":"message","role":"assi\n', "is not whole JSON"),
+        (b"\0" * 700 + b"\n", "holds NUL bytes"),
+        (b"\0" * 700, "holds NUL bytes"),
+        (MESSAGE % b"a\0b", "holds NUL bytes"),
+        (encode(message("1"))[:-1] + encode(message("2")), "holds two records"),
+        (encode(message("1"))[:50] + encode(message("2")), "holds two records"),
+        (MESSAGE % b"1" + MESSAGE % b"2", "holds two records"),
+        (encode(message("1")).replace(b'"user"', b'"tool"'), "does not match its checksum"),
+        (b"hello\n", "is not whole JSON"),
+        (b'["kind"]\n', "is not a JSON object"),
+        (b'{"id":"m"}\n', "has no kind"),
+        (b'{"kind":7}\n', "has no kind"),
+        (b"[" * 200_000 + b"\n", "is not whole JSON"),
+        (b'{"kind":"message","x":' + b"[" * 200_000 + b"\n", "is not whole JSON"),
+    ],
+)
+def test_bad_lines(data: bytes, reason: str) -> None:
+    good = encode(message("good"))
+    before, bad, *after = read(good + data + (good if data.endswith(b"\n") else b""))
+    assert [text_of(line) for line in (before, *after)] == ["good"] * (1 + len(after))
+    assert isinstance(bad.value, Bad)
+    assert reason in bad.value.reason
+    assert (bad.number, bad.sealed) == (2, False)
+
+
+def test_every_flipped_bit_of_a_line_is_noticed() -> None:
+    whole = [message("one"), message('say "two", 2\\', message_id="m2"), message("three")]
+    first, line, last = map(encode, whole)
+    for bit in range(len(line) * 8):
+        flipped = bytearray(line)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = read(first + bytes(flipped) + last)
+        good = [entry.value for entry in found if not isinstance(entry.value, Bad)]
+        assert all(value in whole for value in good), bit  # nothing changed is believed
+        assert not all(entry.sealed for entry in found), bit
+
+
+def test_a_line_over_the_limit_is_skipped_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_module, "MAX_LINE", 1000)
+    long, last = encode(message("x" * 5000)), encode(message("last"))
+    found = read(encode(message("first")) + long + last)
+    assert [type(entry.value) for entry in found] == [Message, Bad, Message]
+    assert found[2].offset == len(encode(message("first"))) + len(long)
+    assert [type(entry.value) for entry in read(long[:-1])] == [Bad]
+    exact = encode(message("x" * (1000 - len(encode(message(""))))))
+    assert len(exact) == 1000
+    assert isinstance(only(exact).value, Message)
+
+
+@given(st.lists(nasty_text.map(lambda text: text.encode(errors="replace")), max_size=5), st.binary(max_size=50))
+def test_reading_never_fails(pieces: list[bytes], tail: bytes) -> None:
+    data = b"\n".join(pieces) + tail
+    assert all(data[line.offset :][: len(line.raw)] == line.raw for line in read(data))
+    assert [line.number for line in read(data)] == sorted({line.number for line in read(data)})

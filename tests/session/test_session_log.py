@@ -1,0 +1,416 @@
+"""An open session: made whole, appended under a lock, synced in groups, and never interrupted half way."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from session_disks import BlockingCalls
+from session_samples import header, message, texts, write_session
+
+from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
+from yarrow.session import commit, store
+from yarrow.session.disk import Disk
+from yarrow.session.line import encode
+from yarrow.session.memory_log import MemoryLog
+from yarrow.session.reader import load
+from yarrow.session.store import Log, SessionLog
+
+
+async def new_log(path: Path, disk: Disk) -> SessionLog:
+    return await SessionLog.create(path, header(path.stem), sync="message", disk=disk)
+
+
+async def made_and_open(path: Path, disk: Disk) -> tuple[SessionLog, SessionLog]:
+    return await new_log(path, disk), await SessionLog.open(path, sync="message", disk=disk)
+
+
+# --- made and opened
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])
+async def test_only_the_owner_can_read_whatever_the_umask(tmp_path: Path, disk: Disk, umask: int) -> None:
+    path = tmp_path / "sessions" / "p-0" / "s1.jsonl"
+    before = os.umask(umask)
+    try:
+        log = await new_log(path, disk)
+        async with log.lock():
+            await log.append(message("x"))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(at.stat().st_mode) for at in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
+    assert stat.S_IMODE(path.with_suffix(".lock").stat().st_mode) & 0o177 == 0
+    assert sorted(os.listdir(path.parent)) == ["s1.jsonl", "s1.lock"]
+
+
+async def test_directories_that_exist_are_left_alone(tmp_path: Path, disk: Disk) -> None:
+    tmp_path.chmod(0o755)
+    await new_log(tmp_path / "s1.jsonl", disk)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("links", [True, False])
+async def test_an_id_that_is_taken(tmp_path: Path, disk: Disk, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", no_links)
+    path = tmp_path / "s1.jsonl"
+    await new_log(path, disk)
+    with pytest.raises(InvalidArgument, match="s1 exists already"):
+        await SessionLog.create(path, header(name="other"), sync="message", disk=disk)
+    assert load(path).header == header("s1")
+    assert os.listdir(tmp_path) == ["s1.jsonl"]
+
+
+async def test_a_place_where_nothing_can_be_made(tmp_path: Path, disk: Disk) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"s1\.jsonl cannot be made: a part of the path is not a directory"):
+        await new_log(tmp_path / "file" / "sessions" / "s1.jsonl", disk)
+
+
+async def test_opening_what_is_not_there(tmp_path: Path, disk: Disk) -> None:
+    with pytest.raises(NotFound):
+        await SessionLog.open(tmp_path / "s1.jsonl", sync="message", disk=disk)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        await SessionLog.open(tmp_path / "file" / "s1.jsonl", sync="message", disk=disk)
+    log = await new_log(tmp_path / "s2.jsonl", disk)
+    log.path.unlink()
+    with pytest.raises(StorageError, match="no such file"):
+        await log.acquire()
+    assert await new_log(tmp_path / "s2.jsonl", disk)
+    assert await log.acquire() is False
+    await log.close()
+
+
+# --- appended
+
+
+async def test_case_S_01_the_next_append_starts_on_a_fresh_line(tmp_path: Path, disk: Disk) -> None:
+    written = [header(), *(message(str(number)) for number in range(299))]
+    path = write_session(tmp_path / "s1.jsonl", *written, tail=b'{"kind":"message","role":"assi')
+    before = path.read_bytes()
+    log = await SessionLog.open(path, sync="message", disk=disk)
+    async with log.lock():
+        await log.append(message("next"))
+        await log.append(message("last"))
+    assert path.read_bytes().startswith(before + b"\n{")
+    assert texts(path) == [*(str(number) for number in range(299)), "next", "last"]
+
+
+async def test_torn_at_every_byte(tmp_path: Path, disk: Disk) -> None:
+    kept, last = [message("one"), message("two")], encode(message("torn ü"))
+    for cut in range(len(last) + 1):
+        path = write_session(tmp_path / f"s{cut}.jsonl", header(), *kept, tail=last[:cut])
+        log = await SessionLog.open(path, sync="none", disk=disk)
+        async with log.lock():
+            await log.append(message("new"))
+        whole = cut >= len(last) - 1  # only the newline was missing
+        assert texts(path) == ["one", "two", *["torn ü"] * whole, "new"]
+        assert load(path).report.skipped_count == (0 if whole or cut == 0 else 1)
+
+
+async def test_several_records_in_order_and_none(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        await log.append()
+        await log.append(message("one"), message("two"))
+        await asyncio.gather(*(log.append(message(str(number))) for number in range(20)))
+    assert texts(log.path) == ["one", "two", *map(str, range(20))]
+
+
+async def test_a_lone_surrogate_is_replaced(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        await log.append(message("a\ud800b"))
+    assert texts(log.path) == ["a\ufffdb"]
+
+
+async def test_without_the_lock_nothing_is_appended(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    for write in (log.append(message("x")), log.flush()):
+        with pytest.raises(Precondition) as caught:
+            await write
+        assert caught.value.code is Code.NOT_RUNNING
+    async with log.lock():
+        pass
+    with pytest.raises(Precondition):
+        await log.append(message("x"))
+    assert texts(log.path) == []
+
+
+async def test_a_record_that_is_too_long_is_refused(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_LINE", 1000)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        with pytest.raises(LimitExceeded, match="over the 1000 that a session takes"):
+            await log.append(message("fine"), message("x" * 1000))
+        await log.append(message("next"))
+    assert texts(log.path) == ["next"]
+
+
+# --- the disk is busy
+
+
+@pytest.fixture
+def calls() -> Generator[BlockingCalls]:
+    calls = BlockingCalls()
+    yield calls
+    calls.gate.set()
+
+
+async def until_blocked(calls: BlockingCalls) -> None:
+    """Return when one more `sync` waits for the gate."""
+    while not calls.blocked.acquire(blocking=False):
+        await asyncio.sleep(0)
+
+
+async def busy(log: SessionLog, calls: BlockingCalls) -> asyncio.Task[None]:
+    """Return an append whose sync does not end before the gate is open."""
+    while calls.blocked.acquire(blocking=False):
+        pass
+    calls.gate.clear()
+    task = asyncio.create_task(log.append(message("busy")))
+    await until_blocked(calls)
+    return task
+
+
+async def test_what_waits_for_a_sync_goes_together(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        first = await busy(log, calls)
+        writes, syncs = len(calls.writes), calls.syncs
+        rest = [asyncio.create_task(log.append(message(str(number)))) for number in range(50)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in (first, *rest))
+        calls.gate.set()
+        await asyncio.gather(first, *rest)
+        assert (len(calls.writes) - writes, calls.syncs - syncs) == (1, 2)  # the first sync was counted at its end
+    disk.close()
+    assert texts(log.path) == ["busy", *map(str, range(50))]
+
+
+async def test_other_sessions_do_not_wait(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls)
+    slow, fast = await new_log(tmp_path / "s1.jsonl", disk), await new_log(tmp_path / "s2.jsonl", disk)
+    async with slow.lock():
+        first = await busy(slow, calls)
+        disk_of_another = Disk()
+        other = await SessionLog.open(fast.path, sync="none", disk=disk)
+        async with other.lock():
+            await other.append(message("x"))
+        disk_of_another.close()
+        assert not first.done()
+        calls.gate.set()
+        await first
+    disk.close()
+
+
+async def test_a_cancelled_append_is_written_all_the_same(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        first = await busy(log, calls)
+        second = asyncio.create_task(log.append(message("waiting")))
+        await asyncio.sleep(0)
+        for task in (first, second):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        calls.gate.set()
+        await log.append(message("last"))
+    disk.close()
+    assert texts(log.path) == ["busy", "waiting", "last"]
+
+
+async def test_the_lock_is_given_back_after_what_is_under_way(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    await log.acquire()
+    first = await busy(log, calls)
+    second = asyncio.create_task(log.append(message("waiting")))
+    release = asyncio.create_task(log.release())
+    for _ in range(3):  # also when whoever gives it back loses patience
+        await asyncio.sleep(0)
+        release.cancel()
+    other = await SessionLog.open(log.path, sync="none", disk=disk)
+    with pytest.raises(Precondition):
+        await other.acquire()
+    calls.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await release
+    await asyncio.gather(first, second)
+    await other.acquire()
+    await other.release()
+    disk.close()
+    assert texts(log.path) == ["busy", "waiting"]
+
+
+async def test_a_cancelled_acquire_leaves_no_lock(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls, threads=1)
+    slow, log = await new_log(tmp_path / "s1.jsonl", disk), await new_log(tmp_path / "s2.jsonl", disk)
+    async with slow.lock():
+        first = await busy(slow, calls)
+        acquire = asyncio.create_task(log.acquire())  # waits for the one thread
+        await asyncio.sleep(0)
+        acquire.cancel()
+        await asyncio.sleep(0)
+        calls.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await acquire
+        await first
+    async with log.lock():
+        await log.append(message("x"))
+    disk.close()
+
+
+async def test_what_waits_is_bounded(tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "MAX_WAITING", 2000)
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock():
+        first = await busy(log, calls)
+        second = asyncio.create_task(log.append(message("x" * 1000)))
+        await asyncio.sleep(0)
+        with pytest.raises(LimitExceeded, match="2000 bytes wait for the disk already"):
+            await log.append(message("y" * 1000))
+        calls.gate.set()
+        await asyncio.gather(first, second)
+        await log.append(message("z" * 1000))
+    disk.close()
+    assert [text[0] for text in texts(log.path)] == ["b", "x", "z"]
+
+
+# --- one writer
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from yarrow.session.disk import Disk
+from yarrow.session.store import SessionLog
+
+async def main():
+    log = await SessionLog.open(Path(sys.argv[1]), sync="message", disk=Disk())
+    async with log.lock():
+        print("held", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def held_by_another_process(path: Path) -> Generator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        yield child
+        child.kill()
+
+
+async def test_a_second_process_is_refused_and_can_read(tmp_path: Path, disk: Disk) -> None:
+    path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
+    log = await SessionLog.open(path, sync="message", disk=disk)
+    with held_by_another_process(path) as child:
+        with pytest.raises(Precondition, match=f"session s1 is being written by process {child.pid};") as caught:
+            await log.acquire()
+        assert caught.value.code is Code.LOCKED
+        assert texts(path) == ["one"]
+    async with log.lock() as grown:  # its lock died with it
+        assert not grown
+        await log.append(message("two"))
+    assert texts(path) == ["one", "two"]
+
+
+async def test_two_logs_in_one_process(tmp_path: Path, disk: Disk) -> None:
+    one, two = await made_and_open(tmp_path / "s1.jsonl", disk)
+    async with one.lock():
+        for log in (one, two):
+            with pytest.raises(Precondition, match="session s1 is being written by this process") as caught:
+                await log.acquire()
+            assert caught.value.code is Code.LOCKED
+        await one.append(message("one"))
+        with pytest.raises(Precondition):
+            await two.append(message("two"))
+    assert await two.acquire()
+    assert texts(two.path) == ["one"]
+    await two.append(message("two"))
+    await two.close()
+    assert await one.acquire()
+    await one.release()
+    assert not await one.acquire()
+    await one.close()
+    assert texts(one.path) == ["one", "two"]
+
+
+async def test_a_grown_file_is_noticed_from_the_opening_on(tmp_path: Path, disk: Disk) -> None:
+    path = write_session(tmp_path / "s1.jsonl", header())
+    log = await SessionLog.open(path, sync="message", disk=disk)
+    write_session(path, header(), message("one"))
+    async with log.lock() as grown:
+        assert grown
+
+
+async def test_the_lock_file_names_the_process_and_stays(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    lock = tmp_path / "s1.lock"
+    lock.write_text("99999999999999999\n")
+    inode = lock.stat().st_ino
+    async with log.lock():
+        assert lock.read_text().split() == [str(os.getpid())]
+    assert lock.stat().st_ino == inode
+
+
+async def test_a_lock_that_cannot_be_made(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    (tmp_path / "s1.lock").mkdir()
+    with pytest.raises(StorageError, match="cannot be locked: is a directory"):
+        await log.acquire()
+
+
+async def test_an_unlocked_log_holds_no_file(tmp_path: Path, disk: Disk) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    logs = [await new_log(tmp_path / f"s{number}.jsonl", disk) for number in range(20)]
+    for log in logs:
+        async with log.lock():
+            await log.append(message("x"))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- a log that keeps nothing
+
+
+async def test_a_log_in_memory_behaves_as_one_on_the_disk(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logs: list[SessionLog | MemoryLog] = [MemoryLog("s1"), await new_log(tmp_path / "s1.jsonl", disk)]
+    for each in logs:
+        log: Log = each
+        with pytest.raises(Precondition) as caught:
+            await log.append(message("x"))
+        assert caught.value.code is Code.NOT_RUNNING
+        async with log.lock() as grown:
+            assert not grown
+            await log.append(message("x"), message("y"))
+            await log.flush()
+            with pytest.raises(Precondition, match="session s1 is being written by this process") as caught:
+                await each.acquire()
+            assert caught.value.code is Code.LOCKED
+        await each.close()
+        with pytest.raises(Precondition):
+            await each.flush()
+    assert sorted(os.listdir(tmp_path)) == ["s1.jsonl", "s1.lock"]

@@ -1,0 +1,126 @@
+"""What a session amounts to."""
+
+import tracemalloc
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from session_samples import NOW, header, message, moment
+
+from yarrow.config.settings import CompactionSettings
+from yarrow.message import Message, Text, ThinkingLevel
+from yarrow.session.lenient import Unknown
+from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
+from yarrow.session.state import Messages, SessionState, apply, fold
+
+START = SessionState(header=header())
+
+
+def queued(text_id: str) -> Queued:
+    return Queued(id=text_id, timestamp=NOW, mode="steer", content=(Text("t"),))
+
+
+def compaction(summary: str) -> Compaction:
+    return Compaction(
+        timestamp=NOW, summary=summary, first_kept_message_id="", tokens_before=2, tokens_after=1, reason="auto"
+    )
+
+
+def test_settings_are_the_header_with_every_change() -> None:
+    state = fold(
+        START,
+        [
+            Change(timestamp=NOW, model="m1", thinking=ThinkingLevel.HIGH, tools=("read",)),
+            Change(timestamp=NOW, model="m2", dry_run=True, compaction=CompactionSettings(enabled=False)),
+            Change(timestamp=moment(1), tools=None, name="n", provider="p", system_prompt="s"),
+        ],
+    )
+    assert state.header == replace(
+        header(),
+        model="m2",
+        thinking=ThinkingLevel.HIGH,
+        tools=None,
+        dry_run=True,
+        compaction=CompactionSettings(enabled=False),
+        name="n",
+        provider="p",
+        system_prompt="s",
+        updated_at=moment(1),
+    )
+
+
+def test_messages_in_order_and_the_last_compaction() -> None:
+    one, two = message("one"), message("two", at=moment(4))
+    state = fold(START, [one, compaction("first"), Unknown("future"), header("other"), compaction("last"), two])
+    assert list(state.messages) == [one, two]
+    assert state.compaction == compaction("last")
+    assert (state.header.id, state.header.updated_at) == ("s1", moment(4))
+
+
+def test_a_text_waits_until_it_is_delivered_or_handed_back() -> None:
+    state = fold(START, [queued("a"), queued("b"), queued("c")])
+    assert [text.id for text in state.queued] == ["a", "b", "c"]
+    state = apply(state, message("t", message_id="a"))
+    state = apply(state, Undelivered(id="c", timestamp=NOW))
+    assert [text.id for text in state.queued] == ["b"]
+    assert [text.id for text in apply(state, queued("d")).queued] == ["b", "d"]
+    assert [text.id for text in state.queued] == ["b"]
+
+
+RECORDS = st.lists(
+    st.sampled_from(
+        [
+            *(queued(name) for name in "ab"),
+            *(Undelivered(id=name, timestamp=NOW) for name in "ab"),
+            *(message("t", message_id=name) for name in "abc"),
+            compaction("s"),
+            Change(timestamp=moment(1), model="m"),
+            Unknown("future"),
+        ]
+    ),
+    max_size=20,
+)
+
+
+@given(RECORDS, RECORDS)
+def test_one_by_one_or_all_at_once_and_from_every_state_on(
+    first: list[Record | Unknown], more: list[Record | Unknown]
+) -> None:
+    state = START
+    states = [state]
+    for record in first:
+        state = apply(state, record)
+        states.append(state)
+    for length, earlier in enumerate(states):
+        assert fold(earlier, first[length:]) == fold(START, first)
+        assert list(earlier.messages) == [record for record in first[:length] if isinstance(record, Message)]
+        assert fold(earlier, more) == fold(START, [*first[:length], *more])
+
+
+def test_messages_are_a_sequence() -> None:
+    items = [message(str(number)) for number in range(5)]
+    short = Messages(items[:3])
+    long = short.followed_by(items[3:])
+    other = short.followed_by(items[:1])
+    assert isinstance(short, Sequence)
+    assert (list(short), list(long), list(other)) == (items[:3], items, [*items[:3], items[0]])
+    assert (short[-1], long[-1], short[1:], short[::-1]) == (items[2], items[4], items[1:3], items[2::-1])
+    assert (len(short), items[3] in short, items[3] in long) == (3, False, True)
+    assert (short == Messages(items[:3]), short == long, short == items[:3]) == (True, False, False)
+    with pytest.raises(IndexError):
+        short[3]
+
+
+def test_continuing_does_not_copy() -> None:
+    """States of 1 to 2,000 messages would hold two million entries, 16 MB, if each had its own list."""
+    one = message("x")
+    states = [START]
+    tracemalloc.start()
+    for _ in range(2000):
+        states.append(apply(states[-1], one))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    assert [len(state.messages) for state in states] == list(range(2001))
