@@ -1,6 +1,7 @@
 """Runs through the agent's front door: what is told, what is recorded, and what the model is sent."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from yarrow.agent.queues import MAX_WAITING
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role, StopReason, Text, Thinking, ThinkingLevel
+from yarrow.provider.base import CompletionRequest, ProviderEvent, TextPiece
+from yarrow.provider.script import of
+from yarrow.provider.scripted import ScriptedProvider
 from yarrow.session.record import Queued, Undelivered
 
 
@@ -132,6 +136,20 @@ async def test_law_5_a_turn_without_text_or_calls_is_a_typed_error(steps: list[d
     assert failure.code is code
     assert of_kind(bodies, ev.MessageEnd)[0].error == failure
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
+
+
+async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
+    class BreaksOff(ScriptedProvider):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+            yield TextPiece("The answer is ")
+
+    rig = Rig([])
+    rig.provider = BreaksOff("scripted", "m", script=of([]))
+    bodies = await rig.run()
+    failure = end(bodies).error
+    assert failure is not None
+    assert failure.code is Code.STREAM_TRUNCATED
+    assert rig.messages[-1].incomplete
 
 
 async def test_a_failure_after_text_keeps_the_text_and_never_sends_it_back() -> None:

@@ -1,0 +1,137 @@
+"""Breaks each law on purpose, in a copy of the source, and shows that a test goes red: `make mutants`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Mutant(NamedTuple):
+    """One way to break a law: `old` becomes `new` in `file`, and one of `tests` must fail."""
+
+    law: str
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS = (
+    Mutant(
+        "5",
+        "a stream that broke off counts as an answer",
+        "agent/draft.py",
+        "if self.stop is None:",
+        "if False:",
+        "tests/agent",
+    ),
+    Mutant(
+        "5",
+        "silence counts as an answer",
+        "agent/draft.py",
+        'raise RunError("the model answered with neither',
+        'return; RunError("the model answered with neither',
+        "tests/agent",
+    ),
+    Mutant(
+        "6",
+        "a message ends before it is recorded",
+        "agent/loop.py",
+        "                await self._ports.record(message)\n                recorded = message.id",
+        "                self._ports.emit(MessageEnd(message.id))\n                await self._ports.record(message)\n"
+        "                recorded = message.id",
+        "tests/agent",
+    ),
+    Mutant(
+        "6",
+        "an abort leaves calls unanswered",
+        "agent/batch.py",
+        "            await self._answer_all(unanswered, ABORTED)\n",
+        "",
+        "tests/agent",
+    ),
+    Mutant(
+        "6",
+        "a turn does not close when it fails",
+        "agent/loop.py",
+        "        try:\n            yield\n        finally:\n            self._ports.emit(TurnEnd(turn))",
+        "        yield\n        self._ports.emit(TurnEnd(turn))",
+        "tests/agent",
+    ),
+    Mutant(
+        "3",
+        "what waits at the end of a run is forgotten",
+        "agent/agent.py",
+        "left = tuple(waiting.shown for waiting in self._queues.close())",
+        "left = tuple(waiting.shown for waiting in self._queues.close()[:0])",
+        "tests/agent",
+    ),
+    Mutant(
+        "3",
+        "a text is delivered before it is recorded",
+        "agent/agent.py",
+        "            await to_the_end(self._record_delivery(taken))\n",
+        "            pass\n",
+        "tests/agent",
+    ),
+    Mutant(
+        "8",
+        "a slow reader's buffer has no bound",
+        "event/bus.py",
+        "self.buffer: deque[Event] = deque(maxlen=BUFFER_EVENTS)",
+        "self.buffer: deque[Event] = deque()",
+        "tests/event",
+    ),
+    Mutant(
+        "8",
+        "what a slow reader lost is not told",
+        "event/bus.py",
+        "            events.append(self._gap(lost))\n",
+        "",
+        "tests/event",
+    ),
+    Mutant(
+        "9",
+        "a dry run runs what writes",
+        "tool/registry.py",
+        "if dry_run and not tool.read_only:",
+        "if False:",
+        "tests/tool tests/agent",
+    ),
+)
+
+
+def survives(mutant: Mutant) -> bool:
+    """Return whether no test notices the mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        file = source / "yarrow" / mutant.file
+        text = file.read_text("utf-8")
+        if text.count(mutant.old) != 1:
+            raise SystemExit(f"{mutant.file} no longer holds exactly once: {mutant.old!r}")
+        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
+        environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+        return done.returncode == 0
+
+
+def main() -> int:
+    """Play every mutant; return 1 when one survives."""
+    alive = 0
+    for mutant in MUTANTS:
+        survived = survives(mutant)
+        alive += survived
+        print(f"law {mutant.law:>2}  {'SURVIVED' if survived else 'caught':8}  {mutant.what}", flush=True)
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
