@@ -94,6 +94,7 @@ class FakeService(Servicer):
 
     async def GetState(self, request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
         self.requests.append(request)
+        await self._refuse("GetState", context)
         if request.session_id != self.state.session_id:
             await self._abort(context, grpc.StatusCode.NOT_FOUND, "no such session", "SESSION_UNKNOWN")
         return self.state

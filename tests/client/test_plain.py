@@ -29,6 +29,7 @@ async def printed(*events: pb.AgentEvent, terminal: bool = False) -> tuple[str, 
     """Standard output, and the lines of standard error."""
     out, err = Tape(is_terminal=terminal), Tape(is_terminal=terminal)
     assert await run(FakeService(*events), out, err) == COMPLETED
+    assert err.text == "" or err.text.endswith("\n")
     return out.text, err.lines
 
 
@@ -109,6 +110,11 @@ async def test_tools_are_told_in_lines() -> None:
     assert max(map(len, notes)) == 120
 
 
+async def test_ids_of_calls_are_those_of_one_message() -> None:
+    _, notes = await printed(*whole(*turn("m1", calls=[call("c", "now")]), *turn("m2", calls=[call("c", "now")])))
+    assert notes == ["> now", "> now"]
+
+
 async def test_what_else_happens_is_told() -> None:
     _, notes = await printed(
         event("agent_start", message_id="u1"),
@@ -153,6 +159,12 @@ async def test_an_aborted_run_says_so() -> None:
     outcome = await run(FakeService(*whole(*turn("m1", "half"), reason=pb.END_REASON_ABORTED)), out, err)
     assert outcome == Outcome("s1", "ABORTED")
     assert err.lines == ["yarrow: the run ended early: aborted"]
+
+
+async def test_a_reason_of_a_newer_service_is_told_by_its_number() -> None:
+    out, err = Tape(), Tape()
+    assert await run(FakeService(*whole(reason=999)), out, err) == Outcome("s1", "999")
+    assert err.lines == ["yarrow: the run ended early: 999"]
 
 
 async def test_a_stream_that_stops_before_the_end_says_so() -> None:
@@ -276,23 +288,30 @@ class Conversation:
         self.messages.append(recorded)
         self.recorded_at.append(len(self.events))
 
-    def service(self, first: int, last: int, *, ahead: int, batch: int) -> FakeService:
-        """Plays the run without the events from `first` to `last`; the disk is `ahead` events ahead of the stream."""
-        gap = event("gap", first_sequence=first + 1, last_sequence=last + 1)
+    def service(self, gaps: Sequence[tuple[int, int]], *, ahead: int, batch: int) -> FakeService:
+        """Plays the run without some of its events; the disk is `ahead` events ahead of the stream.
+
+        A gap is the first event that is lost and the first that is not.
+        """
+        events: list[pb.AgentEvent] = []
+        # For each event that is sent, how many are over by then.
+        over: list[int] = []
+        for index, each in enumerate(self.events):
+            if lost := next((gap for gap in gaps if gap[0] <= index < gap[1]), None):
+                if index == lost[0]:
+                    events.append(event("gap", first_sequence=lost[0] + 1, last_sequence=lost[1]))
+                    over.append(lost[1])
+            else:
+                events.append(each)
+                over.append(index + 1)
         conversation = self
 
         class Gapped(FakeService):
             def recorded(self) -> list[pb.Message]:
-                # Events in the gap are over, though never sent.
-                sent = self.played + (last - first if self.played > first else 0)
-                return [
-                    m
-                    for m, at in zip(conversation.messages, conversation.recorded_at, strict=True)
-                    if at <= sent + ahead
-                ]
+                done = over[self.played - 1] + ahead
+                return [m for m, at in zip(conversation.messages, conversation.recorded_at, strict=True) if at <= done]
 
         service = Gapped()
-        events = [*self.events[:first], gap, *self.events[last + 1 :]]
         service.batches = [events[at : at + batch] for at in range(0, len(events), batch)]
         service.page_size = 2
         return service
@@ -310,14 +329,14 @@ class Conversation:
 async def test_a_gap_loses_nothing_and_repeats_nothing(turns: list[tuple[list[str], int]], data: st.DataObject) -> None:
     conversation = Conversation(turns)
     # The oldest events are dropped, so that the end of a run always comes.
-    first = data.draw(st.integers(0, len(conversation.events) - 2), label="first")
-    last = data.draw(st.integers(first, len(conversation.events) - 2), label="last")
+    edges = st.integers(0, len(conversation.events) - 1)
+    a, b, c, d = sorted(data.draw(st.lists(edges, min_size=4, max_size=4), label="gaps"))
     ahead = data.draw(st.sampled_from([0, 1, 3, 1000]), label="ahead")
     batch = data.draw(st.sampled_from([1, 2, 64]), label="batch")
     session = Session("s1", "/", "p", "m", "1", message_count=2)
     expected_out, expected_err, out, err = Tape(), Tape(), Tape(), Tape()
     await run(FakeService(*conversation.events), expected_out, expected_err)
-    await run(conversation.service(first, last, ahead=ahead, batch=batch), out, err, session=session)
+    await run(conversation.service([(a, b), (c, d)], ahead=ahead, batch=batch), out, err, session=session)
     assert out.text == expected_out.text
     assert err.lines == expected_err.lines
 
@@ -325,7 +344,7 @@ async def test_a_gap_loses_nothing_and_repeats_nothing(turns: list[tuple[list[st
 async def test_what_a_gap_left_out_is_printed_before_the_run_is_over() -> None:
     conversation = Conversation([(["one", "two", "three"], 0), (["four"], 0)])
     # The events are: start, turn, message, one, two, three, end of message, end of turn, turn, message, four, ...
-    service = conversation.service(4, 4, ahead=0, batch=1)
+    service = conversation.service([(4, 5)], ahead=0, batch=1)
     gate = service.gates[8] = asyncio.Event()
     out, err = Tape(), Tape()
     running = asyncio.create_task(run(service, out, err))
@@ -395,9 +414,11 @@ async def test_case_C_04_a_sink_that_fails_leaves_the_call() -> None:
     service = FakeService(*whole(*turn("m1", "a", "b")))
     service.gates[5] = asyncio.Event()
     async with connected(service) as stub:
-        with pytest.raises(Gone):
+        # The traceback holds on to the call, which would otherwise end with the last reference to it.
+        with pytest.raises(Gone) as caught:
             await plain.run(stub, SESSION, pb.PromptRequest(), out=Broken(), err=Tape())
         await asyncio.wait_for(service.cancelled.wait(), 5)
+        assert caught.tb is not None
 
 
 async def test_a_full_sink_is_waited_for() -> None:

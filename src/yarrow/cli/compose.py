@@ -12,7 +12,7 @@ from yarrow.service.servicer import Servicer
 from yarrow.service.sessions import Parts
 from yarrow.session.disk import Disk
 from yarrow.session.manager import DEFAULT_ROOT, SessionManager
-from yarrow.tool.builtin import builtin_tools
+from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
 
 
@@ -24,7 +24,7 @@ def compose(settings: Settings, environment: Mapping[str, str], *, hooks: Hooks 
             settings=settings,
             manager=SessionManager(root, sync=settings.sync, disk=Disk()),
             providers=Providers(settings, environment),
-            registry=Registry(builtin_tools()),
+            registry=Registry(BUILTIN_TOOLS),
             now=time.time,
             version=VERSION,
             hooks=hooks or Hooks(),

@@ -56,6 +56,8 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
     if not isinstance(error, YarrowError):
         number = uuid.uuid4().hex[:12]
         _logger.error("bug %s", number, exc_info=error)
-        error = YarrowError(f"a bug in Yarrow; the log names it by {number}", code=Code.INTERNAL)
+        error = YarrowError(
+            f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has it under {number}", code=Code.INTERNAL
+        )
     await refuse(context, error)
     raise AssertionError("abort returned")

@@ -54,7 +54,8 @@ async def serving(servicer: Servicer, path: Path) -> AsyncGenerator[None]:
         yield
     finally:
         servicer.drain()
-        with suppress(TimeoutError):
+        # Told to end a second time, it does not wait for runs any longer.
+        with suppress(TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(servicer.settled(), DRAIN_SECONDS)
         await servicer.close()
         await server.stop(grace=1.0)

@@ -1,0 +1,192 @@
+"""Reads the command line into one frozen value; it touches no file and decides nothing that needs one."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from yarrow.cli.flags import COMMANDS, COMMANDS_TO_COME, FLAGS, TAKES_WORDS, THINKING_LEVELS, Flag
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Arguments(NamedTuple):
+    """What was asked for; an empty text, or None where empty means something, is a flag that was not given."""
+
+    show: str = ""
+    """`version` or `help`: print that and nothing else."""
+    command: str = ""
+    """`models` or `serve`; empty for a prompt."""
+    list_models: bool = False
+    print: str | None = None
+    """The prompt that was given as a flag; empty when the flag stood alone."""
+    words: tuple[str, ...] = ()
+    """Words of the prompt, of which one that begins with `@` names a file to join to it; or of the command."""
+    literal: tuple[str, ...] = ()
+    """Words of the prompt after `--`, in which `@` means nothing."""
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    model: str = ""
+    """As it was given, `provider/` before it included; `:thinking` is taken off."""
+    provider: str = ""
+    thinking: str = ""
+    resume: str = ""
+    newest: bool = False
+    """Go on with the newest session of the working directory."""
+    no_session: bool = False
+    session_dir: str = ""
+    tools: tuple[str, ...] | None = None
+    """The tools to offer; empty offers none, None offers all."""
+    dry_run: bool = False
+    sandbox: str = ""
+    json: bool = False
+    attach: str = ""
+    socket: str = ""
+    """Where to listen; for `serve` alone."""
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether anything on the command line is a prompt, so that standard input need not be one."""
+        return bool(self.print or self.words or self.literal)
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the settings that flags give, by key of the configuration."""
+        given: dict[str, Any] = {
+            "provider": self.provider,
+            "model": self.model,
+            "thinking": self.thinking,
+            "dryRun": self.dry_run,
+            "sandbox": self.sandbox,
+            "sessionDir": self.session_dir,
+        }
+        return {key: value for key, value in given.items() if value}
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Read the arguments that follow the program's name. Raises `UsageError`, naming the nearest flag or the rule."""
+    # Alone they need no parser, and they are what people wait for without a reason to.
+    if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
+        return Arguments(show="version" if argv[0] == "--version" else "help")
+    first = argv[0] if argv else ""
+    if first in COMMANDS_TO_COME:
+        fail(f"this build has no command {first!r}; to send the word as a prompt: yarrow -p {first}")
+    command = first if first in COMMANDS else ""
+    return _arguments(command, *_values(argv[1:] if command else argv))
+
+
+def fail(message: str) -> NoReturn:
+    """Raise `UsageError`."""
+    # Here, since it brings a library that a right command line must not wait for this early.
+    from yarrow.errors import UsageError
+
+    raise UsageError(message)
+
+
+def _values(argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the flags' values and the words by key, and what follows `--`."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    namespace, unknown = _parser().parse_known_intermixed_args(argv[:end])
+    if unknown:
+        _fail_unknown(unknown[0])
+    values = vars(namespace)
+    for flag in FLAGS:
+        if values[flag.key] == "" and not flag.may_be_empty:
+            fail(f"--{flag.key} is empty".replace("_", "-"))
+    return values, tuple(argv[end + 1 :])
+
+
+def _parser() -> "ArgumentParser":
+    # Here, since --version does without it.
+    from argparse import ArgumentParser
+
+    parser = ArgumentParser(prog="yarrow", usage="", add_help=False, allow_abbrev=False)
+    parser.error = fail
+    for flag in FLAGS:
+        parser.add_argument(*flag.names, dest=flag.key, **_options(flag))
+    parser.add_argument("words", nargs="*")
+    return parser
+
+
+def _options(flag: Flag) -> dict[str, Any]:
+    """Return what argparse is told about a flag."""
+    if not flag.value:
+        return {"action": "store_true"}
+    options: dict[str, Any] = {"metavar": flag.value}
+    if flag.choices:
+        options["choices"] = flag.choices
+    if flag.value_is_optional:
+        options |= {"nargs": "?", "const": ""}
+    return options
+
+
+def _fail_unknown(argument: str) -> NoReturn:
+    # Here, since only a mistake needs it.
+    from difflib import get_close_matches
+
+    name = argument.partition("=")[0]
+    # Without the dashes, which would make any two look alike.
+    near = get_close_matches(name.lstrip("-"), [flag.names[-1].lstrip("-") for flag in FLAGS], n=1)
+    hint = f"did you mean --{near[0]}?" if near else "yarrow --help lists them"
+    fail(f"there is no flag {name}; {hint}")
+
+
+def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
+    """Return the value, once what contradicts itself is refused."""
+    words = tuple(values["words"])
+    has_prompt = bool(words or literal or values["print"] is not None)
+    if command in TAKES_WORDS:
+        has_prompt = bool(literal or values["print"] is not None)
+    if command and has_prompt:
+        fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
+    if values["list_models"] and (command or has_prompt):
+        fail("--list-models stands alone: it takes no prompt and no command")
+    _refuse_pairs(values)
+    if values["socket"] and command != "serve":
+        fail("--socket belongs to yarrow serve")
+    model, thinking = _model(values["model"] or "")
+    return Arguments(
+        show="version" if values["version"] else "help" if values["help"] else "",
+        command=command,
+        list_models=values["list_models"],
+        print=values["print"],
+        words=words,
+        literal=literal,
+        system_prompt=values["system_prompt"],
+        append_system_prompt=values["append_system_prompt"],
+        model=model,
+        provider=values["provider"] or "",
+        thinking=values["thinking"] or thinking,
+        resume=values["resume"] or "",
+        newest=values["continue"],
+        no_session=values["no_session"],
+        session_dir=values["session_dir"] or "",
+        tools=() if values["no_tools"] else _names(values["tools"]),
+        dry_run=values["dry_run"],
+        sandbox=values["sandbox"] or "",
+        json=values["json"],
+        attach=values["attach"] or "",
+        socket=values["socket"] or "",
+    )
+
+
+def _refuse_pairs(values: dict[str, Any]) -> None:
+    for one, other in (
+        ("continue", "resume"),
+        ("no_session", "continue"),
+        ("no_session", "resume"),
+        ("json", "plain"),
+        ("tools", "no_tools"),
+        ("attach", "session_dir"),
+        ("attach", "socket"),
+    ):
+        if values[one] and values[other]:
+            fail(f"--{one} and --{other} exclude each other".replace("_", "-"))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _model(text: str) -> tuple[str, str]:
+    """Take `:thinking` off a model; a colon before anything else is part of the name, such as `qwen3:8b`."""
+    model, _, level = text.rpartition(":")
+    return (model, level) if model and level in THINKING_LEVELS else (text, "")

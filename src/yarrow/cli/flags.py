@@ -1,0 +1,63 @@
+"""The flags of the command line as data: what parses them and what explains them read the same table."""
+
+from typing import NamedTuple
+
+THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+COMMANDS = {
+    "models": "local models: which there are, and how to get one",
+    "serve": "run the service for other programs",
+}
+"""What the first word can be instead of a prompt, and what it does."""
+TAKES_WORDS = ("models",)
+"""Commands that more words may follow."""
+COMMANDS_TO_COME = ("sessions", "config", "trust", "init", "doctor")
+"""Words kept for commands: sent to a model today, they would change their meaning with the next version."""
+
+
+class Flag(NamedTuple):
+    """One flag. `value` names what follows it and is empty for a switch."""
+
+    group: str
+    names: tuple[str, ...]
+    value: str
+    help: str
+    choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+    value_is_optional: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name under which its value is kept."""
+        return self.names[-1].lstrip("-").replace("-", "_")
+
+
+FLAGS = (
+    Flag(
+        "Prompt",
+        ("-p", "--print"),
+        "PROMPT",
+        "the prompt, whatever its first word is",
+        may_be_empty=True,
+        value_is_optional=True,
+    ),
+    Flag("Prompt", ("--system-prompt",), "TEXT", "in place of the usual system prompt", may_be_empty=True),
+    Flag("Prompt", ("--append-system-prompt",), "TEXT", "after the system prompt", may_be_empty=True),
+    Flag("Model", ("-m", "--model"), "MODEL", "a model, or provider/model, and :thinking if you like"),
+    Flag("Model", ("--provider",), "ID", "a configured provider"),
+    Flag("Model", ("--thinking",), "LEVEL", ", ".join(THINKING_LEVELS), THINKING_LEVELS),
+    Flag("Model", ("--list-models",), "", "list the models of the provider"),
+    Flag("Session", ("-c", "--continue"), "", "go on with the newest session of this directory"),
+    Flag("Session", ("-r", "--resume"), "ID", "go on with this session"),
+    Flag("Session", ("--no-session",), "", "keep nothing on disk"),
+    Flag("Session", ("--session-dir",), "PATH", "where sessions are kept"),
+    Flag("Tools", ("--tools",), "NAMES", "offer only these, such as read,grep,ls"),
+    Flag("Tools", ("--no-tools",), "", "offer none"),
+    Flag("Tools", ("--dry-run",), "", "change nothing, say what would be done"),
+    Flag("Tools", ("--sandbox",), "off", "off is all there is in this build", ("off",)),
+    Flag("Output", ("--plain",), "", "text (the default)"),
+    Flag("Output", ("--json",), "", "one JSON object a line: a header, then every event"),
+    Flag("Service", ("--attach",), "ADDRESS", "use a running service, such as unix:/run/yarrow.sock"),
+    Flag("Service", ("--socket",), "PATH", "where `yarrow serve` listens"),
+    Flag("Other", ("--version",), "", "print the version"),
+    Flag("Other", ("-h", "--help"), "", "print this"),
+)

@@ -1,0 +1,48 @@
+"""Where the log goes: to a file beside the configuration, or to standard error when `YARROW_LOG` names a level.
+
+The log holds what a person is not told, such as the traceback of a bug under the id that the person sees. It holds
+no content of sessions.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from yarrow.errors import UsageError
+
+LEVELS = ("debug", "info", "warning", "error")
+MAX_BYTES = 4 << 20
+"""Of the file; then it is renamed to end in `.1`, in place of an earlier one."""
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def set_up(home: Path, environment: Mapping[str, str]) -> None:
+    """Send the log where it belongs; nothing is opened before there is something to write. Raises `UsageError`."""
+    level = environment.get("YARROW_LOG", "")
+    if level and level not in LEVELS:
+        raise UsageError(f"YARROW_LOG is {level!r}; it takes one of {', '.join(LEVELS)}")
+    handler = logging.StreamHandler() if level else _LogFile(home / ".yarrow" / "yarrow.log")
+    handler.setFormatter(logging.Formatter(FORMAT))
+    logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
+    # A log that cannot be written is nothing to tell the reader of an answer.
+    logging.raiseExceptions = False
+
+
+class _LogFile(logging.Handler):
+    """Appends to a file that only its owner can read, opened for each of the few records."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(self.format(record) + "\n")
+        except OSError:
+            self.handleError(record)

@@ -1,0 +1,71 @@
+"""The command `yarrow`: reads what was asked for, does it, and ends with a documented exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from yarrow.cli.arguments import Arguments, parse
+from yarrow.cli.exit_codes import ExitCode, of_code
+
+if TYPE_CHECKING:
+    from yarrow.agent.hooks import Hooks
+
+
+def main(argv: Sequence[str] | None = None, *, hooks: "Hooks | None" = None) -> int:
+    """Run the command line and return its exit code. `hooks` are functions of a program that embeds Yarrow."""
+    from yarrow.errors import YarrowError
+
+    try:
+        return _dispatch(parse(sys.argv[1:] if argv is None else argv), hooks)
+    except YarrowError as error:
+        return complain(error.message, of_code(error.code))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+def complain(message: str, code: ExitCode) -> ExitCode:
+    """Say on standard error what is wrong, in one line that no terminal obeys; return the code."""
+    from yarrow.client.inert import inert
+
+    line = inert(" ".join(message.split()))
+    sys.stderr.buffer.write(f"yarrow: {line}\n".encode("utf-8", "backslashreplace"))
+    sys.stderr.buffer.flush()
+    return code
+
+
+def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
+    # Each command imports what it needs and no more: a version is not to wait for a network stack.
+    match arguments.show or arguments.command:
+        case "version":
+            from yarrow._version import VERSION
+
+            return _say(f"yarrow {VERSION}\n")
+        case "help":
+            from yarrow.cli.help import help_text
+
+            return _say(help_text())
+        case "models":
+            from yarrow.cli.models import models
+
+            return models(arguments.words)
+        case _:
+            from yarrow.cli.run import run
+
+            return run(arguments, hooks)
+
+
+def _say(text: str) -> int:
+    """Print what ends the program; a reader who left is no error."""
+    import os
+
+    data = text.encode()
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError:
+        return ExitCode.DONE
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Makes one prompt of words, `@file` arguments and piped input."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from yarrow.cli.arguments import Arguments
+from yarrow.errors import UsageError
+
+PROMPT_LIMIT = 8_000_000
+"""Bytes of a prompt, files, images and piped input together: what fits in one request of 8 MiB."""
+
+_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
+    ("image/gif", lambda data: data.startswith((b"GIF87a", b"GIF89a"))),
+    ("image/webp", lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP"),
+)
+
+
+class PromptImage(NamedTuple):
+    """An image that goes with a prompt, in its own bytes."""
+
+    media_type: str
+    data: bytes
+
+
+class Prompt(NamedTuple):
+    """What is sent to the agent."""
+
+    text: str
+    images: tuple[PromptImage, ...] = ()
+
+
+def compose(arguments: Arguments, piped: str) -> Prompt:
+    """Return the prompt: the words, then each file and the piped input under its label.
+
+    A file with the bytes of an image becomes an image. Input that is all there is goes without a label.
+    Raises `UsageError` when there is no prompt, or when a file is missing, no text or too large.
+    """
+    words = [arguments.print or ""]
+    labelled: list[str] = []
+    images: list[PromptImage] = []
+    for word in arguments.words:
+        match _file(word):
+            case None:
+                words.append(word)
+            case str() as text:
+                labelled.append(_label(f'file path="{word[1:]}"', "file", text))
+            case PromptImage() as image:
+                images.append(image)
+    words.extend(arguments.literal)
+    said = " ".join(filter(None, words))
+    if piped.strip():
+        labelled.append(_label("stdin", "stdin", piped) if said.strip() or labelled or images else piped)
+    text = _clean("\n\n".join(filter(str.strip, [said, *labelled])))
+    if not text and not images:
+        raise UsageError('there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more')
+    size = len(text.encode()) + sum(len(image.data) for image in images)
+    if size > PROMPT_LIMIT:
+        raise too_large("the prompt", size)
+    return Prompt(text, tuple(images))
+
+
+def decode(data: bytes, source: str) -> str:
+    """Return bytes as text, without a byte order mark. Raises `UsageError` naming the source and the byte."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{source} is not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start} cannot stand there"
+        ) from None
+
+
+def too_large(source: str, size: int | None) -> UsageError:
+    """Return the error for a source over the limit; `size` is in bytes, None when the end was not reached."""
+    holds = f"more than {PROMPT_LIMIT:,}" if size is None else f"{size:,}"
+    return UsageError(f"{source} has {holds} bytes; a prompt holds at most {PROMPT_LIMIT:,}")
+
+
+def size_of(descriptor: int) -> int | None:
+    """Return the size of an open file in bytes; None for a pipe and the like."""
+    status = os.fstat(descriptor)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _file(word: str) -> str | PromptImage | None:
+    """Return what the file that a word names holds; None for a word that names none."""
+    path = Path(word[1:])
+    if not word.startswith("@") or word == "@":
+        return None
+    try:
+        with path.open("rb") as file:
+            data = file.read(PROMPT_LIMIT + 1)
+            size = size_of(file.fileno())
+    except FileNotFoundError:
+        if any(each.isspace() for each in word):
+            # A whole prompt in quotes that happens to begin with the sign.
+            return None
+        raise UsageError(f"{path}: there is no such file; to say {word} to the agent, put it after --") from None
+    except OSError as error:
+        raise UsageError(f"{path}: it cannot be read: {error.strerror}") from None
+    if len(data) > PROMPT_LIMIT:
+        raise too_large(str(path), size)
+    media_type = next((name for name, matches in _SIGNATURES if matches(data)), None)
+    return PromptImage(media_type, data) if media_type else decode(data, str(path))
+
+
+def _label(opening: str, name: str, text: str) -> str:
+    end = "" if text.endswith("\n") or not text else "\n"
+    return f"<{opening}>\n{text}{end}</{name}>"
+
+
+def _clean(text: str) -> str:
+    """Return text that UTF-8 can hold: bytes of an argument that were none come out as replacement characters."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

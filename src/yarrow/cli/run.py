@@ -1,0 +1,139 @@
+"""Runs what needs the service: a prompt, a list of models, or the service itself for other programs."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from yarrow.agent.hooks import Hooks
+from yarrow.cli.arguments import Arguments
+from yarrow.cli.compose import compose
+from yarrow.cli.exit_codes import ExitCode, of_run, of_status
+from yarrow.cli.logs import set_up
+from yarrow.cli.main import complain
+from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
+from yarrow.cli.prompt import Prompt
+from yarrow.cli.prompt import compose as compose_prompt
+from yarrow.cli.request import prompt_request, session_settings
+from yarrow.cli.stdin import Patience, read_stdin
+from yarrow.client import json_lines, plain
+from yarrow.client.commands import list_models
+from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
+from yarrow.client.stub import Stub
+from yarrow.config.layers import Loaded, load
+from yarrow.service.server import OPTIONS, serving
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.wire.channel import InMemoryChannel
+from yarrow.wire.registrar import Registrar
+
+DEFAULT_SOCKET = "~/.yarrow/run/yarrow.sock"
+
+
+def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
+    """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
+    open_standard_descriptors()
+    set_up(Path.home(), os.environ)
+    loaded = load(home=Path.home(), cwd=Path.cwd(), environment=os.environ, overrides=arguments.overrides())
+    if arguments.command == "serve":
+        return _until_done(_serve(arguments, loaded, hooks))
+    if arguments.list_models:
+        return _until_done(_list_models(arguments, loaded, hooks))
+    started = time.monotonic()
+    piped = read_stdin(Patience(started) if arguments.has_prompt else None)
+    prompt = compose_prompt(arguments, piped.text)
+    notices = (*loaded.notices, *filter(None, [piped.notice]))
+    return _until_done(_prompt(arguments, loaded, prompt, notices=notices, hooks=hooks))
+
+
+def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    """Run it; an interrupt, a hang-up or a request to end cancels it once, and what it opened is closed first."""
+
+    async def guarded() -> ExitCode:
+        task = asyncio.ensure_future(doing)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return ExitCode.INTERRUPTED
+        except ReaderGone:
+            return ExitCode.DONE
+        except SessionNotFound as error:
+            return complain(error.refusal.message, of_status(error.refusal.status, error.refusal.reason))
+        except grpc.aio.AioRpcError as error:
+            refused = refusal(error)
+            return complain(refused.message, of_status(refused.status, refused.reason))
+
+    return asyncio.run(guarded())
+
+
+async def _prompt(
+    arguments: Arguments, loaded: Loaded, prompt: Prompt, *, notices: tuple[str, ...], hooks: Hooks | None
+) -> ExitCode:
+    async with _stub(arguments, loaded, hooks) as stub, Output() as output:
+        for notice in notices:
+            output.err.write(f"yarrow: {notice}\n")
+        request = prompt_request(arguments, loaded.settings, prompt)
+        session = await _session(stub, arguments, request)
+        if arguments.json:
+            outcome = await json_lines.run(stub, session, request, out=output.out)
+        else:
+            outcome = await plain.run(stub, session, request, out=output.out, err=output.err)
+        return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
+
+
+async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:
+    if not arguments.newest and not arguments.resume:
+        return await make_session(stub, request)
+    resume = arguments.resume
+    session_id = await find_session(stub, resume) if resume else await newest_session(stub, request.cwd)
+    return await open_session(stub, session_id, request.settings)
+
+
+async def _list_models(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
+    async with _stub(arguments, loaded, hooks) as stub, Output() as output:
+        await list_models(
+            stub, session_settings(arguments, loaded.settings).provider, json=arguments.json, out=output.out
+        )
+    return ExitCode.DONE
+
+
+async def _serve(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
+    path = Path(arguments.socket or DEFAULT_SOCKET).expanduser().absolute()
+    for notice in loaded.notices:
+        complain(notice, ExitCode.DONE)
+    try:
+        async with serving(compose(loaded.settings, os.environ, hooks=hooks), path):
+            complain(f"listening on unix:{path}; tools run unasked and without a sandbox", ExitCode.DONE)
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return ExitCode.DONE
+    return ExitCode.DONE
+
+
+@asynccontextmanager
+async def _stub(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> AsyncGenerator[Stub]:
+    """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
+    if arguments.attach:
+        address = arguments.attach if ":" in arguments.attach else f"unix:{Path(arguments.attach).absolute()}"
+        async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+            yield AgentServiceStub(channel)
+        return
+    servicer = compose(loaded.settings, os.environ, hooks=hooks)
+    registrar = Registrar()
+    add_AgentServiceServicer_to_server(servicer, registrar)
+    try:
+        async with InMemoryChannel(registrar) as channel:
+            yield AgentServiceStub(channel)
+    finally:
+        # A run that was interrupted is recorded to its end before the process goes.
+        await servicer.close()

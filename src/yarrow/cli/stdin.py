@@ -1,0 +1,91 @@
+"""Reads what is piped into the command, without ever waiting for a pipe that somebody merely left open."""
+
+import os
+import select
+import stat
+import time
+from typing import NamedTuple
+
+from yarrow.cli.arguments import Arguments
+from yarrow.cli.prompt import PROMPT_LIMIT, decode, size_of, too_large
+from yarrow.errors import UsageError
+
+FIRST_BYTE_SECONDS = 0.5
+"""With a prompt given, how long after the start of the process the first piped byte may come.
+
+A program that pipes into us begins when we do, and most have said something by then; a pipe without a writer costs
+this much and no more.
+"""
+IDLE_SECONDS = 30.0
+"""With a prompt given, how long a pipe that has brought something may pause before we go on with what came."""
+_CHUNK = 1 << 16
+
+
+class Piped(NamedTuple):
+    """What was piped in, and a sentence for the person when we stopped waiting for more."""
+
+    text: str = ""
+    notice: str = ""
+
+
+class Patience(NamedTuple):
+    """How long to wait for input that need not come; all in seconds, `started` on the monotonic clock."""
+
+    started: float
+    first_byte: float = FIRST_BYTE_SECONDS
+    idle: float = IDLE_SECONDS
+
+
+def read_for(arguments: Arguments) -> Piped:
+    """Return what is piped in: the prompt itself when there is none on the command line, else what joins it.
+
+    The wait counts from the start of the process, which is at least as long ago as it has been computing. Raises as
+    `read_stdin` does.
+    """
+    return read_stdin(Patience(time.monotonic() - time.process_time()) if arguments.has_prompt else None)
+
+
+def read_stdin(patience: Patience | None, *, descriptor: int = 0) -> Piped:
+    """Return what is piped in; empty for a terminal, for nothing and for a closed descriptor.
+
+    Without `patience` what comes is the prompt itself, so the end is waited for. It blocks: call it before there is
+    an event loop. Raises `UsageError` for what is no UTF-8 text, too large, or not readable.
+    """
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        # Closed: there is nobody to read from.
+        return Piped()
+    if os.isatty(descriptor):
+        return Piped()
+    if stat.S_ISDIR(mode):
+        raise UsageError("standard input is a directory; to speak of it, name it in the prompt")
+    try:
+        data, notice = _read(descriptor, patience)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+    return Piped(decode(data, "standard input"), notice)
+
+
+def _read(descriptor: int, patience: Patience | None) -> tuple[bytes, str]:
+    data = bytearray()
+    while _comes(descriptor, patience, begun=bool(data)):
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            return bytes(data), ""
+        data += chunk
+        if len(data) > PROMPT_LIMIT:
+            raise too_large("standard input", size_of(descriptor))
+    if data:
+        return bytes(data), f"standard input paused after {len(data)} bytes and was not closed; going on with those"
+    return b"", "standard input is open and brought nothing; going on without it"
+
+
+def _comes(descriptor: int, patience: Patience | None, *, begun: bool) -> bool:
+    """Wait for the next bytes or the end, as long as patience lasts."""
+    timeout = None
+    if patience and begun:
+        timeout = patience.idle
+    elif patience:
+        timeout = max(0.0, patience.started + patience.first_byte - time.monotonic())
+    return bool(select.select([descriptor], [], [], timeout)[0])

@@ -1,0 +1,22 @@
+"""Commands that ask the service one thing and print the answer."""
+
+from yarrow.client.inert import inert
+from yarrow.client.json_event import dumps
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+
+async def list_models(stub: Stub, provider: str, *, json: bool, out: Sink) -> None:
+    """Print the models of a provider, of the one in force when it is empty: one name a line, or one object a line.
+
+    An object has `name`, `contextWindow` in tokens (0 is unknown) and `provider`. Raises `aio.AioRpcError`.
+    """
+    response = await stub.ListModels(pb.ListModelsRequest(provider=provider))
+    for model in response.models:
+        if json:
+            entry = {"name": model.name, "contextWindow": model.context_window, "provider": response.provider}
+            out.write(dumps(entry) + "\n")
+        else:
+            out.write((inert(model.name) if out.is_terminal else model.name) + "\n")
+    await out.drain()

@@ -1,0 +1,40 @@
+"""JSON mode: a header and then every event, one JSON object a line, and nothing else on standard output."""
+
+from yarrow.client.json_event import EventEncoder, dumps
+from yarrow.client.run import Outcome, follow
+from yarrow.client.session import Session
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+SCHEMA_VERSION = 1
+"""Of the lines; it grows when a reader of the old lines could misread the new ones."""
+PROTOCOL = "yarrow.v1"
+"""Where the events are defined."""
+
+
+async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, out: Sink) -> Outcome:
+    """Send a prompt to a session and write its events to `out`. Raises what `follow` says and what `out` raises."""
+    header = {
+        "type": "header",
+        "sessionId": session.session_id,
+        "cwd": session.cwd,
+        "provider": session.provider,
+        "model": session.model,
+        "versions": {"service": session.version, "protocol": PROTOCOL},
+        "schemaVersion": SCHEMA_VERSION,
+    }
+    out.write(dumps(header) + "\n")
+    return await follow(stub, session, prompt, viewer=_Lines(out))
+
+
+class _Lines:
+    def __init__(self, out: Sink) -> None:
+        self._out = out
+        self._encoder = EventEncoder()
+
+    async def show(self, event: pb.AgentEvent, kind: str) -> None:
+        self._out.write(self._encoder.encode(event, kind) + "\n")
+
+    async def drain(self) -> None:
+        await self._out.drain()

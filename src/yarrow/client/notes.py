@@ -1,0 +1,80 @@
+"""Says in one line for a person what a tool was asked, how it went, and what else happened to a run."""
+
+from typing import Any
+
+import msgspec
+
+from yarrow.client.json_event import dumps
+from yarrow.client.run import Outcome
+from yarrow.v1 import agent_pb2 as pb
+
+NOTE_CHARACTERS = 120
+"""Of a line about a tool; the rest is cut."""
+_TELLING = ("command", "pattern", "path")
+"""Arguments that say most about a call, the most telling first."""
+
+
+def call_note(name: str, arguments_json: str, invalid_arguments: str) -> str:
+    """Return a call as `> bash: ls -la timeout=30`."""
+    try:
+        arguments = msgspec.json.decode(invalid_arguments or arguments_json, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return _cut(f"> {name}: arguments that are no JSON object: {invalid_arguments or arguments_json}")
+    keys = sorted(arguments, key=lambda key: _TELLING.index(key) if key in _TELLING else len(_TELLING))
+    parts = [f"{key}={_text(arguments[key])}" for key in keys]
+    if keys and keys[0] in _TELLING:
+        parts[0] = _text(arguments[keys[0]])
+    return _cut(f"> {name}: {' '.join(parts)}" if parts else f"> {name}")
+
+
+def result_note(output: pb.ToolOutput) -> str:
+    """Return the first line of an error or the size of a change; empty when neither is there."""
+    if output.is_error:
+        first_line, _, _ = output.text.strip().partition("\n")
+        return _cut(f"< {output.name}: {first_line}")
+    if not output.diff:
+        return ""
+    added, removed = (
+        # Three of them and a space begin the line that names a file.
+        sum(line.startswith(sign) and not line.startswith(f"{3 * sign} ") for line in output.diff.split("\n"))
+        for sign in "+-"
+    )
+    return f"< {output.name}: +{added} -{removed}"
+
+
+def side_note(event: pb.AgentEvent, kind: str) -> str:
+    """Return what a person should know of an event outside of messages and tools; empty when it is nothing."""
+    match kind:
+        case "notice":
+            return f"yarrow: {event.notice.text}"
+        case "retry_scheduled":
+            return f"yarrow: {event.retry_scheduled.code}; trying again in {event.retry_scheduled.delay:.1f} s"
+        case "compaction_start":
+            return f"yarrow: compacting the context of {event.compaction_start.tokens_before} tokens"
+        case "compaction_end" if event.compaction_end.HasField("error"):
+            return f"yarrow: the context was not compacted: {event.compaction_end.error.message}"
+        case "compaction_end":
+            return f"yarrow: compacted it to {event.compaction_end.tokens_after} tokens"
+        case "permission_request":
+            request = event.permission_request
+            return _cut(f"yarrow: {request.tool} was denied, since nobody is there to ask: {request.reason}")
+        case _:
+            return ""
+
+
+def end_note(outcome: Outcome) -> str:
+    """Return why a run ended before it was done; empty when it was done."""
+    if outcome.error_message:
+        return f"yarrow: {': '.join(filter(None, (outcome.error_code, outcome.error_message)))}"
+    return "" if outcome.reason == "COMPLETED" else f"yarrow: the run ended early: {outcome.reason.lower()}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _cut(text: str) -> str:
+    """Return text on one line and no longer than a note."""
+    # White space is joined only in as much as could be shown.
+    line = " ".join(text[: 8 * NOTE_CHARACTERS].split())
+    return line if len(line) <= NOTE_CHARACTERS else f"{line[: NOTE_CHARACTERS - 1]}…"

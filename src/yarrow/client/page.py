@@ -1,0 +1,58 @@
+"""Keeps answer, thinking and notes apart on a terminal that shows them all, and whole where each has its own file."""
+
+from yarrow.client.inert import inert
+from yarrow.client.sink import Sink
+
+_DIM, _UNDIM = "\x1b[2m", "\x1b[22m"
+
+
+class Page:
+    """Standard output for the answer, standard error for everything else."""
+
+    def __init__(self, out: Sink, err: Sink) -> None:
+        self._out = out
+        self._err = err
+        self._answer_open = False
+        self._thinking_open = False
+
+    def answer(self, text: str) -> None:
+        """Write a piece of the answer; to a terminal without anything that steers it."""
+        if not text:
+            return
+        self._close_thinking()
+        self._out.write(inert(text) if self._out.is_terminal else text)
+        self._answer_open = not text.endswith("\n")
+
+    def end_answer(self) -> None:
+        """End the line of the answer, if it has not ended."""
+        if self._answer_open:
+            self._out.write("\n")
+            self._answer_open = False
+
+    def thinking(self, text: str) -> None:
+        """Show thinking to a person, dimmed; a file does without it."""
+        if self._err.is_terminal:
+            self._keep_apart()
+            self._err.write(f"{_DIM}{inert(text)}{_UNDIM}")
+            self._thinking_open = not text.endswith("\n")
+
+    def note(self, text: str) -> None:
+        """Write a line about the run."""
+        self._close_thinking()
+        self._keep_apart()
+        self._err.write(inert(text) + "\n")
+
+    async def drain(self) -> None:
+        """Wait until there is room for more."""
+        await self._out.drain()
+        await self._err.drain()
+
+    def _keep_apart(self) -> None:
+        # In a file the line of the answer is not broken for what goes elsewhere.
+        if self._out.is_terminal and self._err.is_terminal:
+            self.end_answer()
+
+    def _close_thinking(self) -> None:
+        if self._thinking_open:
+            self._err.write("\n")
+            self._thinking_open = False

@@ -1,0 +1,89 @@
+"""Sends one prompt and shows its events to a viewer until the run is over."""
+
+import contextlib
+from typing import Protocol
+
+from grpc import aio
+from msgspec import Struct
+
+from yarrow.client.session import Session
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+
+class Outcome(Struct, frozen=True):
+    """How a run ended."""
+
+    session_id: str
+    reason: str
+    """That of `AgentEnd` without its prefix, such as COMPLETED; empty when the stream stopped before the end."""
+    error_code: str = ""
+    """A code of the error tree; empty when nothing failed."""
+    error_message: str = ""
+    denied: bool = False
+    """Whether a tool wanted a person's permission and nobody was there."""
+
+
+class Viewer(Protocol):
+    """What a run is shown to."""
+
+    async def show(self, event: pb.AgentEvent, kind: str) -> None:
+        """Take the next event; `kind` is the name of the one field that says what happened."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until there is room for more; meanwhile the service drops events, and says so with a gap."""
+        ...
+
+
+async def follow(stub: Stub, session: Session, prompt: pb.PromptRequest, *, viewer: Viewer) -> Outcome:
+    """Send a prompt to a session and show what comes of it.
+
+    The run is aborted when this is cancelled or the viewer raises. Nobody can be asked here, so that a request for
+    permission is answered with no. Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
+    """
+    request = pb.PromptRequest()
+    request.CopyFrom(prompt)
+    request.session_id = session.session_id
+    request.options.batch = True
+    request.options.abort_on_disconnect = True
+    end: pb.AgentEnd | None = None
+    denied = False
+    call = stub.Prompt(request)
+    try:
+        async for response in call:
+            for event in (response.event, *response.more):
+                # Empty for a kind that only a newer service knows.
+                kind = event.WhichOneof("event") or ""
+                if kind == "permission_request":
+                    denied = True
+                    await _deny(stub, event)
+                elif kind == "agent_end":
+                    end = event.agent_end
+                await viewer.show(event, kind)
+            await viewer.drain()
+    finally:
+        call.cancel()
+    return _outcome(session, end, denied=denied)
+
+
+async def _deny(stub: Stub, event: pb.AgentEvent) -> None:
+    answer = pb.AnswerPermissionRequest(
+        session_id=event.session_id,
+        request_id=event.permission_request.request_id,
+        answer=pb.PERMISSION_ANSWER_NO,
+        text="nobody is there to ask",
+    )
+    # The request may be gone: somebody else answered, or the service knew that nobody would.
+    with contextlib.suppress(aio.AioRpcError):
+        await stub.AnswerPermission(answer)
+
+
+def _outcome(session: Session, end: pb.AgentEnd | None, *, denied: bool) -> Outcome:
+    if end is None:
+        message = "the service ended the stream before the run was over"
+        return Outcome(session.session_id, "", error_message=message, denied=denied)
+    known = pb.EndReason.DESCRIPTOR.values_by_number.get(end.reason)
+    # A number is a reason that only a newer service knows.
+    reason = known.name.removeprefix("END_REASON_") if known else str(end.reason)
+    return Outcome(session.session_id, reason, end.error.code, end.error.message, denied)

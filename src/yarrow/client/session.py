@@ -1,0 +1,101 @@
+"""Finds or makes the session that a prompt goes to, before it is sent."""
+
+import grpc
+from grpc import aio
+from msgspec import Struct
+
+from yarrow.client.failure import SessionNotFound
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+SHORTEST_PART = 4
+"""Characters of an id that are enough to name it."""
+SESSIONS_LISTED = 10_000
+"""How many of the newest sessions are looked through for a part of an id or a name."""
+
+
+class Session(Struct, frozen=True):
+    """A session that is ready for a prompt."""
+
+    session_id: str
+    cwd: str
+    provider: str
+    model: str
+    version: str
+    """The service's."""
+    message_count: int
+    provider_reason: str = ""
+    """Why this provider was chosen; empty when it was named."""
+    warnings: tuple[str, ...] = ()
+    """What loading the session's file had to skip."""
+
+
+async def make_session(stub: Stub, prompt: pb.PromptRequest) -> Session:
+    """Make the session that a prompt asks for: its working directory, settings, and whether it is kept."""
+    made = await stub.NewSession(
+        pb.NewSessionRequest(
+            session_id=prompt.session_id,
+            cwd=prompt.cwd,
+            settings=prompt.settings,
+            ephemeral=prompt.options.ephemeral,
+        )
+    )
+    return _session(await stub.GetState(pb.GetStateRequest(session_id=made.session_id)))
+
+
+async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings) -> Session:
+    """Load a session and set what `settings` holds. `aio.AioRpcError` with NOT_FOUND when there is none."""
+    request = pb.GetStateRequest(session_id=session_id)
+    state = await stub.GetState(request)
+    if settings.ByteSize():
+        await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session_id, settings=settings))
+        state = await stub.GetState(request)
+    return _session(state)
+
+
+async def newest_session(stub: Stub, cwd: str) -> str:
+    """Return the id of the session of a working directory that changed last. Raises `SessionNotFound`."""
+    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=cwd, limit=1)
+    sessions = (await stub.ListSessions(request)).sessions
+    if not sessions:
+        raise SessionNotFound(f"there is no session of {cwd} to go on with")
+    return sessions[0].session_id
+
+
+async def find_session(stub: Stub, word: str) -> str:
+    """Return the id that a word names: a whole id, a part of four or more at either end, or a name.
+
+    Raises `SessionNotFound` when it names none, or several.
+    """
+    try:
+        return (await stub.GetState(pb.GetStateRequest(session_id=word))).session_id
+    except aio.AioRpcError as error:
+        if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT):
+            raise
+    listed = await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, limit=SESSIONS_LISTED))
+    found = [each.session_id for each in listed.sessions if _is_named(each, word)]
+    match found:
+        case [session_id]:
+            return session_id
+        case []:
+            raise SessionNotFound(f"there is no session {word!r}")
+        case _:
+            raise SessionNotFound(f"{word!r} names {len(found)} sessions; give more of the id, such as {found[0]}")
+
+
+def _is_named(session: pb.SessionSummary, word: str) -> bool:
+    is_part = len(word) >= SHORTEST_PART and (session.session_id.endswith(word) or session.session_id.startswith(word))
+    return is_part or session.name == word
+
+
+def _session(state: pb.GetStateResponse) -> Session:
+    return Session(
+        session_id=state.session_id,
+        cwd=state.cwd,
+        provider=state.provider.name or state.settings.provider,
+        model=state.provider.model or state.settings.model,
+        version=state.version,
+        message_count=state.message_count,
+        provider_reason=state.provider_reason,
+        warnings=tuple(state.warnings),
+    )

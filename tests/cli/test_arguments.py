@@ -1,0 +1,217 @@
+"""The command line as a value: what is a prompt, what is a flag, and what a mistake is told."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.cli.arguments import Arguments, parse
+from yarrow.cli.flags import COMMANDS, COMMANDS_TO_COME, FLAGS, THINKING_LEVELS
+from yarrow.cli.help import help_text
+from yarrow.errors import Code, UsageError
+from yarrow.message import ThinkingLevel
+
+
+def refusal(*argv: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse(argv)
+    assert caught.value.code is Code.USAGE
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], Arguments()),
+        (["fix", "the build"], Arguments(words=("fix", "the build"))),
+        (["fix", "--json", "it", "-c"], Arguments(words=("fix", "it"), json=True, newest=True)),
+        (["-p", "serve"], Arguments(print="serve")),
+        (["--", "serve", "@x", "--json"], Arguments(literal=("serve", "@x", "--json"))),
+        (["say", "--", "--help"], Arguments(words=("say",), literal=("--help",))),
+        (["-p"], Arguments(print="")),
+        (["-p", "--json"], Arguments(print="", json=True)),
+        (["-p", "review", "@a.py"], Arguments(print="review", words=("@a.py",))),
+        (["--print=-x"], Arguments(print="-x")),
+        (["- one point", "-5"], Arguments(words=("- one point", "-5"))),
+        (["explain serve"], Arguments(words=("explain serve",))),
+        (["explain", "serve"], Arguments(words=("explain", "serve"))),
+        (["-p", "x", "sessions"], Arguments(print="x", words=("sessions",))),
+        (["serve"], Arguments(command="serve")),
+        (["serve", "--socket", "/s"], Arguments(command="serve", socket="/s")),
+        (["models", "get", "small"], Arguments(command="models", words=("get", "small"))),
+        (["models", "--provider", "work", "--json"], Arguments(command="models", provider="work", json=True)),
+        (["--list-models"], Arguments(list_models=True)),
+        (["-m", "qwen3:8b"], Arguments(model="qwen3:8b")),
+        (["-m", "work/qwen3:8b:high"], Arguments(model="work/qwen3:8b", thinking="high")),
+        (["-m", "a:high", "--thinking", "low"], Arguments(model="a", thinking="low")),
+        (["-m", "high"], Arguments(model="high")),
+        (["-m", ":high"], Arguments(model=":high")),
+        (["--tools", "read, grep,", "x"], Arguments(words=("x",), tools=("read", "grep"))),
+        (["--no-tools"], Arguments(tools=())),
+        (["--system-prompt", ""], Arguments(system_prompt="")),
+        (["--append-system-prompt", "be brief"], Arguments(append_system_prompt="be brief")),
+        (["-r", "4444", "--dry-run"], Arguments(resume="4444", dry_run=True)),
+        (["--no-session", "--session-dir", "/s"], Arguments(no_session=True, session_dir="/s")),
+        (["--sandbox", "off", "--plain"], Arguments(sandbox="off")),
+        (["--attach", "unix:/s"], Arguments(attach="unix:/s")),
+        (["--model", "a", "--model", "b"], Arguments(model="b")),
+        (["--version"], Arguments(show="version")),
+        (["-h"], Arguments(show="help")),
+        (["--help"], Arguments(show="help")),
+        (["fix", "--help"], Arguments(show="help", words=("fix",))),
+        (["serve", "--help"], Arguments(show="help", command="serve")),
+        (["x", "--version", "--help"], Arguments(show="version", words=("x",))),
+    ],
+)
+def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None:
+    assert parse(argv) == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--modle", "x"], "there is no flag --modle; did you mean --model?"),
+        (["--dryrun"], "there is no flag --dryrun; did you mean --dry-run?"),
+        (["--thinkng=high"], "there is no flag --thinkng; did you mean --thinking?"),
+        (["--mod", "x"], "there is no flag --mod; did you mean --model?"),
+        (["-x"], "there is no flag -x; yarrow --help lists them"),
+        (["--export", "a.html"], "there is no flag --export; yarrow --help lists them"),
+        (["--model", ""], "--model is empty"),
+        (["--session-dir="], "--session-dir is empty"),
+        (["sessions"], "this build has no command 'sessions'; to send the word as a prompt: yarrow -p sessions"),
+        (["serve", "now"], "'serve' takes no prompt; to send the word as one: yarrow -p serve"),
+        (["models", "-p", ""], "'models' takes no prompt; to send the word as one: yarrow -p models"),
+        (["serve", "--", "x"], "'serve' takes no prompt; to send the word as one: yarrow -p serve"),
+        (["--list-models", "x"], "--list-models stands alone: it takes no prompt and no command"),
+        (["serve", "--list-models"], "--list-models stands alone: it takes no prompt and no command"),
+        (["-c", "-r", "x"], "--continue and --resume exclude each other"),
+        (["--no-session", "-c"], "--no-session and --continue exclude each other"),
+        (["--no-session", "-r", "x"], "--no-session and --resume exclude each other"),
+        (["--json", "--plain"], "--json and --plain exclude each other"),
+        (["--tools", "read", "--no-tools"], "--tools and --no-tools exclude each other"),
+        (["--attach", "unix:/s", "--session-dir", "x"], "--attach and --session-dir exclude each other"),
+        (["serve", "--attach", "unix:/s", "--socket", "x"], "--attach and --socket exclude each other"),
+        (["--socket", "x"], "--socket belongs to yarrow serve"),
+    ],
+)
+def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:
+    assert refusal(*argv) == message
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [(["-m"], "--model"), (["--json=1"], "--json"), (["--thinking", "hihg"], "high"), (["--sandbox", "strict"], "off")],
+)
+def test_a_mistake_names_what_is_right(argv: list[str], named: str) -> None:
+    assert named in refusal(*argv)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["-p", "serve", "x", "-c", "--json", "--", "@a", "-m", "a:b", "-", ""]) | st.text(max_size=4)
+    )
+)
+def test_any_command_line_is_a_value_or_one_sentence(argv: list[str]) -> None:
+    with contextlib.suppress(UsageError):
+        arguments = parse(argv)
+        assert not (arguments.command == "serve" and arguments.has_prompt)
+        assert not (arguments.list_models and arguments.has_prompt)
+
+
+def test_only_what_is_given_overrides_settings() -> None:
+    assert parse(["x"]).overrides() == {}
+    argv = ["-m", "a/b:low", "--provider", "p", "--dry-run", "--sandbox", "off", "--session-dir", "/s"]
+    assert parse(argv).overrides() == {
+        "provider": "p",
+        "model": "a/b",
+        "thinking": "low",
+        "dryRun": True,
+        "sandbox": "off",
+        "sessionDir": "/s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [([], False), (["--json"], False), (["-p"], False), (["-p", "x"], True), (["@f"], True), (["--", "x"], True)],
+)
+def test_whether_there_is_a_prompt(argv: list[str], expected: bool) -> None:
+    assert parse(argv).has_prompt is expected
+
+
+def test_thinking_levels_are_those_of_messages() -> None:
+    assert [level.value for level in ThinkingLevel] == list(THINKING_LEVELS)
+
+
+# ---- help ----
+
+
+def test_the_help_names_every_flag_command_and_exit_code() -> None:
+    text = help_text()
+    for flag in FLAGS:
+        assert all(name in text for name in flag.names)
+        assert flag.help in text
+    for name, meaning in COMMANDS.items():
+        assert f"  {name} " in text
+        assert meaning in text
+    assert all(f"\n  {code} " in text for code in (0, 1, 2, 3, 4, 5, 130))
+    assert not any(f"\n  {word} " in text for word in COMMANDS_TO_COME)
+
+
+def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
+    text = help_text()
+    assert max(map(len, text.splitlines())) <= 112
+    assert not any(line != line.rstrip() for line in text.splitlines())
+    assert "no sandbox in this build" in text
+    assert "without asking" in text
+
+
+# ---- imports ----
+
+HEAVY = (
+    "asyncio",
+    "msgspec",
+    "grpc",
+    "google.protobuf",
+    "pathlib",
+    "subprocess",
+    "ssl",
+    "socket",
+    "inspect",
+    "yarrow.errors",
+)
+
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(*sys.modules)"
+    # -S, since what an environment puts into every start is not ours.
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.append({SOURCE!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from yarrow.cli.arguments import parse; parse(['-m', 'x', 'prompt'])",
+        "from yarrow.cli.help import help_text; help_text()",
+    ],
+)
+def test_reading_the_command_line_imports_nothing_heavy(statement: str) -> None:
+    assert not imported_by(statement) & set(HEAVY)
+
+
+def test_version_does_without_the_parser() -> None:
+    assert "argparse" not in imported_by("from yarrow.cli.arguments import parse; parse(['--version'])")

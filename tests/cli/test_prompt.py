@@ -1,0 +1,116 @@
+"""One prompt of words, files and piped input."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from yarrow.cli.arguments import parse
+from yarrow.cli.prompt import PROMPT_LIMIT, Prompt, PromptImage, compose
+from yarrow.errors import UsageError
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def text(*argv: str, piped: str = "") -> str:
+    return compose(parse(argv), piped).text
+
+
+def refusal(*argv: str, piped: str = "") -> str:
+    with pytest.raises(UsageError) as caught:
+        compose(parse(argv), piped)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_words_make_a_prompt() -> None:
+    assert text("fix", "the  build") == "fix the  build"
+    assert text("-p", "first", "then", "--", "--this", "@that") == "first then --this @that"
+
+
+def test_piped_input_is_the_prompt_or_joins_it() -> None:
+    assert text(piped="just this\n") == "just this\n"
+    assert text("-p", piped="just this") == "just this"
+    assert text("review", piped="a diff\n") == "review\n\n<stdin>\na diff\n</stdin>"
+    assert text("review", piped=" \n") == "review"
+
+
+def test_files_join_the_prompt_under_their_path(directory: Path) -> None:
+    (directory / "a b.py").write_text("print()\n")
+    (directory / "c.txt").write_text("\ufeffno newline")
+    assert text("compare", "@a b.py", "with", "@c.txt", piped="x") == (
+        "compare with\n\n"
+        '<file path="a b.py">\nprint()\n</file>\n\n'
+        '<file path="c.txt">\nno newline\n</file>\n\n'
+        "<stdin>\nx\n</stdin>"
+    )
+
+
+def test_an_empty_file_is_said_to_be_empty(directory: Path) -> None:
+    (directory / "empty").touch()
+    assert text("@empty") == '<file path="empty">\n</file>'
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a..", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_an_image_is_known_by_its_content(directory: Path, data: bytes, media_type: str) -> None:
+    (directory / "notes.txt").write_bytes(data)
+    assert compose(parse(["what is", "@notes.txt"]), "") == Prompt("what is", (PromptImage(media_type, data),))
+    assert compose(parse(["@notes.txt"]), "") == Prompt("", (PromptImage(media_type, data),))
+
+
+def test_a_sign_that_names_no_file_is_a_word() -> None:
+    assert text("@pytest.mark.skip, what is it?") == "@pytest.mark.skip, what is it?"
+    assert text("mail", "me", "@") == "mail me @"
+
+
+def test_a_pipe_can_be_named_like_a_file(directory: Path) -> None:
+    os.mkfifo(directory / "pipe")
+    writer = threading.Thread(target=(directory / "pipe").write_text, args=("from a program",))
+    writer.start()
+    assert text("@pipe") == '<file path="pipe">\nfrom a program\n</file>'
+    writer.join()
+
+
+def test_bytes_that_are_no_text_come_out_replaced() -> None:
+    # An argument that was no UTF-8 arrives with its bytes hidden in surrogates.
+    assert text("na\udcefve") == "na\ufffdve"
+
+
+@pytest.mark.parametrize("argv", [(), ("-p",), ("",), ("  ",), ("--json",), ("-p", "\n")])
+def test_no_prompt(argv: tuple[str, ...]) -> None:
+    expected = 'there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more'
+    assert refusal(*argv) == expected
+    assert refusal(*argv, piped="\n") == expected
+
+
+def test_files_that_cannot_be_used(directory: Path) -> None:
+    (directory / "folder").mkdir()
+    (directory / "binary").write_bytes(b"abc\xff\x00")
+    assert refusal("@missing") == "missing: there is no such file; to say @missing to the agent, put it after --"
+    assert refusal("@folder") == "folder: it cannot be read: Is a directory"
+    assert refusal("@binary") == "binary is not UTF-8 text: byte 0xff at offset 3 cannot stand there"
+
+
+def test_a_prompt_that_is_too_large(directory: Path) -> None:
+    (directory / "big").write_bytes(b"x" * 10_000_000)
+    (directory / "half.png").write_bytes(PNG + b"x" * (PROMPT_LIMIT // 2))
+    assert refusal("@big") == "big has 10,000,000 bytes; a prompt holds at most 8,000,000"
+    assert refusal("@/dev/zero") == "/dev/zero has more than 8,000,000 bytes; a prompt holds at most 8,000,000"
+    assert refusal("@half.png", "@half.png") == "the prompt has 8,000,032 bytes; a prompt holds at most 8,000,000"
+    assert refusal("é", piped="x" * (PROMPT_LIMIT - 1)).startswith("the prompt has 8,000,")
+    assert len(text(piped="x" * PROMPT_LIMIT)) == PROMPT_LIMIT

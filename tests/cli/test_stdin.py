@@ -1,0 +1,211 @@
+"""Piped input: read whole when somebody writes it, never waited for in vain."""
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.cli.prompt import PROMPT_LIMIT
+from yarrow.cli.stdin import FIRST_BYTE_SECONDS, IDLE_SECONDS, Patience, Piped, read_stdin
+from yarrow.errors import UsageError
+
+FOREVER = 100.0
+
+
+def patience(first_byte: float = FOREVER, idle: float = FOREVER, *, started: float | None = None) -> Patience:
+    return Patience(time.monotonic() if started is None else started, first_byte, idle)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str | Path], int]]:
+    descriptors: list[int] = []
+
+    def open_file(path: str | Path) -> int:
+        descriptors.append(os.open(path, os.O_RDONLY))
+        return descriptors[-1]
+
+    yield open_file
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def written(writing: int, *parts: bytes) -> int:
+    """Write, close, and give back a descriptor that a fixture may close."""
+    for part in parts:
+        os.write(writing, part)
+    spare = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(spare, writing)
+    return spare
+
+
+def test_case_C_01_a_pipe_nobody_closes_is_not_waited_for(pipe: tuple[int, int]) -> None:
+    began = time.monotonic()
+    piped = read_stdin(patience(0.05), descriptor=pipe[0])
+    assert piped == Piped("", "standard input is open and brought nothing; going on without it")
+    assert time.monotonic() - began < 5
+
+
+def test_case_C_01_the_wait_counts_from_the_start_of_the_process(pipe: tuple[int, int]) -> None:
+    """What was needed for starting anyway is not waited for once more; what has come is taken all the same."""
+    assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]).text == ""
+    spare = written(pipe[1], b"ctx")
+    assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]) == Piped("ctx")
+    os.close(spare)
+
+
+def test_case_C_01_what_is_piped_in_is_read_to_its_end(pipe: tuple[int, int]) -> None:
+    first = threading.Event()
+
+    def write() -> None:
+        first.wait()
+        os.write(pipe[1], b"one ")
+        os.write(pipe[1], "zwei ü".encode())
+        os.close(written(pipe[1]))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    first.set()
+    assert read_stdin(patience(), descriptor=pipe[0]) == Piped("one zwei ü")
+    writer.join()
+
+
+def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], b"some")
+    piped = read_stdin(patience(idle=0.05), descriptor=pipe[0])
+    notice = "standard input paused after 4 bytes and was not closed; going on with those"
+    assert piped == Piped("some", notice)
+
+
+CODE = """
+import sys
+from yarrow.cli.arguments import parse
+from yarrow.cli.stdin import read_for
+print(read_for(parse(sys.argv[1:])).text)
+"""
+
+
+def test_case_C_01_a_process_with_a_prompt_starts_although_its_input_stays_open() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE, "-p", "hi"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.wait(timeout=30) == 0
+        assert started.stdout is not None
+        assert started.stdout.read() == b"\n"
+
+
+@pytest.mark.parametrize("argv", [["-p", "hi"], ["-p"], []])
+def test_case_C_01_a_process_takes_what_is_piped_into_it(argv: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", CODE, *argv], input=b"ctx", capture_output=True, timeout=30)
+    assert done.stdout == b"ctx\n"
+
+
+def test_a_process_without_a_prompt_waits_for_one() -> None:
+    with subprocess.Popen([sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(timeout=2 * FIRST_BYTE_SECONDS)
+        assert started.communicate(b"late", timeout=30)[0] == b"late\n"
+
+
+def test_the_waits_are_short_and_documented() -> None:
+    assert (FIRST_BYTE_SECONDS, IDLE_SECONDS) == (0.5, 30.0)
+    assert Patience(0.0) == (0.0, FIRST_BYTE_SECONDS, IDLE_SECONDS)
+
+
+def test_input_that_is_the_prompt_is_waited_for(pipe: tuple[int, int]) -> None:
+    results: list[Piped] = []
+    reader = threading.Thread(target=lambda: results.append(read_stdin(None, descriptor=pipe[0])))
+    reader.start()
+    os.write(pipe[1], b"the ")
+    reader.join(0.05)
+    assert reader.is_alive()
+    os.write(pipe[1], b"prompt")
+    os.close(written(pipe[1]))
+    reader.join(10)
+    assert results == [Piped("the prompt")]
+
+
+@pytest.mark.parametrize("waits", [None, patience()])
+def test_a_file_is_read_whole(tmp_path: Path, opened: Callable[[Path], int], waits: Patience | None) -> None:
+    path = tmp_path / "input"
+    path.write_text("\ufeffx" * 100_000)
+    assert read_stdin(waits, descriptor=opened(path)).text == path.read_text()[1:]
+
+
+@pytest.mark.parametrize("waits", [None, patience()])
+def test_nothing_is_nothing(opened: Callable[[str], int], waits: Patience | None) -> None:
+    assert read_stdin(waits, descriptor=opened(os.devnull)) == Piped()
+    closed = os.dup(0)
+    os.close(closed)
+    assert read_stdin(waits, descriptor=closed) == Piped()
+
+
+def test_a_terminal_is_not_read() -> None:
+    leader, follower = pty.openpty()
+    os.write(leader, b"typed\n")
+    assert read_stdin(None, descriptor=follower) == Piped()
+    os.close(leader)
+    os.close(follower)
+
+
+def test_a_socket_is_as_good_as_a_pipe() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert read_stdin(patience(0.0), descriptor=ours.fileno()).text == ""
+        theirs.sendall(b"ctx")
+        theirs.shutdown(socket.SHUT_WR)
+        assert read_stdin(patience(), descriptor=ours.fileno()) == Piped("ctx")
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None:
+    os.set_blocking(pipe[0], False)
+    results: list[Piped] = []
+    reader = threading.Thread(target=lambda: results.append(read_stdin(None, descriptor=pipe[0])))
+    reader.start()
+    os.write(pipe[1], b"x")
+    os.close(written(pipe[1]))
+    reader.join(10)
+    assert results == [Piped("x")]
+
+
+def refusal(descriptor: int) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_stdin(patience(), descriptor=descriptor)
+    return caught.value.message
+
+
+def test_bytes_that_are_no_text(pipe: tuple[int, int]) -> None:
+    spare = written(pipe[1], "é".encode(), b"ab\xe9\n")
+    assert refusal(pipe[0]) == "standard input is not UTF-8 text: byte 0xe9 at offset 4 cannot stand there"
+    os.close(spare)
+
+
+def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], int]) -> None:
+    path = tmp_path / "big"
+    path.write_bytes(b"x" * 10_000_000)
+    assert refusal(opened(path)) == "standard input has 10,000,000 bytes; a prompt holds at most 8,000,000"
+    endless = refusal(opened("/dev/zero"))
+    assert endless == "standard input has more than 8,000,000 bytes; a prompt holds at most 8,000,000"
+    path.write_bytes(b"x" * PROMPT_LIMIT)
+    assert len(read_stdin(patience(), descriptor=opened(path)).text) == PROMPT_LIMIT
+
+
+def test_input_that_cannot_be_read(tmp_path: Path, opened: Callable[[Path], int]) -> None:
+    assert refusal(opened(tmp_path)) == "standard input is a directory; to speak of it, name it in the prompt"
+    writing = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    assert refusal(writing) == "standard input cannot be read: Bad file descriptor"
+    os.close(writing)

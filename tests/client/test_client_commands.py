@@ -1,0 +1,37 @@
+"""Commands that ask one thing."""
+
+import json
+
+from client.fake_service import FakeService, Tape, connected
+
+from yarrow.client.commands import list_models
+from yarrow.v1 import agent_pb2 as pb
+
+MODELS = pb.ListModelsResponse(
+    provider="local", models=[pb.Model(name="qwen3:8b", context_window=4096), pb.Model(name="od\x1b[2Jd")]
+)
+
+
+async def listed(*, as_json: bool = False, terminal: bool = False) -> str:
+    service, out = FakeService(), Tape(is_terminal=terminal)
+    service.models = MODELS
+    async with connected(service) as stub:
+        await list_models(stub, "local", json=as_json, out=out)
+    assert service.requests == [pb.ListModelsRequest(provider="local")]
+    assert out.drains == 1
+    return out.text
+
+
+async def test_models_one_name_a_line() -> None:
+    assert await listed() == "qwen3:8b\nod\x1b[2Jd\n"
+
+
+async def test_models_on_a_terminal() -> None:
+    assert await listed(terminal=True) == "qwen3:8b\nod␛[2Jd\n"
+
+
+async def test_models_one_object_a_line() -> None:
+    assert [json.loads(line) for line in (await listed(as_json=True)).splitlines()] == [
+        {"name": "qwen3:8b", "contextWindow": 4096, "provider": "local"},
+        {"name": "od\x1b[2Jd", "contextWindow": 0, "provider": "local"},
+    ]

@@ -1,0 +1,157 @@
+"""Finding and making the session of a prompt, and what refusals say."""
+
+from collections.abc import Sequence
+
+import grpc
+import pytest
+from client.fake_service import FakeService, connected
+from google.rpc import error_details_pb2, status_pb2
+
+from yarrow.client.failure import Refusal, SessionNotFound, refusal
+from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
+from yarrow.v1 import agent_pb2 as pb
+
+
+async def test_a_session_is_made_as_the_prompt_asks() -> None:
+    service = FakeService()
+    service.state.provider.name, service.state.provider.model = "ollama", "qwen"
+    service.state.provider_reason = "it was running"
+    service.state.message_count = 3
+    service.state.warnings.append("1 line was skipped")
+    settings = pb.SessionSettings(model="qwen", dry_run=False)
+    prompt = pb.PromptRequest(session_id="x", cwd="/w", settings=settings, options=pb.PromptOptions(ephemeral=True))
+    async with connected(service) as stub:
+        session = await make_session(stub, prompt)
+    assert service.requests == [
+        pb.NewSessionRequest(session_id="x", cwd="/w", settings=settings, ephemeral=True),
+        pb.GetStateRequest(session_id="s1"),
+    ]
+    assert session == Session(
+        session_id="s1",
+        cwd="/work",
+        provider="ollama",
+        model="qwen",
+        version="9.9",
+        message_count=3,
+        provider_reason="it was running",
+        warnings=("1 line was skipped",),
+    )
+
+
+async def test_a_provider_that_is_not_built_yet_is_told_by_its_setting() -> None:
+    service = FakeService()
+    service.state.settings.provider, service.state.settings.model = "openai", "gpt"
+    async with connected(service) as stub:
+        session = await make_session(stub, pb.PromptRequest())
+    assert (session.provider, session.model) == ("openai", "gpt")
+
+
+async def test_an_old_session_is_opened_and_set() -> None:
+    service = FakeService()
+    async with connected(service) as stub:
+        session = await open_session(stub, "s1", pb.SessionSettings(model="new", dry_run=False))
+        untouched = await open_session(stub, "s1", pb.SessionSettings())
+    assert session.model == untouched.model == "new"
+    asked = pb.ConfigureSessionRequest(session_id="s1", settings=pb.SessionSettings(model="new", dry_run=False))
+    assert [each for each in service.requests if isinstance(each, pb.ConfigureSessionRequest)] == [asked]
+
+
+async def test_an_unknown_session_is_not_made() -> None:
+    service = FakeService()
+    async with connected(service) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await open_session(stub, "unknown", pb.SessionSettings(model="new"))
+    assert refusal(caught.value) == Refusal("no such session", "NOT_FOUND", "SESSION_UNKNOWN")
+    assert service.requests == [pb.GetStateRequest(session_id="unknown")]
+
+
+async def test_the_newest_session_of_a_directory() -> None:
+    service = FakeService()
+    service.sessions = [pb.SessionSummary(session_id="b"), pb.SessionSummary(session_id="a")]
+    async with connected(service) as stub:
+        assert await newest_session(stub, "/work") == "b"
+        assert service.requests[-1] == pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd="/work", limit=1)
+        service.sessions = []
+        with pytest.raises(SessionNotFound, match="there is no session of /work to go on with") as caught:
+            await newest_session(stub, "/work")
+    assert caught.value.refusal.reason == "SESSION_UNKNOWN"
+
+
+IDS = ["0190aaaa-11112222", "0190bbbb-33334444", "0190bbbb-55554444"]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("s1", ["s1"]),
+        (IDS[1], [IDS[1]]),
+        ("11112222", [IDS[0]]),
+        ("2222", [IDS[0]]),
+        ("0190a", [IDS[0]]),
+        ("222", []),
+        ("aaaa", []),
+        ("4444", IDS[1:]),
+        ("0190", IDS),
+        ("my work", [IDS[2]]),
+        ("zzzz", []),
+    ],
+)
+async def test_a_session_is_named_by_a_part_of_its_id_or_its_name(word: str, found: Sequence[str]) -> None:
+    service = FakeService()
+    service.sessions = [pb.SessionSummary(session_id=each) for each in IDS]
+    service.sessions[2].name = "my work"
+    async with connected(service) as stub:
+        if len(found) == 1:
+            assert await find_session(stub, word) == found[0]
+            return
+        with pytest.raises(SessionNotFound) as caught:
+            await find_session(stub, word)
+    assert repr(word) in str(caught.value)
+    assert (f"{len(found)} sessions" in str(caught.value)) == bool(found)
+
+
+async def test_looking_for_a_session_hides_no_other_failure() -> None:
+    service = FakeService()
+    service.refused, service.refusal = {"GetState"}, (grpc.StatusCode.FAILED_PRECONDITION, "held by 7", "LOCKED")
+    async with connected(service) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await find_session(stub, "s1")
+    assert refusal(caught.value) == Refusal("held by 7", "FAILED_PRECONDITION", "LOCKED")
+    assert service.requests == [pb.GetStateRequest(session_id="s1")]
+
+
+# ---- refusals ----
+
+
+def details(domain: str) -> bytes:
+    status = status_pb2.Status()
+    status.details.add().Pack(error_details_pb2.RetryInfo())
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="R", domain=domain))
+    return status.SerializeToString()
+
+
+class Context:
+    """A service that refuses with whatever a test wants."""
+
+    def __init__(self, details: str, *metadata: tuple[str, bytes | str]) -> None:
+        self.error = grpc.aio.AioRpcError(
+            grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details
+        )
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        (Context("connection refused"), Refusal("connection refused", "UNAVAILABLE")),
+        (Context(""), Refusal("the service answered UNAVAILABLE", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", b"\xff\xff")), Refusal("x", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", b"")), Refusal("x", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", details("elsewhere"))), Refusal("x", "UNAVAILABLE")),
+        (
+            Context("x", ("other", "y"), ("grpc-status-details-bin", details("yarrow"))),
+            Refusal("x", "UNAVAILABLE", "R"),
+        ),
+    ],
+)
+def test_what_a_refusal_says(context: Context, expected: Refusal) -> None:
+    assert refusal(context.error) == expected

@@ -1,0 +1,11 @@
+"""Fixtures of the process-level tests."""
+
+from pathlib import Path
+
+import pytest
+from doubles.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)

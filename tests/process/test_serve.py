@@ -1,0 +1,186 @@
+"""The service as a process of its own: its socket, a foreign client, attaching, draining, and being killed."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from doubles.world import World
+
+from yarrow.message import Message, Role
+from yarrow.session.reader import load
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
+
+ROOT = Path(__file__).parents[2]
+TURNS: list[list[dict[str, Any]]] = [
+    [{"text": "Look. "}, {"call": {"name": "ls", "arguments": {}}}],
+    [{"text": "Nothing here."}],
+]
+
+
+@contextlib.asynccontextmanager
+async def served(world: World, socket: Path) -> AsyncGenerator[Process]:
+    process = await world.start("serve", "--socket", str(socket))
+    assert process.stderr is not None
+    line = await asyncio.wait_for(process.stderr.readline(), 30)
+    assert b"listening" in line, line + await process.stderr.read()
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "yarrow.sock"
+
+
+async def test_a_foreign_client_sees_the_main_job(world: World, socket: Path) -> None:
+    world.script(*TURNS)
+    node = shutil.which("node")
+    assert node is not None, "the test set-up installs Node.js"
+    request = json.dumps({"text": "what is here?", "cwd": str(world.project)})
+    client = [str(ROOT / "tests/foreign/client.js"), str(ROOT / "proto"), f"unix:{socket}", request]
+    async with served(world, socket):
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+        assert socket.stat().st_mode & 0o077 == 0
+        process = await asyncio.create_subprocess_exec(node, *client, stdout=PIPE, stderr=PIPE)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err
+    *events, last = [json.loads(line) for line in out.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "agentStart"
+    assert kinds[-1] == "agentEnd"
+    assert [event["sequence"] for event in events] == [str(number) for number in range(1, len(events) + 1)]
+    assert [message["role"] for message in last["messages"]] == [
+        "ROLE_USER", "ROLE_ASSISTANT", "ROLE_TOOL", "ROLE_ASSISTANT",
+    ]  # fmt: skip
+    assert not socket.exists()
+
+
+async def test_attach_is_the_same_command_line(world: World, socket: Path) -> None:
+    world.script(*TURNS)
+    async with served(world, socket):
+        ended = await world.run("--attach", str(socket), "what is here?")
+        assert (ended.code, ended.out) == (0, "Look. \nNothing here.\n")
+        listed = await world.run("--attach", f"unix:{socket}", "--list-models")
+        assert listed.out == "scripted\n"
+
+
+async def test_an_interrupt_of_an_attached_client_aborts_its_run(world: World, socket: Path) -> None:
+    world.script([{"text": "x"}, {"delay": 600}])
+    async with served(world, socket):
+        process = await world.start("--attach", str(socket), "--json", "go")
+        assert process.stdout is not None
+        while b"textDelta" not in await process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        assert (await world.finish(process)).code == 130
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            stub = AgentServiceStub(channel)
+            (session,) = (await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL))).sessions
+            watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session.session_id, after_sequence=0))
+            async for response in watching:
+                if response.event.WhichOneof("event") == "agent_end":
+                    assert response.event.agent_end.reason == pb.END_REASON_ABORTED
+                    break
+
+
+async def test_ending_the_service_lets_runs_end(world: World, socket: Path) -> None:
+    world.script([{"text": "begin "}, {"delay": 0.5}, {"text": "end"}])
+    async with served(world, socket) as process:
+        client = await world.start("--attach", str(socket), "--json", "go")
+        assert client.stdout is not None
+        while b"textDelta" not in await client.stdout.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        ended = await world.finish(client)
+        assert ended.code == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    (path,) = world.session_files()
+    last = load(path).records[-1].value
+    assert isinstance(last, Message)
+    assert last.text == "begin end"
+
+
+async def test_told_twice_the_service_aborts_its_runs(world: World, socket: Path) -> None:
+    world.script([{"text": "begin "}, {"delay": 600}])
+    async with served(world, socket) as process:
+        client = await world.start("--attach", str(socket), "--json", "go")
+        assert client.stdout is not None
+        while b"textDelta" not in await client.stdout.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        refused = await world.run("--attach", str(socket), "another")
+        assert "ending" in refused.err
+        process.send_signal(signal.SIGTERM)
+        ended = await world.finish(client)
+        assert ended.code == 130
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+@pytest.mark.parametrize("kind", ["wide", "taken", "file", "long"])
+async def test_unsafe_sockets_are_refused(world: World, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "place"
+    folder.mkdir(mode=0o700)
+    socket = folder / "yarrow.sock"
+    world.script(*TURNS)
+    if kind == "wide":
+        folder.chmod(0o755)
+    elif kind == "file":
+        socket.write_text("precious")
+    elif kind == "long":
+        socket = folder / ("x" * 120)
+    async with contextlib.AsyncExitStack() as stack:
+        if kind == "taken":
+            await stack.enter_async_context(served(world, socket))
+        ended = await world.run("serve", "--socket", str(socket))
+    assert ended.code == 2
+    assert str(socket if kind != "wide" else folder) in ended.err
+    if kind == "file":
+        assert socket.read_text() == "precious"
+
+
+async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, socket: Path) -> None:
+    world.script(*TURNS)
+    async with served(world, socket) as process:
+        process.kill()
+        await process.wait()
+    assert socket.exists()
+    async with served(world, socket):
+        assert (await world.run("--attach", str(socket), "x")).code == 0
+
+
+async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Path) -> None:
+    """Prompt, steer and follow-up are on disk when they are answered; after a kill they are told as undelivered."""
+    world.script([{"text": "x"}, {"delay": 600}])
+    async with served(world, socket) as process, grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        stub = AgentServiceStub(channel)
+        call = stub.Prompt(pb.PromptRequest(text="accepted", cwd=str(world.project)))
+        first: Any = await call.read()
+        session = first.event.session_id
+        steer = await stub.Steer(pb.SteerRequest(session_id=session, text="steered"))
+        follow_up = await stub.FollowUp(pb.FollowUpRequest(session_id=session, text="followed"))
+        process.kill()
+        await process.wait()
+    text = world.session_files()[0].read_text()
+    assert all(word in text for word in ("accepted", steer.message_id, follow_up.message_id))
+    world.script([{"text": "after"}])
+    ended = await world.run("--json", "-r", session, "go on")
+    assert ended.code == 0
+    (notice,) = [line["notice"] for line in ended.lines if "notice" in line]
+    assert notice["code"] == "UNDELIVERED"
+    assert "steered" in notice["text"]
+    assert "followed" in notice["text"]
+    roles = [record.role for record in world.records() if isinstance(record, Message)]
+    assert roles == [Role.USER, Role.USER, Role.ASSISTANT]
