@@ -323,6 +323,11 @@ async def test_a_bug_is_told_as_an_id_that_the_log_knows(
     assert details.rpartition(" ")[2] in caplog.text
 
 
+async def test_a_status_can_always_be_sent(house: House, stub: "Stub") -> None:
+    request = house.prompt(session_id="\u20ac" * 3000)
+    assert await refused(play(stub, request)) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+
+
 STILL_LATER = {
     "GetStats", "AnswerPermission", "Compact", "BranchSession", "ForkSession", "RebaseSession", "MergeSession",
     "DeleteSession", "GetSessionTree", "ExportSession", "ImportSession", "ListCommands", "RunTool", "ListFiles",

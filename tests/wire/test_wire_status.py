@@ -78,6 +78,7 @@ async def test_details_are_any_text(serve: Serve, details: str) -> None:
 
 
 async def test_an_abort_cannot_be_swallowed(serve: Serve) -> None:
+    over = asyncio.Event()
     seen = list[Any]()
 
     async def swallow(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
@@ -86,10 +87,12 @@ async def test_an_abort_cannot_be_swallowed(serve: Serve) -> None:
         seen.append((context.code(), context.details(), context.done(), context.cancelled()))
         with pytest.raises(aio.UsageError, match="Abort already called!"):
             await context.abort(Code.ABORTED, "again")
+        over.set()
         return pb.GetStateResponse()
 
     error = await failure((await serve(GetState=swallow)).stub.GetState(STATE))
     assert (error.code(), error.details()) == (Code.NOT_FOUND, "gone")
+    await soon(over.wait())
     assert seen == [(Code.NOT_FOUND, "gone", True, False)]
 
 
@@ -196,24 +199,29 @@ async def test_an_abort_before_the_first_message(serve: Serve) -> None:
 
 
 async def test_nothing_is_sent_after_an_abort(serve: Serve) -> None:
+    closed = asyncio.Event()
     seen = list[Any]()
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
-        with pytest.raises(aio.AbortError):
-            await context.abort(Code.NOT_FOUND, "gone")
-        with pytest.raises(aio.AbortError):
-            await context.write(event(1))
-        with pytest.raises(aio.AbortError):
-            await context.send_initial_metadata((("late", "1"),))
+        for attempt in (
+            context.abort(Code.NOT_FOUND, "gone"),
+            context.write(event(1)),
+            context.send_initial_metadata((("late", "1"),)),
+        ):
+            try:
+                await attempt
+            except aio.AbortError:
+                seen.append("aborted")
         try:
             yield event(2)
             seen.append("went on")
         finally:
-            seen.append("closed")
+            closed.set()
 
     error = await failure(sequences((await serve(Prompt=stream)).stub.Prompt(PROMPT)))
     assert error.code() is Code.NOT_FOUND
-    assert "went on" not in seen
+    await soon(closed.wait())
+    assert seen == ["aborted"] * 3
 
 
 async def test_nothing_is_sent_after_the_handler_returned(serve: Serve) -> None:

@@ -7,6 +7,8 @@ import grpc
 from yarrow.errors import Code, InvalidArgument, YarrowError
 
 DOMAIN = "yarrow"
+MAX_MESSAGE = 1500
+"""Characters of a status message, which travels twice in metadata of at most 8 KiB; the rest is cut off."""
 
 _S = grpc.StatusCode
 
@@ -58,9 +60,11 @@ async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
     status = STATUS[error.code]
+    # A lone surrogate would keep the status from being sent at all, and too long a one is refused by the transport.
+    message = error.message.encode("utf-8", "backslashreplace").decode("utf-8")[:MAX_MESSAGE]
     info = error_details_pb2.ErrorInfo(reason=error.code.value, domain=DOMAIN)
     if isinstance(error, InvalidArgument):
         info.metadata["field"] = error.field
-    details = status_pb2.Status(code=status.value[0], message=error.message)
+    details = status_pb2.Status(code=status.value[0], message=message)
     details.details.add().Pack(info)
-    await context.abort(status, error.message, (("grpc-status-details-bin", details.SerializeToString()),))
+    await context.abort(status, message, (("grpc-status-details-bin", details.SerializeToString()),))

@@ -1,0 +1,168 @@
+"""The client end of a call, as the generated stub hands it out: awaited for one response, iterated for many."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import grpc
+from grpc import aio
+
+from yarrow.wire.rpc import CANCELLED, Rpc, Status, notify
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+DROPPED = Status(grpc.StatusCode.CANCELLED, "Cancelled upon garbage collection!")
+STYLES_MIXED = "The iterator and read/write APIs may not be mixed on a single RPC."
+
+
+class ClientEnd:
+    """What every kind of call can be asked: its state, its metadata and its status."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+
+    def cancel(self) -> bool:
+        """Cancels the call and its handler; returns whether it was still going on."""
+        return self._rpc.terminate(CANCELLED)
+
+    def cancelled(self) -> bool:
+        """Returns whether the call ended with CANCELLED, by whomever."""
+        return self._rpc.status is not None and self._rpc.status.code is grpc.StatusCode.CANCELLED
+
+    def done(self) -> bool:
+        """Returns whether the status is known; that of a stream comes after its last message."""
+        return self._rpc.status is not None
+
+    def time_remaining(self) -> float | None:
+        """Returns the seconds until the deadline, at least 0; None without one."""
+        return self._rpc.time_remaining()
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Calls back with this call when it is done; until then the callback keeps the call alive."""
+        self._rpc.on_settled(partial(notify, callback, self))
+
+    async def initial_metadata(self) -> aio.Metadata:
+        """Waits for what the server sent first."""
+        await self._rpc.wait_opened()
+        return aio.Metadata(*self._rpc.initial_metadata)
+
+    async def trailing_metadata(self) -> aio.Metadata:
+        """Waits for what the server sent with the status."""
+        return aio.Metadata(*(await self._rpc.wait_settled()).trailing_metadata)
+
+    async def code(self) -> grpc.StatusCode:
+        """Waits for the status code."""
+        return (await self._rpc.wait_settled()).code
+
+    async def details(self) -> str:
+        """Waits for the details of the status."""
+        return (await self._rpc.wait_settled()).details
+
+    async def wait_for_connection(self) -> None:
+        """Waits for the initial metadata; raises AioRpcError if the call has failed."""
+        await self._rpc.wait_opened()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raises what a call that is over and not OK raises."""
+        status = self._rpc.status
+        if status is None or status.code is grpc.StatusCode.OK:
+            return
+        if status is CANCELLED or status is DROPPED:
+            raise asyncio.CancelledError
+        initial, trailing = aio.Metadata(*self._rpc.initial_metadata), aio.Metadata(*status.trailing_metadata)
+        summary = f"{status.code.name}:{status.details}"
+        raise aio.AioRpcError(status.code, initial, trailing, status.details, summary)
+
+
+class OneResponse(ClientEnd, Generic[R]):
+    """A call that is awaited, once or more often, for its one response."""
+
+    def __init__(self, rpc: Rpc, parse: Callable[[bytes], R]) -> None:
+        super().__init__(rpc)
+        self._parse = parse
+        self._response: R | None = None
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self._wait().__await__()
+
+    async def wait_for_connection(self) -> None:
+        """Waits for the whole call; raises AioRpcError if it failed."""
+        await self._rpc.wait_settled()
+        self._raise_failure()
+
+    async def _wait(self) -> R:
+        try:
+            await self._rpc.wait_settled()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        self._raise_failure()
+        if self._response is None:
+            self._response = self._parse(self._rpc.response)
+        return self._response
+
+
+class UnaryUnaryCall(OneResponse[R], aio.UnaryUnaryCall[Q, R], Generic[Q, R]):
+    """One request, one response. A call that is dropped unawaited runs to its end, as over a connection."""
+
+
+class UnaryStreamCall(ClientEnd, aio.UnaryStreamCall[Q, R]):
+    """One request, many responses. A call that is dropped before its end is cancelled."""
+
+    def __init__(self, rpc: Rpc, parse: Callable[[bytes], R]) -> None:
+        super().__init__(rpc)
+        self._parse = parse
+        self._iterated: bool | None = None
+        self._end_told = False
+
+    def __del__(self) -> None:
+        drop(self._rpc)
+
+    def __aiter__(self) -> AsyncIterator[R]:
+        """Iterates over the responses from here on; raises AioRpcError at the end if the call failed."""
+        self._use(iterated=True)
+        return _Responses(self._next)
+
+    async def read(self) -> R | object:
+        """Returns the next response, or `grpc.aio.EOF` at the end; raises AioRpcError if the call failed."""
+        if not self.done():
+            self._use(iterated=False)
+            data = await self._rpc.receive()
+            if data is not None:
+                return self._parse(data)
+        self._raise_failure()
+        return aio.EOF
+
+    async def _next(self) -> R:
+        """Returns the next response for an iterator; a failure is raised once, then the iteration is just over."""
+        data = await self._rpc.receive()
+        if data is not None:
+            return self._parse(data)
+        if not self._end_told:
+            self._end_told = True
+            self._raise_failure()
+        raise StopAsyncIteration
+
+    def _use(self, *, iterated: bool) -> None:
+        if self._iterated not in {None, iterated}:
+            raise aio.UsageError(STYLES_MIXED)
+        self._iterated = iterated
+
+
+class _Responses(AsyncIterator[R]):
+    """Iterates over a call without being it: a call is an iterable, and `anext(call)` fails remotely too."""
+
+    def __init__(self, following: Callable[[], Coroutine[Any, Any, R]]) -> None:
+        self._following = following
+
+    def __anext__(self) -> Coroutine[Any, Any, R]:
+        return self._following()
+
+
+def drop(rpc: Rpc) -> None:
+    """Cancels the call of an object that nobody holds any more; any thread may collect it, so the loop is asked."""
+    if rpc.status is None and not rpc.loop.is_closed():
+        rpc.loop.call_soon_threadsafe(rpc.terminate, DROPPED)

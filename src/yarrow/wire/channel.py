@@ -1,0 +1,163 @@
+"""A gRPC channel to a servicer in the same process and event loop, for the unchanged generated stub.
+
+Messages are serialised, parsed, bounded in size and number, and ended by deadlines, cancellation and status just as
+over a connection, so that what works here works remotely. No thread is started and no socket opened.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import grpc
+from grpc import aio
+
+from yarrow.wire.metadata import MAX_METADATA_BYTES, checked, size
+from yarrow.wire.methods import Method, Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from yarrow.wire.registrar import Registrar
+from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, METADATA_TOO_LARGE, Rpc
+from yarrow.wire.serve import as_is, serve
+
+MAX_MESSAGE_BYTES_IN = 8 * 1024 * 1024
+"""Bytes of one request; a larger one ends its call with RESOURCE_EXHAUSTED."""
+
+MAX_MESSAGE_BYTES_OUT = 32 * 1024 * 1024
+"""Bytes of one response; a larger one ends its call with RESOURCE_EXHAUSTED."""
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class InMemoryChannel(aio.Channel):
+    """A channel whose server end is a registrar; it owns the handlers that run for its calls."""
+
+    def __init__(
+        self,
+        registrar: Registrar,
+        *,
+        max_message_bytes_in: int = MAX_MESSAGE_BYTES_IN,
+        max_message_bytes_out: int = MAX_MESSAGE_BYTES_OUT,
+    ) -> None:
+        self.max_message_bytes_in = max_message_bytes_in
+        self._max_message_bytes_out = max_message_bytes_out
+        self._registrar = registrar
+        self._rpcs: set[Rpc] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Refuses new calls, gives those in flight `grace` seconds, cancels the rest and waits for their handlers."""
+        self._closed.set()
+        if grace and self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        for rpc in tuple(self._rpcs):
+            rpc.terminate(CANCELLED)
+        for task in self._tasks:
+            if not task.cancelling():
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:  # noqa: FBT001, FBT002 grpc's signature
+        """Returns READY, and SHUTDOWN once the channel is closed."""
+        del try_to_connect
+        return grpc.ChannelConnectivity.SHUTDOWN if self._closed.is_set() else grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Waits until the state differs from the given one; the only change is the close."""
+        if last_observed_state is self.get_state():
+            await self._closed.wait()
+
+    async def channel_ready(self) -> None:
+        """Returns at once: there is nothing to connect."""
+
+    # ---- what the stub's constructor asks for ----
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Callable[[Q], bytes] | None = None,
+        response_deserializer: Callable[[bytes], R] | None = None,
+        *,
+        _registered_method: bool = False,
+    ) -> UnaryUnary[Q, R]:
+        """Returns the callable of a method with one request and one response."""
+        return UnaryUnary(self._method(method, request_serializer, response_deserializer))
+
+    def unary_stream(
+        self,
+        method: str,
+        request_serializer: Callable[[Q], bytes] | None = None,
+        response_deserializer: Callable[[bytes], R] | None = None,
+        *,
+        _registered_method: bool = False,
+    ) -> UnaryStream[Q, R]:
+        """Returns the callable of a method with one request and many responses."""
+        return UnaryStream(self._method(method, request_serializer, response_deserializer))
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Callable[[Q], bytes] | None = None,
+        response_deserializer: Callable[[bytes], R] | None = None,
+        *,
+        _registered_method: bool = False,
+    ) -> StreamUnary[Q, R]:
+        """Returns the callable of a method with many requests and one response."""
+        return StreamUnary(self._method(method, request_serializer, response_deserializer))
+
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Callable[[Q], bytes] | None = None,
+        response_deserializer: Callable[[bytes], R] | None = None,
+        *,
+        _registered_method: bool = False,
+    ) -> StreamStream[Q, R]:
+        """Returns a callable that raises NotImplementedError: no method of ours streams both ways."""
+        del request_serializer, response_deserializer
+        return StreamStream(method)
+
+    def _method(
+        self, path: str, serialize: Callable[[Q], bytes] | None, parse: Callable[[bytes], R] | None
+    ) -> Method[Q, R]:
+        return Method(self, path, serialize=serialize or as_is, parse=parse or as_is)
+
+    # ---- what a method needs of its host ----
+
+    def begin(self, path: str, timeout: float | None, metadata: Pairs | None) -> Rpc:
+        """Starts the handler of a method, in a fresh context; UsageError once the channel is closed."""
+        if self._closed.is_set():
+            raise aio.UsageError("Channel is closed.")
+        # Grouped by key, as the client end of a connection does it.
+        rpc = Rpc(path, checked(aio.Metadata(*(metadata or ()))), timeout)
+        self._rpcs.add(rpc)
+        rpc.on_settled(partial(self._rpcs.discard, rpc))
+        if timeout is not None and timeout <= 0:
+            rpc.terminate(DEADLINE_EXCEEDED)
+        elif size(rpc.metadata) > MAX_METADATA_BYTES:
+            rpc.terminate(METADATA_TOO_LARGE)
+        else:
+            work = serve(rpc, self._registrar.handler(path), self._max_message_bytes_out)
+            # A fresh context: over a connection a handler sees none of its client's variables.
+            rpc.handler = self.spawn(work, path, context=contextvars.Context())
+        return rpc
+
+    def spawn(
+        self, work: Coroutine[Any, Any, None], name: str, *, context: contextvars.Context | None = None
+    ) -> "asyncio.Task[None]":
+        """Starts a task that `close` awaits, in a copy of the current context where none is given."""
+        task = asyncio.create_task(work, name=name, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
