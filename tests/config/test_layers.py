@@ -151,6 +151,11 @@ def test_an_empty_variable_counts_as_absent(place: Place) -> None:
     assert place.load().settings.model == "m"
 
 
+def test_what_goes_to_a_provider_as_it_is_may_hold_any_number(place: Place) -> None:
+    place.user({"providers": {"openai": {"extraBody": {"seed": -1, "big": 2**40}}}})
+    assert place.load().settings.providers["openai"].extra_body == {"seed": -1, "big": 2**40}
+
+
 # ---- provider/model ----
 
 
@@ -481,6 +486,7 @@ def test_a_misspelt_variable_is_noticed_and_others_are_left_alone(place: Place) 
         "YARROW_MODELS": "a key",
         "YARROW_LOG": "debug",
         "YARROW_OPENAI_API_KEY": "k",
+        "YARROW_PROVIDER_API_KEY": "k",
         "YARROW_UNRELATED_THING": "x",
         "PROVIDER": "x",
     }

@@ -355,7 +355,10 @@ def test_one_id_given_twice_names_one_call() -> None:
 
 def test_a_whole_call_said_again_is_one_call() -> None:
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
-    assert len(decode(call_chunk(call), call_chunk(call), finish("stop"), DONE).calls) == 1
+    assert decode(call_chunk(call), call_chunk(call), finish("stop"), DONE).calls == [ToolCall("a", "f", '{"x":1}')]
+    other = call | {"function": {"name": "f", "arguments": '{"x":2}'}}
+    [glued] = decode(call_chunk(call), call_chunk(other), finish("stop"), DONE).calls
+    assert glued.invalid_arguments == '{"x":1}{"x":2}'
 
 
 def test_calls_without_index_are_told_apart_by_id() -> None:

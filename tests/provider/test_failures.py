@@ -215,6 +215,10 @@ def test_the_key_is_never_shown() -> None:
     assert "sk-secret-1" not in repr(SPEAKER)
 
 
+def test_a_placeholder_of_a_key_does_not_garble_the_text() -> None:
+    assert "tokens" in from_response(Answer(400, {}, b'{"error":"too many tokens"}'), Speaker("acme", "k")).message
+
+
 @given(st.text(), st.sampled_from([400, 500]))
 def test_the_text_is_one_bounded_line(text: str, status: int) -> None:
     message = refused(text, status).message

@@ -93,6 +93,14 @@ async def test_the_window_is_that_of_a_slot(pages: dict[str, Reply], window: int
         await provider.close()
 
 
+async def test_the_window_of_one_of_several_models_is_not_guessed() -> None:
+    async with ChatServer() as server:
+        server.pages = {"/v1/models": MODELS, "/props": PROPS}
+        provider = provider_for(server.root)
+        assert await provider.list_models() == [ModelEntry("first.gguf"), ModelEntry("second.gguf")]
+        await provider.close()
+
+
 async def test_a_router_is_asked_for_the_model() -> None:
     async with ChatServer() as server:
         server.pages["/props?model=a%2Fb"] = PROPS
@@ -144,8 +152,9 @@ async def test_no_server_is_an_error_that_says_what_to_do() -> None:
     provider.roots = ("http://127.0.0.1:1",)
     with pytest.raises(ProviderError, match=r"llama-server -m .* providers\.llamacpp\.baseUrl") as caught:
         await send(provider)
-    assert caught.value.code is Code.UNREACHABLE
+    assert (caught.value.code, caught.value.retryable) == (Code.UNREACHABLE, True)
     await provider.close()
+    assert provider_for("").roots == ("http://127.0.0.1:8080", "http://127.0.0.1:9931")
 
 
 async def test_the_first_that_answers_is_taken_also_while_it_loads() -> None:

@@ -69,10 +69,12 @@ async def fails(
     try:
         async for one in provider.stream(request or prompt()):
             events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
-    except ProviderError as error:
-        assert KEY not in str(error)
-        return events, error
-    raise AssertionError(f"no failure after {events}")
+    except ProviderError as failure:
+        error = failure
+    else:
+        raise AssertionError(f"no failure after {events}")
+    assert KEY not in str(error)
+    return events, error
 
 
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})

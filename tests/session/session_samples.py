@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
@@ -12,6 +13,9 @@ from yarrow.session.reader import load
 from yarrow.session.record import Header, Record
 
 NOW = "2026-11-28T00:38:13.123Z"
+
+patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For laws: a busy machine is no failure."""
 
 TOKENS = (
     *(
@@ -84,6 +88,10 @@ def texts(path: Path) -> list[str]:
 def ids(path: Path) -> list[str]:
     """The ids of the messages in a file."""
     return [stored.value.id for stored in load(path).records if isinstance(stored.value, Message)]
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 def spin(seconds: float) -> None:

@@ -1,12 +1,11 @@
 """Disks that are full, fail or take little at a time: nothing is lost, nothing is fused (case S-02)."""
 
-import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from session_disks import FaultyCalls
-from session_samples import header, message, texts, write_session
+from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, StorageError
 from yarrow.session.disk import Disk
@@ -137,9 +136,13 @@ async def test_when_it_is_synced(calls: FaultyCalls, tmp_path: Path, sync: Sync)
         counts.append(calls.syncs)
         await log.append(message("x"))
     counts.append(calls.syncs)
+    again = await SessionLog.open(log.path, sync=sync, disk=disk)
+    async with again.lock():
+        await again.flush()
+    counts.append(calls.syncs)
     disk.close()
     assert texts(log.path) == ["x"] * 4
-    expected = {"message": [2, 5, 5, 6], "run": [2, 2, 3, 4], "none": [0, 0, 0, 0]}
+    expected = {"message": [2, 5, 5, 6, 6], "run": [2, 2, 3, 4, 4], "none": [0, 0, 0, 0, 0]}
     assert counts == expected[sync]
 
 
@@ -153,8 +156,10 @@ async def test_a_flush_that_failed_writes_the_run_again(calls: FaultyCalls, tmp_
             await log.flush()
         assert texts(log.path) == ["one", "two"]
         calls.writes.clear()
+        before = calls.syncs
         await log.flush()
         assert b"".join(calls.writes).count(b'"message"') == 2
+        assert calls.syncs == before + 1
     disk.close()
     assert texts(log.path) == ["one", "two"]
 
@@ -202,5 +207,5 @@ async def test_a_session_that_cannot_be_made_leaves_nothing(calls: FaultyCalls, 
         calls.failing_syncs = {1 if failing == "sync of the file" else 2}
     with pytest.raises(StorageError, match=r"the session .*s1\.jsonl cannot be made: the disk"):
         await SessionLog.create(tmp_path / "s1.jsonl", header(), sync="message", disk=disk)
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
     disk.close()

@@ -7,6 +7,7 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from session_samples import patient
 
 from yarrow.session.ids import new_id, seconds, timestamp, valid_id
 
@@ -47,6 +48,7 @@ def test_timestamp() -> None:
     assert seconds("2026-11-28T00:38:13.123Z") == pytest.approx(1795826293.123, abs=1e-6)
 
 
+@patient
 @given(st.floats(0, 4e9))
 def test_timestamps_come_back(at: float) -> None:
     text = timestamp(at)

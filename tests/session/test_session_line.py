@@ -7,7 +7,7 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from session_samples import NOW, TOKENS, header, message, messages, nasty_text
+from session_samples import NOW, TOKENS, header, message, messages, nasty_text, patient
 
 from yarrow.message import Message, Text
 from yarrow.session import line as line_module
@@ -49,7 +49,8 @@ def test_a_seal_is_the_crc_of_what_is_before_it() -> None:
     assert seal(b'{"kind":"x"}') == b'{"kind":"x","crc32":"%08x"}\n' % zlib.crc32(b'{"kind":"x"')
 
 
-@given(st.lists(messages, max_size=5))
+@patient
+@given(st.lists(messages, max_size=4))
 def test_messages_come_back(written: list[Message]) -> None:
     data = b"".join(map(encode, written))
     assert data.count(b"\n") == len(written)
@@ -215,6 +216,7 @@ def test_a_line_over_the_limit_is_skipped_to_its_end(monkeypatch: pytest.MonkeyP
     assert isinstance(only(exact).value, Message)
 
 
+@patient
 @given(st.lists(nasty_text.map(lambda text: text.encode(errors="replace")), max_size=5), st.binary(max_size=50))
 def test_reading_never_fails(pieces: list[bytes], tail: bytes) -> None:
     data = b"\n".join(pieces) + tail

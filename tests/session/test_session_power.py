@@ -10,7 +10,7 @@ import pytest
 from session_disks import PowerModel, Sync
 from session_samples import header, ids, message, texts
 
-from yarrow.errors import NotFound, StorageError, YarrowError
+from yarrow.errors import StorageError, YarrowError
 from yarrow.session.disk import Disk
 from yarrow.session.reader import load
 from yarrow.session.store import SessionLog
@@ -61,6 +61,18 @@ async def with_failures(model: PowerModel, disk: Disk) -> None:
         await write(model, log, 10, 600)
 
 
+async def a_run_that_ends_badly(model: PowerModel, disk: Disk) -> None:
+    """End a run with a failed sync that cannot be taken back, so that the next one begins after doubtful lines."""
+    log = await SessionLog.create(model.root / "a.jsonl", header("a"), sync="message", disk=disk)
+    for size in (10, 700):
+        async with log.lock():
+            await write(model, log, 10)
+            model.failing_syncs, model.truncate_works = {model.syncs + 1}, False
+            await write(model, log, size)
+        async with log.lock():
+            await write(model, log, 10, 600)
+
+
 def lost(model: PowerModel, where: Path) -> int:
     """Count the promises that some crash state breaks."""
     chance = random.Random(SEED)
@@ -99,11 +111,11 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("run", [two_sessions, with_failures])
+@pytest.mark.parametrize("run", [two_sessions, with_failures, a_run_that_ends_badly])
 async def test_no_acknowledged_record_is_lost(run: Run, root: Path, tmp_path: Path) -> None:
     model = PowerModel(root)
     await played(model, run)
-    assert len(model.promises) > 10
+    assert len(model.promises) >= 6
     assert lost(model, tmp_path) == 0
 
 

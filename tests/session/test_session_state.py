@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from session_samples import NOW, header, message, moment
+from session_samples import NOW, header, message, moment, patient
 
 from yarrow.config.settings import CompactionSettings
 from yarrow.message import Message, Text, ThinkingLevel
@@ -84,6 +84,7 @@ RECORDS = st.lists(
 )
 
 
+@patient
 @given(RECORDS, RECORDS)
 def test_one_by_one_or_all_at_once_and_from_every_state_on(
     first: list[Record | Unknown], more: list[Record | Unknown]

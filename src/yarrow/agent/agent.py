@@ -180,7 +180,7 @@ class Agent:
             end = _End(_REASONS.get(error.code, EndReason.ERROR), error.failure())
         except Exception as error:  # a bug of ours must end the run like any failure, with an id to find it by
             _logger.exception("run %s failed by a bug", self.run_id)
-            text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log names it by run {self.run_id}"
+            text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {self.run_id}"
             end = _End(EndReason.ERROR, Failure(Code.INTERNAL, text))
         self._abortable = False
         try:

@@ -7,8 +7,8 @@ import grpc
 from yarrow.errors import Code, InvalidArgument, YarrowError
 
 DOMAIN = "yarrow"
-MAX_MESSAGE = 1500
-"""Characters of a status message, which travels twice in metadata of at most 8 KiB; the rest is cut off."""
+MAX_MESSAGE = 3000
+"""Bytes of a status message, which travels twice in metadata of at most 8 KiB; the rest is cut off."""
 
 _S = grpc.StatusCode
 
@@ -61,7 +61,7 @@ async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError
 
     status = STATUS[error.code]
     # A lone surrogate would keep the status from being sent at all, and too long a one is refused by the transport.
-    message = error.message.encode("utf-8", "backslashreplace").decode("utf-8")[:MAX_MESSAGE]
+    message = error.message.encode("utf-8", "backslashreplace")[:MAX_MESSAGE].decode("utf-8", "ignore")
     info = error_details_pb2.ErrorInfo(reason=error.code.value, domain=DOMAIN)
     if isinstance(error, InvalidArgument):
         info.metadata["field"] = error.field

@@ -19,6 +19,8 @@ class ToolContext(Struct, frozen=True):
     workspace: Workspace
     """Which paths may be read and written."""
     bash: BashSettings = BashSettings()
+    dry_run: bool = False
+    """Whether nothing may be changed and no process started, as the registry sets it."""
 
 
 class Progress(Struct, frozen=True):

@@ -27,7 +27,8 @@ Script = Sequence[Step]
 class Visit:
     """One connection as the server sees it."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
         self.writer = writer
         self.requests: list[bytes] = []
         self.asked = asyncio.Event()
@@ -66,14 +67,14 @@ class ByteServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = Visit(writer)
+        visit = Visit(reader, writer)
         script = self._scripts[min(len(self.visits), len(self._scripts) - 1)]
         self.visits.append(visit)
         async with self._arrival:
             self._arrival.notify_all()
         try:
             for step in script:
-                await self._step(step, visit, reader)
+                await self._step(step, visit)
             while await reader.read(65536):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -82,7 +83,7 @@ class ByteServer:
             writer.transport.abort()
             visit.gone.set()
 
-    async def _step(self, step: Step, visit: Visit, reader: asyncio.StreamReader) -> None:
+    async def _step(self, step: Step, visit: Visit) -> None:
         match step:
             case bytes():
                 visit.writer.write(step)
@@ -90,7 +91,7 @@ class ByteServer:
             case asyncio.Event():
                 await step.wait()
             case Do.READ:
-                visit.requests.append(await _read_request(reader))
+                visit.requests.append(await _read_request(visit.reader))
                 visit.asked.set()
             case Do.STALL:
                 await asyncio.Event().wait()

@@ -1,8 +1,10 @@
-"""One client per test, closed at its end."""
+"""One client per test, closed at its end, and a clock that a test can put forward."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
+from byte_script_server import turns
 
 from yarrow.provider.http.client import HttpClient
 
@@ -12,3 +14,28 @@ async def client() -> AsyncGenerator[HttpClient]:
     client = HttpClient()
     yield client
     await client.close()
+
+
+class Clock:
+    """The loop's time plus what the test has added; timers follow it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time = loop.time
+        self._ahead = 0.0
+
+    def time(self) -> float:
+        return self._time() + self._ahead
+
+    async def advance(self, seconds: float) -> None:
+        """Let what is on its way arrive, then let time pass."""
+        await turns(50)
+        self._ahead += seconds
+        await turns()
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop)
+    monkeypatch.setattr(loop, "time", clock.time)
+    return clock

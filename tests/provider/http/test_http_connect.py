@@ -12,6 +12,7 @@ import pytest
 from byte_script_server import Do, answer, chunked, serve
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.http import dial
 from yarrow.provider.http.client import HttpClient, Request, Timeouts
 
 OK = answer(b"ok")
@@ -49,9 +50,12 @@ def full_port() -> Generator[int]:
         yield server.getsockname()[1]
 
 
-def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int, second_family: int = 0) -> None:
     """Let any name have several addresses; they are ports, because loopback has one address everywhere."""
-    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+    addresses: list[object] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+    if second_family:
+        mapped = ("::ffff:127.0.0.1", second_family, 0, 0)
+        addresses.append((socket.AF_INET6, socket.SOCK_STREAM, 6, "", mapped))
 
     def resolve(*_args: object, **_more: object) -> object:
         return addresses
@@ -77,10 +81,19 @@ async def test_refused_by_every_address_is_said_once(
 async def test_a_dead_first_address_costs_a_moment(
     client: HttpClient, full_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dial, "ATTEMPT_SECONDS", 0.05)
     async with serve([Do.READ, OK]) as server:
         resolve_to(monkeypatch, full_port, server.port)
         assert await fetch(client, "http://model.test") == b"ok"
         assert b"\r\nhost: model.test\r\n" in server.visits[0].requests[0]
+
+
+async def test_after_a_dead_address_the_other_family_is_tried(
+    client: HttpClient, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve([Do.READ, answer(b"same")]) as same, serve([Do.READ, answer(b"other")]) as other:
+        resolve_to(monkeypatch, closed_port, same.port, second_family=other.port)
+        assert await fetch(client, "http://model.test") == b"other"
 
 
 async def test_no_connection_in_time(client: HttpClient, full_port: int) -> None:

@@ -165,6 +165,13 @@ async def test_head_is_given_as_sent(client: HttpClient) -> None:
         }
 
 
+async def test_headers_of_an_interim_response_are_not_those_of_the_response(client: HttpClient) -> None:
+    raw = b"HTTP/1.1 103 Early\r\nlink: <a>\r\nx-a: 1\r\n\r\n" + answer(b"", b"x-a: 2")
+    async with serve([Do.READ, raw]) as server, client.send(Request("GET", server.url)) as response:
+        assert response.reason == "OK"
+        assert response.headers == {"content-length": "0", "x-a": "2"}
+
+
 async def test_read_keeps_no_more_than_its_limit(client: HttpClient) -> None:
     async with serve([Do.READ, answer(b"0123456789")] * 3) as server:
         for limit, expected in ((4, b"0123"), (10, b"0123456789"), (99, b"0123456789")):

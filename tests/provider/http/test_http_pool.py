@@ -1,7 +1,9 @@
 """Connections are kept, shared, bounded and never trusted longer than they deserve."""
 
 import asyncio
+import socket
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from byte_script_server import ByteServer, Do, answer, chunked, serve, turns
@@ -13,8 +15,9 @@ from yarrow.provider.http.client import HttpClient, Request, Timeouts
 OK = answer(b"ok")
 
 
-async def ask(client: HttpClient, server: ByteServer, path: str = "", *, wait: float = 10) -> bytes:
-    request = Request("POST", server.url + path, body=b"question", timeouts=Timeouts(first_byte=wait))
+async def ask(client: HttpClient, server: ByteServer | str, path: str = "", *, wait: float = 10) -> bytes:
+    url = server if isinstance(server, str) else server.url
+    request = Request("POST", url + path, body=b"question", timeouts=Timeouts(first_byte=wait))
     async with client.send(request) as response:
         return b"".join([piece async for piece in response])
 
@@ -98,7 +101,7 @@ async def test_a_request_is_not_sent_twice_because_the_server_is_slow(client: Ht
     async with serve([Do.READ, OK, Do.READ], [Do.READ, OK]) as server:
         await ask(client, server)
         with pytest.raises(ProviderError) as caught:
-            await ask(client, server, wait=0.05)
+            await ask(client, server, wait=0.02)
         assert caught.value.code is Code.STREAM_STALLED
         assert len(server.visits) == 1
 
@@ -141,6 +144,13 @@ async def test_leaving_early_closes_the_connection(client: HttpClient, way: str)
                         break
         await server.visits[0].gone.wait()
         assert await ask(client, server) == b"ok"
+
+
+async def test_leaving_a_body_unread_closes_the_connection_though_it_has_arrived(client: HttpClient) -> None:
+    async with serve([Do.READ, OK, Do.READ, OK]) as server:
+        async with client.send(Request("GET", server.url)):
+            pass
+        await server.visits[0].gone.wait()
 
 
 async def test_a_response_is_worth_nothing_after_it_was_left(client: HttpClient) -> None:
@@ -207,3 +217,40 @@ async def test_close_ends_what_is_under_way_and_refuses_what_comes(client: HttpC
         with pytest.raises(ProviderError, match="client is closed"):
             await ask(client, server)
         assert len(server.visits) == 3
+
+
+async def test_close_returns_when_the_sockets_are_closed() -> None:
+    loop, client = asyncio.get_running_loop(), HttpClient()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        asking = asyncio.create_task(ask(client, f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        accepted, _ = await loop.sock_accept(listener)
+        with accepted:
+            await loop.sock_recv(accepted, 1000)
+            await loop.sock_sendall(accepted, OK)
+            await asking
+            await client.close()
+            # Without giving the loop another turn.
+            accepted.settimeout(1)
+            assert accepted.recv(1) == b""
+
+
+async def test_close_while_connecting(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    resolve, asked, go = loop.getaddrinfo, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any, **more: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await resolve(*args, **more)
+
+    monkeypatch.setattr(loop, "getaddrinfo", slowly)
+    async with serve([Do.READ]) as server:
+        asking = asyncio.create_task(ask(client, server))
+        await asked.wait()
+        await client.close()
+        go.set()
+        with pytest.raises(ProviderError, match="client is closed"):
+            await asking
+        await (await server.visit(0)).gone.wait()
+        assert not server.visits[0].requests
