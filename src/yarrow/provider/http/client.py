@@ -1,0 +1,123 @@
+"""Our HTTP/1.1 client: sends a request and hands out the response as it arrives."""
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.connection import Connection
+from yarrow.provider.http.dial import Dialer
+from yarrow.provider.http.exchange import Exchange
+from yarrow.provider.http.parser import Head
+from yarrow.provider.http.pool import Pool
+from yarrow.provider.http.request import Origin, Request, Timeouts, encode
+
+__all__ = ["MAX_ERROR_BODY", "HttpClient", "Request", "Response", "Timeouts"]
+
+MAX_ERROR_BODY = 1024 * 1024
+"""Bytes that `Response.read` keeps unless told otherwise; the rest of the body is not read."""
+
+
+class Response:
+    """The answer to a request, valid inside its `async with` and read by one task.
+
+    Iterating gives the body as it arrives, about one piece per read of the socket and never an empty one. Both ways
+    of reading raise ProviderError: STREAM_TRUNCATED, STREAM_STALLED, MALFORMED_RESPONSE.
+    """
+
+    def __init__(self, head: Head, exchange: Exchange) -> None:
+        self.status: int = head.status
+        self.reason: str = head.reason
+        self.headers: Mapping[str, str] = head.headers
+        """Lower-case names; a repeated one has its values joined with ", "."""
+        self._exchange = exchange
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece of the body."""
+        if piece := await self._exchange.receive():
+            return piece
+        raise StopAsyncIteration
+
+    async def read(self, limit: int = MAX_ERROR_BODY) -> bytes:
+        """Return the rest of the body, or its first `limit` bytes if it is longer."""
+        body = bytearray()
+        while len(body) < limit and (piece := await self._exchange.receive()):
+            body += piece
+        return bytes(body[:limit])
+
+
+class HttpClient:
+    """Keeps connections alive per scheme, host and port; belongs to one event loop, serves many tasks."""
+
+    def __init__(self) -> None:
+        self._dialer = Dialer()
+        self._pools: defaultdict[Origin, Pool] = defaultdict(Pool)
+        self._open: set[Connection] = set()
+        self._closed = False
+
+    @asynccontextmanager
+    async def send(self, request: Request) -> AsyncGenerator[Response]:
+        """Send a request and give its response, whatever its status; redirects are not followed.
+
+        Leaving with the body not read to its end closes the connection. With all connections to the server busy it
+        waits for one, without a limit of its own. Raises ProviderError: INVALID_REQUEST, UNREACHABLE, STREAM_STALLED,
+        MALFORMED_RESPONSE.
+        """
+        origin, data = encode(request)
+        pool = self._pools[origin]
+        async with pool.slots:
+            connection, exchange = await self._ask(origin, data, request.timeouts)
+            try:
+                yield Response(await exchange.head(), exchange)
+            finally:
+                pool.give_back(connection)
+
+    async def close(self) -> None:
+        """Close every connection, also those in use, and wait until their sockets are closed."""
+        self._closed = True
+        connections = list(self._open)
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.closed
+
+    async def _ask(self, origin: Origin, data: bytes, timeouts: Timeouts) -> tuple[Connection, Exchange]:
+        """Send over an idle connection or a new one, and wait for the head of the response."""
+        pool = self._pools[origin]
+        idle = pool.take()
+        if idle is not None:
+            exchange = idle.start(data, timeouts)
+            try:
+                await _answered(idle, exchange)
+            except ProviderError:
+                # The server may have closed it just as we wrote: then it has done nothing, or can do it again.
+                if not exchange.lost_unheard:
+                    raise
+                pool.drop_idle()
+            else:
+                return idle, exchange
+        fresh = await self._connect(origin, timeouts.connect)
+        exchange = fresh.start(data, timeouts)
+        await _answered(fresh, exchange)
+        return fresh, exchange
+
+    async def _connect(self, origin: Origin, limit: float) -> Connection:
+        if not self._closed:
+            connection = await self._dialer.dial(origin, limit)
+            self._open.add(connection)
+            connection.closed.add_done_callback(lambda _: self._open.discard(connection))
+            if not self._closed:
+                return connection
+            connection.abort()
+        raise ProviderError(Code.UNREACHABLE, f"nothing is sent to {origin}: the HTTP client is closed")
+
+
+async def _answered(connection: Connection, exchange: Exchange) -> None:
+    try:
+        await exchange.head()
+    except BaseException:
+        connection.abort()
+        raise

@@ -1,0 +1,79 @@
+"""One connection to a server, which carries one exchange after another."""
+
+import asyncio
+from typing import cast
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.exchange import Exchange
+from yarrow.provider.http.request import Timeouts
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection to `peer` ("host:port"); `closed` is done when the socket is."""
+
+    def __init__(self, peer: str) -> None:
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._peer = peer
+        self._transport: asyncio.Transport
+        self._exchange: Exchange | None = None
+        self._choked = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent: the last exchange is done with and the server has not hung up."""
+        if self._transport.is_closing() or self._choked:
+            return False
+        return self._exchange is None or self._exchange.reusable
+
+    def start(self, request: bytes, timeouts: Timeouts) -> Exchange:
+        """Send a request; only on a usable connection."""
+        self._transport.write(request)
+        exchange = self._exchange = Exchange(self._peer, self._transport, timeouts)
+        if not self._choked:
+            exchange.sent()
+        return exchange
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if self._exchange is not None:
+            self._exchange.fail(
+                ProviderError(Code.UNREACHABLE, f"the HTTP client closed its connection to {self._peer}")
+            )
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+        # Zero left is what "sent" means; TLS transports take a high mark of 0 for always full.
+        self._transport.set_write_buffer_limits(high=1, low=0)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what a read brought; bytes that nobody asked for end the connection."""
+        if self._exchange is None or self._exchange.over:
+            self.abort()
+        else:
+            self._exchange.received(data)
+
+    def eof_received(self) -> None:
+        """Take the server's end for the end of the connection, without waiting for what is still to be sent."""
+        self._end(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the loss."""
+        self._end(exc)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Note that some of the request waits to be sent."""
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        """Note that all of it has left."""
+        self._choked = False
+        if self._exchange is not None:
+            self._exchange.sent()
+
+    def _end(self, cause: Exception | None) -> None:
+        if self._exchange is not None:
+            self._exchange.ended(cause)
