@@ -179,8 +179,8 @@ def test_an_optional_field_of_a_later_version_costs_the_field_alone() -> None:
         (b'["kind"]\n', "is not a JSON object"),
         (b'{"id":"m"}\n', "has no kind"),
         (b'{"kind":7}\n', "has no kind"),
-        (b"[" * 200_000 + b"\n", "is not whole JSON"),
-        (b'{"kind":"message","x":' + b"[" * 200_000 + b"\n", "is not whole JSON"),
+        (b"[" * 200_000 + b"\n", "is nested too deeply"),
+        (b'{"kind":"message","x":' + b"[" * 200_000 + b"\n", "is nested too deeply"),
     ],
 )
 def test_bad_lines(data: bytes, reason: str) -> None:
@@ -190,6 +190,17 @@ def test_bad_lines(data: bytes, reason: str) -> None:
     assert isinstance(bad.value, Bad)
     assert reason in bad.value.reason
     assert (bad.number, bad.sealed) == (2, False)
+
+
+@pytest.mark.parametrize("strange", [b"narrator", b"user"])
+def test_no_depth_of_nesting_breaks_the_reader(strange: bytes) -> None:
+    """Just below the limit of one step of the decoding, another step may be over it."""
+    for depth in range(1, 1200, 7):
+        line = MESSAGE.replace(b'"user"', b'"%b"' % strange) % b"x"
+        nested = line.replace(b'"id"', b'"deep":' + b"[" * depth + b"]" * depth + b',"id"')
+        found = only(nested)
+        assert isinstance(found.value, Message | Unknown | Bad)
+        assert depth > 300 or not isinstance(found.value, Bad)
 
 
 def test_every_flipped_bit_of_a_line_is_noticed() -> None:

@@ -202,6 +202,36 @@ async def test_what_waits_for_a_sync_goes_together(tmp_path: Path, calls: Blocki
     assert texts(log.path) == ["busy", *map(str, range(50))]
 
 
+async def test_a_flush_is_not_forgotten_among_appends(tmp_path: Path, calls: BlockingCalls) -> None:
+    disk = Disk(calls)
+    log = await SessionLog.create(tmp_path / "s1.jsonl", header(), sync="run", disk=disk)
+    async with log.lock():
+        await log.append(message("one"))
+        while calls.blocked.acquire(blocking=False):
+            pass
+        calls.gate.clear()
+        first = asyncio.create_task(log.flush())
+        await until_blocked(calls)
+        rest = [log.append(message("two")), log.flush(), log.append(message("three"))]
+        tasks = [asyncio.create_task(each) for each in rest]
+        await asyncio.sleep(0)
+        syncs = calls.syncs
+        calls.gate.set()
+        await asyncio.gather(first, *tasks)
+        assert calls.syncs == syncs + 2
+    disk.close()
+
+
+async def test_the_entries_of_a_directory_are_synced_as_such(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are metadata, which `fdatasync` may leave out."""
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)), raising=False)
+    await new_log(tmp_path / "new" / "s1.jsonl", disk)
+    assert not any(synced)
+
+
 async def test_other_sessions_do_not_wait(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     slow, made = await new_log(tmp_path / "s1.jsonl", disk), await new_log(tmp_path / "s2.jsonl", disk)
@@ -320,7 +350,7 @@ def held_by_another_process(path: Path) -> Generator["subprocess.Popen[bytes]"]:
         child.kill()
 
 
-async def test_a_second_process_is_refused_and_can_read(tmp_path: Path, disk: Disk) -> None:
+async def test_case_S_04_a_second_process_is_refused_and_can_read(tmp_path: Path, disk: Disk) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     log = await SessionLog.open(path, sync="message", disk=disk)
     with held_by_another_process(path) as child:
@@ -349,10 +379,11 @@ async def test_two_logs_in_one_process(tmp_path: Path, disk: Disk) -> None:
     await two.append(message("two"))
     await two.close()
     assert await one.acquire()
+    await one.append(message("three"))
     await one.release()
-    assert not await one.acquire()
+    assert not await one.acquire()  # nobody but itself
     await one.close()
-    assert texts(one.path) == ["one", "two"]
+    assert texts(one.path) == ["one", "two", "three"]
 
 
 async def test_a_grown_file_is_noticed_from_the_opening_on(tmp_path: Path, disk: Disk) -> None:
@@ -380,19 +411,19 @@ async def test_a_lock_that_cannot_be_made(tmp_path: Path, disk: Disk) -> None:
         await log.acquire()
 
 
-def lowest_free_handle() -> int:
-    fd = os.open(os.devnull, os.O_RDONLY)
-    os.close(fd)
-    return fd
+def handles() -> int:
+    return len(names(Path("/dev/fd")))
 
 
 async def test_an_unlocked_log_holds_no_file(tmp_path: Path, disk: Disk) -> None:
-    before = lowest_free_handle()
+    before = handles()
     logs = [await new_log(tmp_path / f"s{number}.jsonl", disk) for number in range(20)]
     for log in logs:
         async with log.lock():
             await log.append(message("x"))
-    assert lowest_free_handle() == before
+            with pytest.raises(Precondition):
+                await (await SessionLog.open(log.path, sync="message", disk=disk)).acquire()
+    assert handles() == before
 
 
 # --- a log that keeps nothing

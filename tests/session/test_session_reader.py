@@ -126,7 +126,7 @@ def test_no_file_and_no_readable_file(tmp_path: Path) -> None:
         load(tmp_path / "s2.jsonl")
 
 
-def test_memory_stays_below_three_times_the_file(tmp_path: Path) -> None:
+def test_case_S_06_memory_stays_below_three_times_the_file(tmp_path: Path) -> None:
     text = "def f():\n    return 'x'\n" * 60
     path = write_session(tmp_path / "s1.jsonl", header(), *(message(text) for _ in range(3000)))
     tracemalloc.start()

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None, *, hooks: "Hooks | None" = None) -> int:
     """Run the command line and return its exit code. `hooks` are functions of a program that embeds Yarrow."""
-    from yarrow.errors import YarrowError
-
     try:
         return _dispatch(parse(sys.argv[1:] if argv is None else argv), hooks)
-    except YarrowError as error:
-        return complain(error.message, of_code(error.code))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except Exception as error:
+        from yarrow.errors import YarrowError
+
+        if not isinstance(error, YarrowError):
+            raise
+        return complain(error.message, of_code(error.code))
 
 
 def complain(message: str, code: ExitCode) -> ExitCode:
@@ -39,11 +41,11 @@ def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
         case "version":
             from yarrow._version import VERSION
 
-            return _say(f"yarrow {VERSION}\n")
+            return say(f"yarrow {VERSION}\n")
         case "help":
             from yarrow.cli.help import help_text
 
-            return _say(help_text())
+            return say(help_text())
         case "models":
             from yarrow.cli.models import models
 
@@ -54,7 +56,7 @@ def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
             return run(arguments, hooks)
 
 
-def _say(text: str) -> int:
+def say(text: str) -> int:
     """Print what ends the program; a reader who left is no error."""
     import os
 

@@ -103,13 +103,12 @@ class Output:
         self._check()
 
     async def _wait(self, limit: int) -> None:
+        # Before the first look, so that the thread tells of everything that is written after it.
         self._waiting += 1
         try:
             while self._handed_over - self._written > limit:
                 self._progress.clear()
-                # Once more, for what was written before the thread could know that somebody waits.
-                if self._handed_over - self._written > limit:
-                    await self._progress.wait()
+                await self._progress.wait()
         finally:
             self._waiting -= 1
 

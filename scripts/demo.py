@@ -1,0 +1,80 @@
+"""The main job on a real model, against this repository: `make demo`.
+
+Uses a running llama.cpp server or an OpenAI key of the environment, else the embedded model. Fails unless the session
+file then holds a tool call, its result and a final text.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from yarrow.agent.hooks import Hooks
+from yarrow.cli.main import main
+from yarrow.config.settings import Settings
+from yarrow.errors import ProviderError
+from yarrow.message import Message, Role
+from yarrow.provider.detection import detect
+from yarrow.session.reader import load
+
+ROOT = Path(__file__).parents[1]
+SESSIONS = ROOT / "build" / "demo"
+PROMPT = "Use ls on the folder docs and say what is in it."
+
+
+def small_steps(request: dict[str, Any]) -> dict[str, Any]:
+    """Hold a very small model to one call and then an answer; a model that can choose needs no such hook."""
+    if request["messages"][-1]["role"] == "tool":
+        return request | {"tools": [], "toolChoice": "none"}
+    return request | {"tools": [tool for tool in request["tools"] if tool["name"] == "ls"], "toolChoice": "required"}
+
+
+def choose() -> tuple[list[str], Hooks]:
+    """Return the flags and the hooks for the backend that is there; fetch the embedded model when there is none."""
+    try:
+        found = asyncio.run(detect(os.environ, Settings()))
+    except ProviderError:
+        found = None
+    if found is None or found.name == "local":
+        if main(["models", "pull"]):
+            raise SystemExit("the embedded model could not be fetched")
+        return ["--provider", "local"], Hooks((small_steps,))
+    if found.name == "openai":
+        return ["-m", f"openai/{os.environ.get('YARROW_MODEL', 'gpt-5-mini')}"], Hooks()
+    return ["-m", f"{found.name}/{found.model}"] if found.model else ["--provider", found.name], Hooks()
+
+
+def verify() -> str:
+    """Return what is missing in the newest session, empty when nothing is."""
+    files = sorted(SESSIONS.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not files:
+        return "no session file was written"
+    messages = [stored.value for stored in load(files[-1]).records if isinstance(stored.value, Message)]
+    called = {call.id for message in messages for call in message.tool_calls}
+    answered = {message.tool_call_id for message in messages if message.role is Role.TOOL}
+    if not called:
+        return "the model called no tool"
+    if not called <= answered:
+        return "a call has no result"
+    last = messages[-1]
+    if last.role is not Role.ASSISTANT or not last.text.strip() or last.incomplete:
+        return "there is no final text"
+    print(f"\nsession file: {files[-1]}\n{len(called)} call, its result and a final text: all there")
+    return ""
+
+
+def demo() -> int:
+    """Run the main job and check what it left; return an exit code."""
+    flags, hooks = choose()
+    os.chdir(ROOT)
+    print(f"\n$ yarrow {' '.join(flags)} {PROMPT!r}\n", flush=True)
+    code = main([*flags, "--session-dir", str(SESSIONS), PROMPT], hooks=hooks)
+    missing = f"yarrow ended with {code}" if code else verify()
+    if missing:
+        print(f"the demo failed: {missing}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(demo())

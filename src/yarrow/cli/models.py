@@ -1,0 +1,40 @@
+"""`yarrow models`: the model files on this machine, and `yarrow models pull`, which fetches the starter model."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from yarrow.cli.main import say
+from yarrow.errors import UsageError
+from yarrow.provider.local.models import STARTER, STARTER_BYTES, Phase, installed, models_dir, pull
+
+
+def models(words: Sequence[str]) -> int:
+    """List the models, or fetch the starter model. Raises `UsageError` and `ProviderError`."""
+    match tuple(words):
+        case ():
+            return say("".join(f"{models_dir(os.environ) / name}\n" for name in installed(os.environ)))
+        case ("pull",):
+            return say(f"{pull(_Bar().show, os.environ)}\n")
+        case _:
+            raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")
+
+
+class _Bar:
+    """Progress on standard error: one line that is redrawn on a terminal, else one line per phase."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._told: tuple[Phase, int] | None = None
+
+    def show(self, phase: Phase, done: int, total: int) -> None:
+        percent = 100 * done // total if total else 100
+        step = percent if self._terminal else percent // 25
+        if self._told == (phase, step):
+            return
+        self._told = (phase, step)
+        words = {"fetch": "fetching", "check": "checking", "done": "ready"}[phase]
+        line = f"yarrow: {words} {STARTER} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
+        end = "\n" if phase == "done" or not self._terminal else "\r"
+        sys.stderr.write(line + end)
+        sys.stderr.flush()

@@ -1,0 +1,66 @@
+"""Checks that every key of one source of settings is known and that every value can stand where it does."""
+
+from typing import Any, cast, get_args
+
+import msgspec
+
+from yarrow.config.explain import Fault, explain
+from yarrow.config.layer import KeyPath, Layer, dotted
+from yarrow.config.settings import ProviderType, Settings
+from yarrow.errors import ConfigError
+
+ADAPTERS: tuple[str, ...] = get_args(ProviderType)
+"""Provider types, each of them also a provider's id that needs no configuration."""
+LARGEST_NUMBER = 2**31 - 1
+"""Of any number that is configured: what every counter on the wire can hold."""
+
+
+def check_layer(layer: Layer) -> None:
+    """Raise `ConfigError` for the first thing in a source that is wrong, with its place and what is right."""
+    try:
+        try:
+            msgspec.convert(layer.values, Settings)
+        except msgspec.ValidationError:
+            # It raises, unless nothing is wrong but the size of a number, which comes next.
+            explain(layer.values, Settings)
+        _check_numbers(layer.values, ())
+        _check_urls(layer.values)
+    except Fault as fault:
+        raise ConfigError(f"{layer.origin(fault.path)}: {fault}") from None
+
+
+def check_providers(settings: Settings, layers: list[Layer]) -> None:
+    """Raise `ConfigError` unless the provider in force and every configured provider has an adapter."""
+    for name, provider in settings.providers.items():
+        if provider.type is None and name not in ADAPTERS:
+            path = ("providers", name)
+            place = next(layer.origin(path) for layer in reversed(layers) if name in layer.values.get("providers", ()))
+            raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(ADAPTERS)}")
+    known = sorted({*settings.providers, *ADAPTERS})
+    if settings.provider and settings.provider not in known:
+        place = next(layer.origin(("provider",)) for layer in reversed(layers) if "provider" in layer.values)
+        raise ConfigError(
+            f"{place}: provider {settings.provider!r} is not configured; the choices are {', '.join(known)}"
+        )
+
+
+def _check_numbers(values: Any, path: KeyPath) -> None:
+    """Raise `Fault` for a number that no setting can be; what is passed on to a provider as it is may be any."""
+    match values:
+        case dict():
+            for key, value in cast("dict[str, Any]", values).items():
+                if key != "extraBody":
+                    _check_numbers(value, (*path, key))
+        case int() | float() if not 0 <= values <= LARGEST_NUMBER:
+            raise Fault(path, f"{dotted(path)} must lie between 0 and {LARGEST_NUMBER}")
+        case _:
+            return
+
+
+def _check_urls(values: dict[str, Any]) -> None:
+    for name, provider in values.get("providers", {}).items():
+        url = provider.get("baseUrl", "")
+        scheme, _, rest = url.partition("://")
+        if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
+            path = ("providers", name, "baseUrl")
+            raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host")

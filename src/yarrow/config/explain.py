@@ -1,0 +1,118 @@
+"""Says of settings that were refused which value it was, what is expected there, and which valid word is near."""
+
+from typing import Any, cast
+
+from msgspec import inspect
+
+from yarrow.config.layer import KeyPath, dotted
+
+
+class Fault(Exception):
+    """A value that cannot stand at `path`; whoever knows its source makes a `ConfigError` of it."""
+
+    def __init__(self, path: KeyPath, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def explain(values: dict[str, Any], kind: Any) -> None:
+    """Raise the first `Fault` of `values` as a `kind`; msgspec's own message leaves out keys and choices."""
+    _explain(values, inspect.type_info(kind), ())
+
+
+def nearest(word: str, words: list[str]) -> str:
+    """Return the one of `words` that `word` was probably meant to be, or an empty text."""
+    # Here, since only a mistake needs it.
+    from difflib import get_close_matches
+
+    lower = {each.lower(): each for each in words}
+    found = get_close_matches(word.lower(), lower, n=1)
+    return lower[found[0]] if found else ""
+
+
+def _explain(value: Any, kind: inspect.Type, path: KeyPath) -> None:
+    match kind:
+        case inspect.StructType():
+            _explain_fields(_object(value, path), kind, path)
+        case inspect.DictType():
+            for key, item in _object(value, path).items():
+                _explain(item, kind.value_type, (*path, key))
+        case inspect.VarTupleType():
+            for index, item in enumerate(_list(value, path)):
+                _explain(item, kind.item_type, (*path, index))
+        case inspect.UnionType() if value is not None:
+            # Every union here is one kind of value, or null.
+            _explain(value, next(each for each in kind.types if not isinstance(each, inspect.NoneType)), path)
+        case inspect.EnumType():
+            _explain_choice(value, [str(each.value) for each in kind.cls], path)
+        case inspect.LiteralType():
+            _explain_choice(value, [str(each) for each in kind.values], path)
+        case _:
+            _explain_scalar(value, kind, path)
+
+
+def _explain_fields(values: dict[str, Any], kind: inspect.StructType, path: KeyPath) -> None:
+    known = {field.encode_name: field.type for field in kind.fields}
+    for key, item in values.items():
+        if key not in known:
+            where = f" in {dotted(path)}" if path else ""
+            raise Fault((*path, key), f"unknown key {key!r}{where}; {_instead(key, list(known))}")
+        _explain(item, known[key], (*path, key))
+
+
+def _explain_scalar(value: Any, kind: inspect.Type, path: KeyPath) -> None:
+    # To Python a bool is a number; to JSON it is not.
+    is_bool = isinstance(value, bool)
+    match kind:
+        case inspect.BoolType() if not is_bool:
+            raise _unexpected(value, "true or false", path)
+        case inspect.IntType() if is_bool or not isinstance(value, int):
+            raise _unexpected(value, "a whole number", path)
+        case inspect.FloatType() if is_bool or not isinstance(value, int | float):
+            raise _unexpected(value, "a number", path)
+        case inspect.StrType() if not isinstance(value, str):
+            raise _unexpected(value, "a text", path)
+        case _:
+            return
+
+
+def _explain_choice(value: Any, words: list[str], path: KeyPath) -> None:
+    if not isinstance(value, str):
+        raise _unexpected(value, f"one of {', '.join(words)}", path)
+    if value not in words:
+        raise Fault(path, f"{dotted(path)} cannot be {value!r}; the choices are {', '.join(words)}")
+
+
+def _instead(key: str, keys: list[str]) -> str:
+    near = nearest(key, keys)
+    return f"did you mean {near!r}?" if near else f"the keys here are {', '.join(keys)}"
+
+
+def _object(value: Any, path: KeyPath) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _unexpected(value, "an object", path)
+    return cast("dict[str, Any]", value)
+
+
+def _list(value: Any, path: KeyPath) -> list[Any]:
+    if not isinstance(value, list):
+        raise _unexpected(value, "a list", path)
+    return cast("list[Any]", value)
+
+
+def _unexpected(value: Any, expected: str, path: KeyPath) -> Fault:
+    # A text is not told: in the wrong place it may be a secret.
+    match value:
+        case None:
+            found = "null"
+        case bool():
+            found = "true" if value else "false"
+        case int() | float():
+            found = f"the number {value}"
+        case str():
+            found = "a text"
+        case list():
+            found = "a list"
+        case _:
+            found = "an object"
+    return Fault(path, f"{dotted(path)}: expected {expected}, found {found}")

@@ -1,0 +1,69 @@
+"""One source of settings: a file, the environment or the flags, and where in it each value stands."""
+
+from typing import Any, cast
+
+from msgspec import Struct
+
+from yarrow.config.locate import line_of
+
+KeyPath = tuple[str | int, ...]
+"""Keys and list indices from the top of a source to one value, as they are written in JSON."""
+
+
+class FileLayer(Struct, frozen=True):
+    """The settings of one file; `label` is how its path is told to people."""
+
+    label: str
+    text: str
+    values: dict[str, Any]
+
+    def origin(self, path: KeyPath) -> str:
+        """Return the place of a value as `file:line`."""
+        return f"{self.label}:{line_of(self.text, path)}"
+
+
+class NamedLayer(Struct, frozen=True):
+    """Settings that each came under a name of their own: a variable or a flag, by top-level key."""
+
+    values: dict[str, Any]
+    names: dict[str, str]
+
+    def origin(self, path: KeyPath) -> str:
+        """Return the name under which a value came."""
+        return self.names[str(path[0])]
+
+
+Layer = FileLayer | NamedLayer
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a path as people write it, such as `providers.work.models[0]`."""
+    text = ""
+    for step in path:
+        match step:
+            case int():
+                text += f"[{step}]"
+            case str():
+                text += f".{step}" if text else step
+    return text
+
+
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return both; objects are merged key by key, anything else of `above` replaces what is `below`."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = merge(cast("dict[str, Any]", old), cast("dict[str, Any]", value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def has(values: Any, path: KeyPath) -> bool:
+    """Say whether a value stands at `path`."""
+    for step in path:
+        if not isinstance(values, dict) or step not in values:
+            return False
+        values = cast("dict[str | int, Any]", values)[step]
+    return True

@@ -1,0 +1,73 @@
+"""Group commit: lines that arrive while the disk is busy with earlier ones go to it together."""
+
+import asyncio
+from functools import partial
+
+from yarrow.errors import LimitExceeded
+from yarrow.session.disk import Disk, ended
+from yarrow.session.line import MAX_LINE
+from yarrow.session.logfile import LogFile
+
+MAX_WAITING = 2 * MAX_LINE
+"""Bytes that may wait for a busy or a full disk; lines that would exceed them are refused and not kept."""
+
+
+class GroupCommit:
+    """The queue before one file: at most one call of the disk at a time, and what waits goes with the next one."""
+
+    def __init__(self, file: LogFile, disk: Disk) -> None:
+        self._file = file
+        self._disk = disk
+        self._batch: _Batch | None = None
+        """What waits for the call under way."""
+        self._idle: asyncio.Future[None] | None = None
+        """Done at the end of the last call; None when there is no call under way."""
+
+    async def put(self, lines: list[bytes], *, sync: bool) -> None:
+        """Write lines after all earlier ones; return when they are written and, with `sync`, durable.
+
+        A cancelled caller stops waiting, the lines are written all the same. Raises `StorageError` when the disk
+        refused, which keeps the lines, and `LimitExceeded` past `MAX_WAITING`, which does not.
+        """
+        batch = self._batch or _Batch()
+        size = sum(map(len, lines))
+        if size and len(self._file.unwritten) + batch.size + size > MAX_WAITING:
+            raise LimitExceeded(f"{MAX_WAITING} bytes wait for the disk already; the new lines are not kept")
+        self._batch = batch
+        batch.lines += lines
+        batch.size += size
+        batch.sync |= sync
+        if self._idle is None:
+            self._start(batch)
+            self._idle = asyncio.get_running_loop().create_future()
+        error = await asyncio.shield(batch.outcome)
+        if error is not None:
+            raise error
+
+    async def idle(self) -> None:
+        """Return when no call is under way and nothing waits; a cancelled caller still waits for that."""
+        if self._idle is not None:
+            await ended(self._idle)
+
+    def _start(self, batch: "_Batch") -> None:
+        self._batch = None
+        job = self._disk.submit(self._file.append, b"".join(batch.lines), sync=batch.sync)
+        job.add_done_callback(partial(self._finish, batch))
+
+    def _finish(self, batch: "_Batch", job: asyncio.Future[None]) -> None:
+        batch.outcome.set_result(job.exception())
+        if self._batch is not None:
+            self._start(self._batch)
+        elif self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+
+class _Batch:
+    """Lines that go to the disk together, and what became of them: None, or the error."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.size = 0
+        self.sync = False
+        self.outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()

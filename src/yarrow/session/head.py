@@ -1,0 +1,135 @@
+"""A session at a glance, for lists: read from the first lines and the last kilobytes of its file."""
+
+import io
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import UNSET, Struct
+
+from yarrow.errors import NotFound, StorageError
+from yarrow.message import Message, Role
+from yarrow.session.files import in_words
+from yarrow.session.ids import seconds
+from yarrow.session.lenient import Unknown
+from yarrow.session.line import Bad, read_lines
+from yarrow.session.reader import made_up_header
+from yarrow.session.record import Change, Header, Record
+
+FIRST_LINES = 16
+"""Lines from the start among which the header and the first text of the user are looked for."""
+TAILS = (8 * 1024, 1024 * 1024)
+"""Bytes from the end in which the last record is looked for: the first number, and if there is none the second."""
+MAX_TITLE = 120
+"""Characters of a title."""
+
+
+class Head(Struct, frozen=True):
+    """What a list shows of a session."""
+
+    id: str
+    """As the file is named, which is what counts."""
+    path: Path
+    header: Header
+    name: str
+    """The last one given, as far as the first lines and the last kilobytes tell; `last_name` knows better."""
+    title: str
+    """The beginning of the first text of the user, on one line; or why the file cannot be read."""
+    updated: float
+    """Time of the last record, in seconds since 1970; that of the file's last change where there is none."""
+
+
+def head(path: Path) -> Head:
+    """Return what the first and the last lines of a session file tell.
+
+    Raises `NotFound` when there is no such file and `StorageError` when it is empty or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            first = list(_first_records(stream))
+            last = _last_records(stream, status.st_size)
+    except FileNotFoundError:
+        raise NotFound(f"there is no session file {path}") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {in_words(error)}") from error
+    if status.st_size == 0:
+        raise StorageError(f"{path}, line 1: the file is empty, so there is no session in it")
+    header = next((record for record in first if isinstance(record, Header)), None) or made_up_header(
+        path.stem, status.st_mtime, first[0] if first else None
+    )
+    names = [record.name for record in (*first, *last) if isinstance(record, Change) and record.name is not UNSET]
+    return Head(
+        id=path.stem,
+        path=path,
+        header=header,
+        name=str(names[-1]) if names else header.name,
+        title=_title(first),
+        updated=_time(reversed(last), status.st_mtime),
+    )
+
+
+def last_name(path: Path) -> str | None:
+    """Return the name given last by a change anywhere in a session file, None when there is none.
+
+    Looks at every byte in the worst case, from the end. Raises `OSError`.
+    """
+    with path.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
+            return None
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            end = len(data)
+            while (start := data.rfind(b'\n{"kind":"change"', 0, end)) >= 0:
+                data.seek(start + 1)
+                for record in _good(io.BytesIO(data.readline())):
+                    if isinstance(record, Change) and record.name is not UNSET:
+                        return record.name
+                end = start
+    return None
+
+
+def _first_records(stream: BinaryIO) -> Iterator[Record | Unknown]:
+    header_seen = False
+    for line in read_lines(stream):
+        if not isinstance(line.value, Bad):
+            yield line.value
+            header_seen = header_seen or isinstance(line.value, Header)
+        if (header_seen and _is_prompt(line.value)) or line.number >= FIRST_LINES:
+            return
+
+
+def _last_records(stream: BinaryIO, size: int) -> list[Record | Unknown]:
+    for window in TAILS:
+        start = max(0, size - window)
+        stream.seek(start)  # in the middle of a line, perhaps, which is then no good
+        records = list(_good(io.BytesIO(stream.read(window))))
+        if start == 0 or any(not isinstance(record, Unknown) for record in records):
+            return records
+    return []
+
+
+def _good(stream: BinaryIO) -> Iterator[Record | Unknown]:
+    return (line.value for line in read_lines(stream) if not isinstance(line.value, Bad))
+
+
+def _is_prompt(record: object) -> bool:
+    return isinstance(record, Message) and record.role is Role.USER and bool(record.text.strip())
+
+
+def _title(records: Iterable[Record | Unknown]) -> str:
+    for record in records:
+        if isinstance(record, Message) and _is_prompt(record):
+            return " ".join(record.text.strip()[: 2 * MAX_TITLE].split())[:MAX_TITLE]
+    return ""
+
+
+def _time(latest_first: Iterable[Record | Unknown], otherwise: float) -> float:
+    for record in latest_first:
+        if not isinstance(record, Unknown):
+            try:
+                return seconds(record.updated_at if isinstance(record, Header) else record.timestamp)
+            except ValueError:
+                continue
+    return otherwise

@@ -1,0 +1,115 @@
+"""The end of a session file as a thread sees it: whole lines are added, or none."""
+
+import os
+from pathlib import Path
+
+from yarrow.errors import StorageError
+from yarrow.session.disk import Calls
+from yarrow.session.files import BINARY, in_words, write_all
+
+
+class LogFile:
+    """A session file open for appending, used by one thread at a time.
+
+    Lines that the disk refused are kept in `unwritten` and go first in the next call. What was there before a
+    call is never changed: only what a refused call left behind is taken back. Methods raise `StorageError`.
+    """
+
+    def __init__(self, path: Path, calls: Calls) -> None:
+        self.unwritten = b""
+        self._path = path
+        self._calls = calls
+        self._fd = -1
+        self._length = 0
+        """Bytes of the file."""
+        self._synced = 0
+        """Bytes of the file that need no sync from us."""
+        self._fence = False
+        """The next write begins with a newline, so that it starts a line whatever the file ends in."""
+        self._poisoned = False
+        """A sync failed: the system may have dropped the data, and would not say so when asked again."""
+
+    def open(self) -> int:
+        """Open the file at its end, wherever that is by now, and return its length in bytes."""
+        try:
+            self._attach()
+        except OSError as error:
+            raise self._refusal(error) from error
+        self._synced = self._length
+        self._poisoned = False
+        return self._length
+
+    def close(self) -> int:
+        """Close the file and return its length in bytes; what is unwritten stays in memory."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        return self._length
+
+    def append(self, lines: bytes, *, sync: bool) -> None:
+        """Add `lines`, each with its newline; with `sync` return when all that was added is durable."""
+        self.unwritten += lines
+        try:
+            if self._poisoned:
+                self._recover()
+            self._write(sync=sync)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def _write(self, *, sync: bool) -> None:
+        block = b"\n" + self.unwritten if self._fence and self.unwritten else self.unwritten
+        try:
+            write_all(self._calls, self._fd, block)
+            if sync and (block or self._synced < self._length):
+                self._poisoned = True
+                self._calls.sync(self._fd, directory=False)
+                self._poisoned = False
+        except OSError:
+            self._take_back(block)
+            raise
+        self._length += len(block)
+        if sync:
+            self._synced = self._length
+        if block:
+            self._fence = False
+            self.unwritten = b""
+
+    def _take_back(self, block: bytes) -> None:
+        """Remove what a refused write left in the file or, if that is refused too, keep only the rest in memory."""
+        try:
+            self._calls.truncate(self._fd, self._length)
+        except OSError:
+            written = os.fstat(self._fd).st_size - self._length
+            if written:
+                whole = block.rfind(b"\n", 0, written) + 1
+                self._length += written
+                self._fence = whole < written
+                self.unwritten = block[whole:]
+
+    def _recover(self) -> None:
+        """Read back what a failed sync was for and write it anew in its place, since no second sync is believed."""
+        fd = os.open(self._path, os.O_RDWR | BINARY)
+        try:
+            os.lseek(fd, self._synced, os.SEEK_SET)
+            doubtful = os.read(fd, self._length - self._synced)
+            os.lseek(fd, self._synced, os.SEEK_SET)
+            write_all(self._calls, fd, doubtful)
+        finally:
+            os.close(fd)
+        self._attach()
+        self._poisoned = False
+
+    def _attach(self) -> None:
+        """Take a new handle of the file; after a failed sync the end of the last line is as doubtful as the rest."""
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | BINARY)
+        self.close()
+        self._fd = fd
+        self._length = os.lseek(fd, 0, os.SEEK_END)
+        ends_whole = self._length == 0 or (os.lseek(fd, -1, os.SEEK_END) >= 0 and os.read(fd, 1) == b"\n")
+        self._fence = self._poisoned or not ends_whole
+
+    def _refusal(self, error: OSError) -> StorageError:
+        message = f"{self._path}: {in_words(error)}"
+        if lines := self.unwritten.count(b"\n"):
+            message += f"; {lines} new lines are kept in memory and written first as soon as it can be"
+        return StorageError(message)

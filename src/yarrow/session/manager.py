@@ -1,0 +1,84 @@
+"""The owner of all sessions on the disk: makes them, finds them and opens them, off the event loop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from yarrow.errors import InvalidArgument, NotFound, StorageError
+from yarrow.session import catalog
+from yarrow.session.disk import Disk
+from yarrow.session.files import in_words
+from yarrow.session.head import Head
+from yarrow.session.reader import Loaded, load
+from yarrow.session.record import Header
+from yarrow.session.store import SessionLog, Sync
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_ROOT = "~/.yarrow/sessions"
+
+
+class SessionManager:
+    """All sessions under one root directory: `<root>/<project>/<id>.jsonl`.
+
+    Every method raises `StorageError` when a directory cannot be read, and `InvalidArgument` for what is no id.
+    """
+
+    def __init__(self, root: Path, *, sync: Sync, disk: Disk) -> None:
+        """Touches nothing yet; a `~` in `root` is the home directory."""
+        self.root = root.expanduser()
+        self._sync: Sync = sync
+        self._disk = disk
+
+    async def create(self, header: Header) -> SessionLog:
+        """Make the session of a header in the project of its `cwd`.
+
+        Raises `InvalidArgument` when the id is taken, in whatever project, and `StorageError`.
+        """
+        if await self.find(header.id):
+            raise InvalidArgument("session_id", f"{header.id} exists already; resume it or choose another")
+        path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
+        return await SessionLog.create(path, header, sync=self._sync, disk=self._disk)
+
+    async def open(self, session_id: str) -> SessionLog:
+        """Return the log of a session; load it after this. Raises `NotFound`."""
+        return await SessionLog.open(await self._path(session_id), sync=self._sync, disk=self._disk)
+
+    async def load(self, session_id: str) -> Loaded:
+        """Return what a session holds; its header's id is that of the file's name. Raises `NotFound`."""
+        loaded = await self._disk.run(load, await self._path(session_id))
+        return replace(loaded, header=replace(loaded.header, id=session_id))
+
+    async def find(self, session_id: str) -> Path | None:
+        """Return the file of a session, in whatever project, or None."""
+        return await self._look(catalog.find, self.root, session_id)
+
+    async def resolve(self, text: str) -> str:
+        """Return the id of the session that a person means by an id, a part of one, or a name.
+
+        Raises `NotFound` naming what is near and `InvalidArgument` naming what fits when it is more than one.
+        """
+        return await self._look(catalog.resolve, self.root, text)
+
+    async def newest(self, cwd: str) -> str | None:
+        """Return the id of the session of a project that was written last, or None."""
+        return await self._look(catalog.newest, self.root, cwd)
+
+    async def heads(self, cwd: str | None = None) -> list[Head]:
+        """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
+        return await self._look(catalog.heads, self.root, cwd)
+
+    async def _path(self, session_id: str) -> Path:
+        path = await self.find(session_id)
+        if path is None:
+            raise NotFound(f"there is no session {session_id!r}")
+        return path
+
+    async def _look(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await self._disk.run(function, *args, **kwargs)
+        except OSError as error:
+            raise StorageError(f"the sessions in {self.root} cannot be read: {in_words(error)}") from error

@@ -1,0 +1,134 @@
+"""Reading a whole session file: every good line is kept, every bad one is told, and the file is never changed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from yarrow.errors import NotFound, StorageError
+from yarrow.session.files import in_words
+from yarrow.session.ids import timestamp
+from yarrow.session.lenient import Unknown
+from yarrow.session.line import Bad, read_lines
+from yarrow.session.record import Header, Record
+
+MAX_SKIPPED = 100
+"""Skipped lines that a report describes; the rest is counted."""
+
+
+class Stored(Struct, frozen=True, gc=False):
+    """A record and where its raw line lies in the file: bytes from its start, without the line's end."""
+
+    value: Record | Unknown
+    offset: int
+    length: int
+
+
+class SkippedLine(Struct, frozen=True):
+    """A line that could not be used; `line_number` counts from 1."""
+
+    line_number: int
+    reason: str
+
+
+class Report(Struct, frozen=True):
+    """What was wrong with a file that could be read all the same."""
+
+    skipped: tuple[SkippedLine, ...] = ()
+    """The first `MAX_SKIPPED` of them."""
+    skipped_count: int = 0
+    unsealed: int = 0
+    """Good lines without a checksum."""
+    header: str = ""
+    """What was wrong with the header, as a sentence."""
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a person should know, as sentences; empty when nothing was wrong."""
+        sentences = [f"Line {line.line_number} of the session {line.reason}; it was skipped." for line in self.skipped]
+        if rest := self.skipped_count - len(self.skipped):
+            sentences.append(f"{rest} more lines of the session were skipped.")
+        if self.unsealed:
+            lines = "1 line" if self.unsealed == 1 else f"{self.unsealed} lines"
+            sentences.append(f"{lines} of the session without a checksum: damage there would go unnoticed.")
+        if self.header:
+            sentences.append(self.header)
+        return tuple(sentences)
+
+
+class Loaded(Struct, frozen=True):
+    """A session as its file tells it."""
+
+    path: Path
+    header: Header
+    records: tuple[Stored, ...]
+    """Every good line except the header's, in order."""
+    report: Report
+    size: int
+    """Bytes of the file that were read."""
+
+    def raw(self) -> Iterator[bytes]:
+        """Yield the raw line of each record, read again from the file: with every field that we do not know."""
+        with self.path.open("rb") as stream:
+            for record in self.records:
+                stream.seek(record.offset)
+                yield stream.read(record.length)
+
+
+def load(path: Path) -> Loaded:
+    """Return what can be read of a session file.
+
+    Raises `NotFound` when there is no such file and `StorageError` when it cannot be read or holds no good line.
+    """
+    try:
+        with path.open("rb") as stream:
+            return _read(path, stream)
+    except FileNotFoundError:
+        raise NotFound(f"there is no session file {path}") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {in_words(error)}") from error
+
+
+def _read(path: Path, stream: BinaryIO) -> Loaded:
+    records: list[Stored] = []
+    skipped: list[SkippedLine] = []
+    skipped_count = unsealed = 0
+    header: Header | None = None
+    header_complaint = ""
+    for line in read_lines(stream):
+        value = line.value
+        if isinstance(value, Bad):
+            skipped_count += 1
+            if skipped_count <= MAX_SKIPPED:
+                skipped.append(SkippedLine(line.number, value.reason))
+            continue
+        unsealed += not line.sealed
+        if header is None and isinstance(value, Header):
+            header = value
+            if line.number > 1:
+                header_complaint = f"The header of the session is on line {line.number} instead of line 1."
+        else:
+            records.append(Stored(value, line.offset, len(line.raw)))
+    if header is None:
+        if not records:
+            raise _nothing_in(path, skipped)
+        header = made_up_header(path.stem, os.fstat(stream.fileno()).st_mtime, records[0].value)
+        header_complaint = "The session has no header: its directory, model and settings are not known."
+    report = Report(tuple(skipped), skipped_count, unsealed, header_complaint)
+    return Loaded(path, header, tuple(records), report, stream.tell())
+
+
+def _nothing_in(path: Path, skipped: list[SkippedLine]) -> StorageError:
+    if not skipped:
+        return StorageError(f"{path}, line 1: the file is empty, so there is no session in it")
+    first = skipped[0]
+    return StorageError(f"{path}, line {first.line_number} {first.reason}, and no other line can be read")
+
+
+def made_up_header(session_id: str, created: float, first: Record | Unknown | None = None) -> Header:
+    """Return a header for a session without one; it was made when its first record was, else at `created` seconds."""
+    created_at = timestamp(created)
+    if first is not None and not isinstance(first, Unknown | Header):
+        created_at = first.timestamp
+    return Header(id=session_id, cwd="", created_at=created_at, updated_at=created_at)

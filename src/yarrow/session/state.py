@@ -1,0 +1,107 @@
+"""What a session amounts to: its records folded into settings, messages, waiting texts and the last compaction."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never, overload
+
+from msgspec import UNSET, Struct, field
+from msgspec.structs import asdict, replace
+
+from yarrow.message import Message
+from yarrow.session.lenient import Unknown
+from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+
+
+class Messages(Sequence[Message]):
+    """Messages that never change: a longer one shares the memory of the shorter one that it continues."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[Message] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self._items[at] for at in range(*index.indices(self._length))]
+        return self._items[range(self._length)[index]]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Messages) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self._items[at] for at in range(self._length))
+
+    def followed_by(self, more: Iterable[Message]) -> "Messages":
+        """Return these and `more`, in time proportional to `more` unless these were continued before."""
+        if len(self._items) > self._length:
+            return Messages([*self, *more])
+        longer = Messages()
+        longer._items = self._items
+        longer._items.extend(more)
+        longer._length = len(longer._items)
+        return longer
+
+
+class SessionState(Struct, frozen=True):
+    """A session at one point of its file."""
+
+    header: Header
+    """As if it were written now: with every later change, and the time of the last record as `updated_at`."""
+    messages: Messages = field(default_factory=Messages)
+    """All of them, also those that a compaction summed up."""
+    queued: tuple[Queued, ...] = ()
+    """Texts that were accepted and are neither delivered nor handed back, in order."""
+    compaction: Compaction | None = None
+    """The last one."""
+
+
+def apply(state: SessionState, record: Record | Unknown) -> SessionState:
+    """Return the state after one more record, in constant time for a message."""
+    return fold(state, (record,))
+
+
+def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionState:
+    """Return the state after more records, in time proportional to them."""
+    header, compaction = state.header, state.compaction
+    updated_at = header.updated_at
+    messages: list[Message] = []
+    queued = {text.id: text for text in state.queued}
+    for record in records:
+        match record:
+            case Message():
+                messages.append(record)
+                queued.pop(record.id, None)
+            case Change():
+                header = _changed(header, record)
+            case Compaction():
+                compaction = record
+            case Queued():
+                queued[record.id] = record
+            case Undelivered():
+                queued.pop(record.id, None)
+            case Header() | Unknown():  # neither says anything that counts here
+                continue
+            case _:
+                assert_never(record)
+        updated_at = record.timestamp
+    return SessionState(
+        header=replace(header, updated_at=updated_at),
+        messages=state.messages.followed_by(messages) if messages else state.messages,
+        queued=tuple(queued.values()),
+        compaction=compaction,
+    )
+
+
+def _changed(header: Header, change: Change) -> Header:
+    given = {name: value for name, value in asdict(change).items() if value is not UNSET and name != "timestamp"}
+    return replace(header, **given)

@@ -1,0 +1,238 @@
+"""Where sessions are kept and how one is found (cases S-05, S-08, S-09)."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from session_samples import header, message, moment, names, write_session
+
+from yarrow.errors import InvalidArgument, NotFound, StorageError
+from yarrow.session.catalog import MAX_CANDIDATES, MAX_SLUG, project_dir
+from yarrow.session.disk import Disk
+from yarrow.session.ids import new_id
+from yarrow.session.line import encode
+from yarrow.session.manager import SessionManager
+from yarrow.session.record import Change
+
+HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"]
+FILLER = [message("x" * 1000) for _ in range(30)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "sessions"
+
+
+@pytest.fixture
+def manager(root: Path, disk: Disk) -> SessionManager:
+    return SessionManager(root, sync="message", disk=disk)
+
+
+def put(root: Path, session_id: str, *, cwd: str = "/t", name: str = "", text: str = "", at: float = 0) -> Path:
+    """A session on the disk, last written at a moment."""
+    said = [message(text or "hello", at=moment(at))]
+    return write_session(project_dir(root, cwd) / f"{session_id}.jsonl", header(session_id, cwd=cwd, name=name), *said)
+
+
+# --- projects
+
+
+def test_case_S_05_six_projects_six_directories(tmp_path: Path) -> None:
+    paths = ["a-b", "a/b", "項目", "測試", "a_b", "a.b"]
+    found = [project_dir(tmp_path, f"/t/{path}") for path in paths]
+    assert len(set(found)) == 6
+    assert all(at.parent == tmp_path and re.fullmatch(r"[A-Za-z0-9._-]+-[0-9a-f]{12}", at.name) for at in found)
+    assert [at.name[:-13] for at in found] == ["a-b", "b", "project", "project", "a_b", "a.b"]
+
+
+async def test_case_S_05_one_project_does_not_see_another(manager: SessionManager) -> None:
+    for number, path in enumerate(["/t/a-b", "/t/a/b", "/t/項目", "/t/測試", "/t/a_b", "/t/a.b"]):
+        await manager.create(header(f"s{number}", cwd=path))
+        assert [(head.id, head.header.cwd) for head in await manager.heads(path)] == [(f"s{number}", path)]
+    assert len(await manager.heads()) == 6
+
+
+@pytest.mark.parametrize("path", ["/", "/...", "/-", "/" + "long" * 30, "/ a  b ", "/a\nb", "/\udcff"])
+def test_a_project_directory_is_always_a_plain_name(tmp_path: Path, path: str) -> None:
+    name = project_dir(tmp_path, path).name
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*-[0-9a-f]{12}", name)
+    assert len(name) <= MAX_SLUG + 13
+
+
+def test_a_project_is_its_real_path(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = [project_dir(tmp_path, str(tmp_path / path)) for path in ("real", "link", "real/../real/", "link/.")]
+    assert len(set(found)) == 1
+    assert found[0].name.startswith("real-")
+
+
+# --- made, found, loaded
+
+
+async def test_made_found_and_loaded(manager: SessionManager, root: Path) -> None:
+    log = await manager.create(header("s1", cwd="/t/p"))
+    assert log.path == project_dir(root, "/t/p") / "s1.jsonl"
+    async with log.lock():
+        await log.append(message("hello"))
+    assert await manager.find("s1") == log.path
+    loaded = await manager.load("s1")
+    assert (loaded.header, len(loaded.records)) == (header("s1", cwd="/t/p"), 1)
+    again = await manager.open("s1")
+    assert again.path == log.path
+
+
+async def test_what_is_not_there(manager: SessionManager, root: Path) -> None:
+    assert await manager.find("s1") is None
+    assert await manager.newest("/t") is None
+    assert await manager.heads() == []
+    for look in (manager.load, manager.open, manager.resolve):
+        with pytest.raises(NotFound, match="there is no session 's1'"):
+            await look("s1")
+    assert not root.exists()
+
+
+async def test_an_id_is_taken_in_every_project(manager: SessionManager) -> None:
+    await manager.create(header("s1", cwd="/t/a"))
+    with pytest.raises(InvalidArgument, match="s1 exists already"):
+        await manager.create(header("s1", cwd="/t/b"))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_a_hostile_id_never_becomes_a_path(manager: SessionManager, root: Path, text: str) -> None:
+    root.mkdir()
+    (root / "p").mkdir()
+    write_session(root / "x.jsonl", header())
+    for look in (manager.find, manager.load, manager.open):
+        with pytest.raises(InvalidArgument, match="session_id: "):
+            await look(text)
+    with pytest.raises(InvalidArgument, match="session_id: "):
+        await manager.create(header(text))
+    with pytest.raises(NotFound):
+        await manager.resolve(text)
+    assert names(root) == ["p", "x.jsonl"]
+
+
+async def test_case_S_09_an_id_on_the_disk_is_never_not_found(manager: SessionManager, root: Path) -> None:
+    project = project_dir(root, "/t")
+    write_session(project / "bare.jsonl", message("hello"))
+    write_session(project / "other.jsonl", header("another"))
+    empty = write_session(project / "empty.jsonl")
+    for session_id in ("bare", "other", "empty"):
+        assert await manager.find(session_id)
+        assert await manager.resolve(session_id) == session_id
+    assert (await manager.load("bare")).header.id == "bare"
+    assert (await manager.load("other")).header.id == "other"  # the file's name is what locks and finds it
+    with pytest.raises(StorageError, match=re.escape(f"{empty}, line 1: the file is empty")):
+        await manager.load("empty")
+    listed = {head.id: head.title for head in await manager.heads("/t")}
+    assert listed["bare"] == "hello"
+    assert "the file is empty" in listed["empty"]
+
+
+async def test_case_S_08_a_session_without_its_parent_is_listed_and_opens(manager: SessionManager) -> None:
+    await manager.create(header("s1", parent_id="nowhere"))
+    assert [head.header.parent_id for head in await manager.heads("/t")] == ["nowhere"]
+    assert (await manager.load("s1")).header.parent_id == "nowhere"
+
+
+async def test_a_root_that_is_no_directory(tmp_path: Path, disk: Disk) -> None:
+    (tmp_path / "file").write_text("")
+    manager = SessionManager(tmp_path / "file", sync="message", disk=disk)
+    for look in (manager.heads(), manager.find("s1"), manager.create(header())):
+        with pytest.raises(StorageError, match=r"the sessions in .*file cannot be read: a part of the path is not a"):
+            await look
+
+
+def test_the_home_directory(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert SessionManager(Path("~/.yarrow/sessions"), sync="none", disk=disk).root == tmp_path / ".yarrow" / "sessions"
+
+
+# --- listed
+
+
+async def test_lists_are_newest_first_and_of_one_project_or_all(manager: SessionManager, root: Path) -> None:
+    for number, at in enumerate([3, 1, 2]):
+        put(root, f"a{number}", cwd="/t/a", at=at)
+        put(root, f"b{number}", cwd="/t/b", at=at + 0.5)
+    assert [head.id for head in await manager.heads("/t/a")] == ["a0", "a2", "a1"]
+    assert [head.id for head in await manager.heads()] == ["b0", "a0", "b2", "a2", "b1", "a1"]
+    assert await manager.newest("/t/b") == "b0"
+
+
+async def test_the_newest_is_told_by_the_records_not_by_the_file(manager: SessionManager, root: Path) -> None:
+    new, old = put(root, "new", at=9), put(root, "old", at=1)
+    os.utime(new, (1, 1))
+    os.utime(old, None)
+    assert await manager.newest("/t") == "new"
+
+
+async def test_other_files_are_not_sessions(manager: SessionManager, root: Path) -> None:
+    path = put(root, "s1")
+    for name in ("s1.lock", ".draft.jsonl", "a.b.jsonl", "s2.json"):
+        (path.parent / name).write_text("")
+    (path.parent / "s3.jsonl").mkdir()
+    (root / "stray.jsonl").write_text("")
+    assert [head.id for head in await manager.heads()] == ["s1"]
+
+
+# --- meant
+
+
+async def test_exact_id_prefix_suffix_and_name(manager: SessionManager, root: Path) -> None:
+    one, two = new_id(), new_id()
+    put(root, one, cwd="/t/a", name="parser work")
+    put(root, two, cwd="/t/b", name="abc")
+    for text in (one, one[-8:], one[-4:], one[:-3], "parser work"):
+        assert await manager.resolve(text) == one
+    assert await manager.resolve("abc") == two
+    for text in (one[-3:], "parser", "ABC", ""):
+        with pytest.raises(NotFound):
+            await manager.resolve(text)
+
+
+async def test_an_exact_id_wins_over_parts_and_parts_win_over_names(manager: SessionManager, root: Path) -> None:
+    put(root, "work")
+    put(root, "homework", name="gone")
+    put(root, "other", name="home")
+    assert await manager.resolve("work") == "work"
+    assert await manager.resolve("home") == "homework"
+
+
+async def test_the_present_name_counts(manager: SessionManager, root: Path) -> None:
+    renamed = put(root, "s1", name="old")
+    change = encode(Change(timestamp=moment(1), name="new"))
+    renamed.write_bytes(renamed.read_bytes() + change + b"".join(map(encode, FILLER)))
+    assert await manager.resolve("new") == "s1"
+    with pytest.raises(NotFound):
+        await manager.resolve("old")
+
+
+async def test_several_that_fit_are_named(manager: SessionManager, root: Path) -> None:
+    for number in range(7):
+        put(root, f"same-{number}", name="named" if number == 6 else "", text=f"do {number}", at=number)
+    with pytest.raises(InvalidArgument) as caught:
+        await manager.resolve("same")
+    assert caught.value.message == (
+        "session_id: 'same' fits 7 sessions, give more of the id: "
+        "same-6 (named); same-5 (do 5); same-4 (do 4); same-3 (do 3); same-2 (do 2); and 2 more"
+    )
+    put(root, "z1", name="twin")
+    put(root, "z2", name="twin")
+    with pytest.raises(InvalidArgument, match="'twin' fits 2 sessions"):
+        await manager.resolve("twin")
+
+
+async def test_what_is_not_found_is_told_with_what_is_near(manager: SessionManager, root: Path) -> None:
+    put(root, "0193aaaa-0000-7000-8000-0000deadbeef", text="fix it")
+    for number in range(MAX_CANDIDATES + 2):
+        put(root, f"session-{number}")
+    with pytest.raises(NotFound, match=r"there is no session 'deadbeed'; near it: 0193\S+ \(fix it\)$"):
+        await manager.resolve("deadbeed")
+    with pytest.raises(NotFound) as caught:
+        await manager.resolve("session-x")
+    assert caught.value.message.count("(hello)") == MAX_CANDIDATES
+    with pytest.raises(NotFound, match=r"there is no session '\?'$"):
+        await manager.resolve("?")
