@@ -9,12 +9,13 @@ demo:
 	@.run/bin/python scripts/demo.py
 
 test: setup check
-	@$(BIN)/python scripts/test.py
+	@$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 setup:
 	@scripts/system.sh
 	@scripts/environment.sh .venv requirements/dev.lock editable
 	@scripts/node.sh
+	@$(BIN)/yarrow models pull
 
 check:
 	@$(BIN)/ruff format --check --quiet .

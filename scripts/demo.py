@@ -8,7 +8,8 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
+
+from small_steps import small_steps
 
 from yarrow.agent.hooks import Hooks
 from yarrow.cli.main import main
@@ -20,14 +21,7 @@ from yarrow.session.reader import load
 
 ROOT = Path(__file__).parents[1]
 SESSIONS = ROOT / "build" / "demo"
-PROMPT = "Use ls on the folder docs and say what is in it."
-
-
-def small_steps(request: dict[str, Any]) -> dict[str, Any]:
-    """Hold a very small model to one call and then an answer; a model that can choose needs no such hook."""
-    if request["messages"][-1]["role"] == "tool":
-        return request | {"tools": [], "toolChoice": "none"}
-    return request | {"tools": [tool for tool in request["tools"] if tool["name"] == "ls"], "toolChoice": "required"}
+PROMPT = "Use ls on the folder docs."
 
 
 def choose() -> tuple[list[str], Hooks]:

@@ -132,6 +132,18 @@ async def test_case_A_04_an_interrupt_leaves_no_process(world: World, number: si
     assert "aborted" in result.text
 
 
+async def test_an_interrupt_is_told_to_its_end_in_json(world: World) -> None:
+    world.script([{"text": "x"}, {"delay": 600}])
+    process = await world.start("--json", "-p", "x")
+    assert process.stdout is not None
+    while b"textDelta" not in await process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    ended = await world.finish(process)
+    assert ended.code == 130
+    assert ended.lines[-1]["agentEnd"]["reason"] == "END_REASON_ABORTED"
+
+
 async def test_resuming(world: World, tmp_path: Path) -> None:
     world.script(ANSWER, [{"text": "second"}], [{"text": "third"}])
     header = (await world.run("--json", "one")).lines[0]

@@ -17,12 +17,15 @@ MAX_BYTES = 4 << 20
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up(home: Path, environment: Mapping[str, str]) -> None:
-    """Send the log where it belongs; nothing is opened before there is something to write. Raises `UsageError`."""
+def set_up(folder: Path, environment: Mapping[str, str]) -> None:
+    """Send the log to `folder`, or to standard error when `YARROW_LOG` names a level. Raises `UsageError`.
+
+    Nothing is opened before there is something to write.
+    """
     level = environment.get("YARROW_LOG", "")
     if level and level not in LEVELS:
         raise UsageError(f"YARROW_LOG is {level!r}; it takes one of {', '.join(LEVELS)}")
-    handler = logging.StreamHandler() if level else _LogFile(home / ".yarrow" / "yarrow.log")
+    handler = logging.StreamHandler() if level else _LogFile(folder / "yarrow.log")
     handler.setFormatter(logging.Formatter(FORMAT))
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
     # A log that cannot be written is nothing to tell the reader of an answer.

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,10 @@ from yarrow.cli.stdin import Patience, read_stdin
 from yarrow.client import json_lines, plain
 from yarrow.client.commands import list_models
 from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.run import Outcome
 from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
 from yarrow.client.stub import Stub
+from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
 from yarrow.service.server import OPTIONS, serving
 from yarrow.v1 import agent_pb2 as pb
@@ -34,13 +36,11 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
-DEFAULT_SOCKET = "~/.yarrow/run/yarrow.sock"
-
 
 def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
     """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
     open_standard_descriptors()
-    set_up(Path.home(), os.environ)
+    set_up(user_directory(Path.home(), os.environ), os.environ)
     loaded = load(home=Path.home(), cwd=Path.cwd(), environment=os.environ, overrides=arguments.overrides())
     if arguments.command == "serve":
         return _until_done(_serve(arguments, loaded, hooks))
@@ -85,10 +85,24 @@ async def _prompt(
         request = prompt_request(arguments, loaded.settings, prompt)
         session = await _session(stub, arguments, request)
         if arguments.json:
-            outcome = await json_lines.run(stub, session, request, out=output.out)
+            client = json_lines.run(stub, session, request, out=output.out)
         else:
-            outcome = await plain.run(stub, session, request, out=output.out, err=output.err)
+            client = plain.run(stub, session, request, out=output.out, err=output.err)
+        outcome = await _abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
+
+
+async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
+    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops."""
+    showing = asyncio.ensure_future(client)
+    try:
+        return await asyncio.shield(showing)
+    except asyncio.CancelledError:
+        if showing.done():
+            raise
+        with suppress(grpc.aio.AioRpcError):
+            await stub.Abort(pb.AbortRequest(session_id=session.session_id))
+        return await showing
 
 
 async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:
@@ -108,7 +122,8 @@ async def _list_models(arguments: Arguments, loaded: Loaded, hooks: Hooks | None
 
 
 async def _serve(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
-    path = Path(arguments.socket or DEFAULT_SOCKET).expanduser().absolute()
+    default = user_directory(Path.home(), os.environ) / "run" / "yarrow.sock"
+    path = Path(arguments.socket).expanduser().absolute() if arguments.socket else default
     for notice in loaded.notices:
         complain(notice, ExitCode.DONE)
     try:

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-import uuid
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -54,7 +54,7 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, YarrowError):
-        number = uuid.uuid4().hex[:12]
+        number = os.urandom(6).hex()
         _logger.error("bug %s", number, exc_info=error)
         error = YarrowError(
             f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has it under {number}", code=Code.INTERNAL

@@ -1,6 +1,6 @@
 """The generated server interface: each RPC in terms of sessions and their agents."""
 
-import uuid
+import os
 from collections.abc import AsyncIterator
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
@@ -26,7 +26,7 @@ class Servicer(Later, AgentServiceServicer):
         self._parts = parts
         self._sessions = Sessions(parts)
         self._draining = False
-        self.epoch = uuid.uuid4().hex
+        self.epoch = os.urandom(16).hex()
 
     def drain(self) -> None:
         """Take no more prompts."""

@@ -1,0 +1,86 @@
+"""Looks for a model backend when none is configured."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import msgspec
+
+from yarrow.config.settings import Settings
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.chat_completions.models import entries
+from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.keys import vendor_key
+from yarrow.provider.llamacpp.discovery import PROBE, ROOTS, running
+from yarrow.provider.local.models import installed
+
+OLLAMA = "http://127.0.0.1:11434"
+NONE = """\
+no model backend was found. There are four ways to give one:
+  Ollama:        run `ollama serve` and `ollama pull qwen3`
+  llama.cpp:     run `llama-server -m MODEL.gguf --jinja`
+  a hosted one:  export OPENAI_API_KEY=..., and name a model with -m
+  none of these: pip install 'yarrow[local]', then `yarrow models pull` or providers.local.models"""
+
+
+class Found(NamedTuple):
+    """A provider's id, a model (empty: the provider's first) and one sentence that says why."""
+
+    name: str
+    model: str
+    reason: str
+
+
+class Places(NamedTuple):
+    """Where servers of this machine are looked for."""
+
+    ollama: str = OLLAMA
+    llamacpp: Sequence[str] = ROOTS
+
+
+async def detect(environment: Mapping[str, str], settings: Settings, *, places: Places | None = None) -> Found:
+    """Return the provider to use; raises PROVIDER_SETUP, which lists the ways, when there is none.
+
+    The order: the only configured provider, a running Ollama, a running llama.cpp server, a key in the environment,
+    an installed local model. Servers are asked at the same time.
+    """
+    if len(settings.providers) == 1:
+        [name] = settings.providers
+        return Found(name, "", f"{name} is the only configured provider")
+    places = places or Places()
+    http = HttpClient()
+    try:
+        ollama_model, llamacpp = await asyncio.gather(
+            _first_ollama_model(http, places.ollama), running(http, places.llamacpp)
+        )
+    finally:
+        await http.close()
+    if ollama_model:
+        return Found("ollama", ollama_model, f"Ollama answers at {places.ollama}")
+    if llamacpp:
+        return Found("llamacpp", "", f"a llama.cpp server answers at {llamacpp}")
+    _, variable = vendor_key(environment)
+    if variable:
+        return Found("openai", "", f"{variable} is set")
+    if local := _local_model(environment):
+        return Found("local", local, f"no server and no key was found, and the local model {local} is installed")
+    raise ProviderError(Code.PROVIDER_SETUP, NONE)
+
+
+async def _first_ollama_model(http: HttpClient, root: str) -> str:
+    """Return the first model of a running Ollama; empty when there is no Ollama, or no model in it."""
+    limits = Timeouts(connect=PROBE, write=PROBE, first_byte=PROBE, idle=PROBE)
+    try:
+        async with asyncio.timeout(PROBE), http.send(Request("GET", f"{root}/v1/models", timeouts=limits)) as response:
+            listed = entries(msgspec.json.decode(await response.read()))
+    except (TimeoutError, ProviderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return listed[0].name if listed else ""
+
+
+def _local_model(environment: Mapping[str, str]) -> str:
+    """Return the name of an installed local model that can be run; empty when there is none."""
+    if find_spec("xllamacpp") is None:
+        return ""
+    return next(iter(installed(environment)), "")

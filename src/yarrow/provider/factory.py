@@ -1,0 +1,168 @@
+"""Builds the provider that is configured, named or found; the only place that names an adapter."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.config.settings import ProviderSettings, ProviderType, Settings
+from yarrow.errors import Code, ConfigError, ProviderError
+from yarrow.provider.base import Provider, ProviderInfo
+
+BUILT_IN: dict[str, ProviderSettings] = {
+    "openai": ProviderSettings(type="openai"),
+    "llamacpp": ProviderSettings(type="llamacpp"),
+    "ollama": ProviderSettings(type="openai", base_url="http://127.0.0.1:11434/v1"),
+    "local": ProviderSettings(type="local"),
+    "scripted": ProviderSettings(type="scripted"),
+}
+"""Ids that mean something without configuration; what is configured under one comes on top."""
+
+
+class Built(NamedTuple):
+    """A provider that is ready, what it can do, and one sentence on why it was chosen; empty when it was named."""
+
+    provider: Provider
+    info: ProviderInfo
+    reason: str
+
+
+class Plan(Struct, frozen=True):
+    """What an adapter is built from."""
+
+    name: str
+    model: str
+    settings: ProviderSettings
+    environment: Mapping[str, str]
+
+
+async def build(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> Built:
+    """Return the provider `name` for `model`; an empty name looks for one, an empty model takes its first.
+
+    Raises ProviderError (PROVIDER_SETUP says what to do) and ConfigError.
+    """
+    provider, reason = await create(name, model, settings=settings, environment=environment)
+    try:
+        info = await provider.info()
+    except BaseException:
+        await provider.close()
+        raise
+    return Built(provider, info, reason)
+
+
+async def create(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> tuple[Provider, str]:
+    """Return the provider without asking it what it can do, as listing its models needs it, and the reason."""
+    reason = ""
+    if not name:
+        from yarrow.provider.detection import detect
+
+        found = await detect(environment, settings)
+        name, model, reason = found.name, model or found.model, found.reason
+    plan = Plan(name, model, _settings(name, settings), environment)
+    return await _BUILDERS[plan.settings.type or "openai"](plan), reason
+
+
+def _settings(name: str, settings: Settings) -> ProviderSettings:
+    """Return a provider's settings, with what its id alone means filled in."""
+    built_in = BUILT_IN.get(name)
+    configured = settings.providers.get(name)
+    if configured is None and built_in is None:
+        known = ", ".join(sorted({*BUILT_IN, *settings.providers}))
+        sentence = f"there is no provider {name!r}: name one of {known}, or configure providers.{name} with a type"
+        raise ProviderError(Code.PROVIDER_SETUP, sentence)
+    if configured is None:
+        configured = ProviderSettings()
+    if built_in is None and configured.type is None:
+        raise ConfigError(f"providers.{name} has no type; one of openai, llamacpp, local, scripted")
+    if built_in is None or configured.type not in (None, built_in.type):
+        return configured
+    return replace(configured, type=built_in.type, base_url=configured.base_url or built_in.base_url)
+
+
+async def _openai(plan: Plan) -> Provider:
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.keys import configured_key, vendor_key
+    from yarrow.provider.openai.adapter import OpenAiProvider
+    from yarrow.provider.openai.address import address_of
+
+    settings = plan.settings
+    key = await configured_key(plan.name, settings, plan.environment)
+    # The variable names a server and the key beside it is for that server: a convention of many programs.
+    elsewhere = plan.environment.get("OPENAI_BASE_URL", "").strip()
+    follows = bool(elsewhere) and plan.name == "openai" and not settings.base_url
+    if follows:
+        settings = replace(settings, base_url=elsewhere)
+    address = address_of(settings.base_url)
+    if not key and (follows or address.trusted):
+        key, _ = vendor_key(plan.environment)
+    if not key and address.official and not _brings_credentials(settings):
+        sentence = f"{plan.name} needs a key: export OPENAI_API_KEY=..., or set providers.{plan.name}.apiKeyEnv"
+        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} or apiKeyCommand")
+    return OpenAiProvider(plan.name, plan.model, settings=settings, key=key, http=HttpClient())
+
+
+def _brings_credentials(settings: ProviderSettings) -> bool:
+    return any(name.lower() in ("authorization", "api-key", "x-api-key") for name in settings.headers)
+
+
+async def _llamacpp(plan: Plan) -> Provider:
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.keys import configured_key
+    from yarrow.provider.llamacpp.adapter import LlamaCppProvider
+
+    key = await configured_key(plan.name, plan.settings, plan.environment)
+    return LlamaCppProvider(plan.name, plan.model, settings=plan.settings, key=key, http=HttpClient())
+
+
+async def _local(plan: Plan) -> Provider:
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.llamacpp.adapter import LlamaCppProvider
+    from yarrow.provider.local.models import installed
+    from yarrow.provider.local.provider import LocalProvider
+    from yarrow.provider.local.server import LocalServer, LocalSettings
+
+    settings = plan.settings
+
+    async def start() -> LocalServer:
+        path = _local_model(plan)
+        return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
+
+    def speak(base_url: str, key: str) -> Provider:
+        there = replace(settings, base_url=base_url)
+        return LlamaCppProvider(plan.name, plan.model, settings=there, key=key, http=HttpClient())
+
+    return LocalProvider(start, speak, (*settings.models, *installed(plan.environment)))
+
+
+def _local_model(plan: Plan) -> Path:
+    """Return the file of the model that is named, else of the first that is configured or installed."""
+    from yarrow.provider.local.models import find_gguf, installed
+
+    wanted = (plan.model, f"{plan.model}.gguf")
+    named = [path for path in plan.settings.models if plan.model and Path(path).name in wanted]
+    names = named or ([plan.model] if plan.model else [*plan.settings.models, *installed(plan.environment)])
+    if not names:
+        sentence = "there is no local model: run `yarrow models pull`, or set providers.local.models to GGUF files"
+        raise ProviderError(Code.PROVIDER_SETUP, sentence)
+    return find_gguf(names[0], plan.environment)
+
+
+async def _scripted(plan: Plan) -> Provider:
+    from yarrow.provider.script import load
+    from yarrow.provider.scripted import ScriptedProvider
+
+    if not plan.settings.script:
+        raise ConfigError(f"providers.{plan.name}.script is not set; it is the path of the script to play")
+    script = load(Path(plan.settings.script).expanduser())
+    return ScriptedProvider(plan.name, plan.model, script=script)
+
+
+_BUILDERS: dict[ProviderType, Callable[[Plan], Awaitable[Provider]]] = {
+    "openai": _openai,
+    "llamacpp": _llamacpp,
+    "local": _local,
+    "scripted": _scripted,
+}
+"""Each imports its adapter when it is asked for, so that no run pays for the others."""

@@ -1,0 +1,303 @@
+"""Which provider is built, with which key, and why; found ones included."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.chat_server import ChatServer, page, says
+
+from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.errors import Code, ConfigError, ProviderError
+from yarrow.message import Message, Role, Text
+from yarrow.provider import detection, keys
+from yarrow.provider.base import CompletionRequest, ListsModels, Provider
+from yarrow.provider.detection import Found, Places, detect
+from yarrow.provider.factory import BUILT_IN, Built, build, create
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+def configured(**providers: ProviderSettings) -> Settings:
+    return Settings(providers=providers)
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[ChatServer]:
+    async with ChatServer() as listening:
+        yield listening
+
+
+async def built(
+    name: str, model: str = "m", *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings
+) -> Built:
+    return await build(name, model, settings=configured(**providers), environment=environment or {})
+
+
+async def key_sent(provider: Provider, server: ChatServer) -> str:
+    """The key that a provider sends to a server."""
+    server.replies.append(says("x"))
+    message = Message(id="u", role=Role.USER, content=(Text("hi"),), timestamp="")
+    async for _ in provider.stream(CompletionRequest(model="m", messages=(message,))):
+        pass
+    await provider.close()
+    return server.received[-1].headers.get("authorization", "").removeprefix("Bearer ")
+
+
+async def setup_error(name: str, *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings) -> str:
+    with pytest.raises(ProviderError) as caught:
+        await build(name, "m", settings=configured(**providers), environment=environment or {})
+    assert caught.value.code is Code.PROVIDER_SETUP
+    return caught.value.message
+
+
+# -- ids and types -------------------------------------------------------------------------------------------------
+
+
+async def test_each_type_is_built(server: ChatServer, tmp_path: Path) -> None:
+    server.pages = {"/v1/models": page({"data": [{"id": "first"}]}), "/props": page({})}
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    rows = {
+        "openai": ProviderSettings(type="openai", base_url=server.root),
+        "llamacpp": ProviderSettings(type="llamacpp", base_url=server.root),
+        "scripted": ProviderSettings(type="scripted", script=str(script)),
+    }
+    for kind, settings in rows.items():
+        provider, info, reason = await built("mine", "" if kind == "llamacpp" else "m", mine=settings)
+        assert (info.name, info.model) == ("mine", "first" if kind == "llamacpp" else "m")
+        assert reason == ""
+        assert isinstance(provider, ListsModels)
+        await provider.close()
+
+
+async def test_an_id_that_is_a_type_needs_no_configuration() -> None:
+    provider, info, reason = await built("openai", environment={"OPENAI_API_KEY": "k"})
+    assert (info.name, reason) == ("openai", "")
+    await provider.close()
+    provider, info, _ = await built("ollama")
+    assert info.name == "ollama"
+    await provider.close()
+
+
+async def test_settings_under_a_built_in_id_come_on_top() -> None:
+    _, info, _ = await built("ollama", ollama=ProviderSettings(context_window=9000))
+    assert info.context_window == 9000
+    with pytest.raises(ConfigError, match="script"):
+        await built("openai", openai=ProviderSettings(type="scripted"))
+
+
+async def test_unknown_ids_and_types_are_errors_that_list_the_known_ones() -> None:
+    message = await setup_error("nope", mine=ProviderSettings(type="openai"))
+    assert "'nope'" in message
+    assert all(name in message for name in (*BUILT_IN, "mine"))
+    with pytest.raises(ConfigError, match=r"providers\.mine has no type"):
+        await built("mine", mine=ProviderSettings())
+    with pytest.raises(ConfigError, match=r"providers\.scripted\.script"):
+        await built("scripted")
+
+
+async def test_a_provider_that_is_not_ready_is_closed(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from yarrow.provider.openai.adapter import OpenAiProvider
+
+    closed: list[Provider] = []
+
+    async def close(self: OpenAiProvider) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(OpenAiProvider, "close", close)
+    with pytest.raises(ProviderError, match="-m"):
+        await built("mine", "", mine=ProviderSettings(type="openai", base_url=server.root))
+    assert len(closed) == 1
+
+
+async def test_models_are_listed_without_one_being_named(server: ChatServer) -> None:
+    server.pages["/v1/models"] = page({"data": [{"id": "one"}]})
+    settings = configured(mine=ProviderSettings(type="openai", base_url=server.root))
+    provider, _ = await create("mine", "", settings=settings, environment={})
+    assert isinstance(provider, ListsModels)
+    assert [entry.name for entry in await provider.list_models()] == ["one"]
+    await provider.close()
+
+
+async def test_only_the_adapter_that_is_used_is_imported(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    program = (
+        "import asyncio, sys\n"
+        "from yarrow.config.settings import ProviderSettings, Settings\n"
+        "from yarrow.provider.factory import build\n"
+        f"settings = Settings(providers={{'s': ProviderSettings(type='scripted', script={str(script)!r})}})\n"
+        "asyncio.run(build('s', '', settings=settings, environment={}))\n"
+        "print(*sys.modules)\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    modules = output.decode()
+    assert "yarrow.provider.scripted" in modules
+    for heavy in ("openai", "llamacpp", "http.client", "keys", "detection"):
+        assert f"yarrow.provider.{heavy}" not in modules
+    assert "httptools" not in modules
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------
+
+KEYS = {"OPENAI_API_KEY": "vendor", "MINE": "mine"}
+
+
+async def test_a_foreign_server_never_gets_the_vendors_key(server: ChatServer) -> None:
+    plain = ProviderSettings(type="openai", base_url=server.root)
+    for name in ("mine", "openai"):
+        provider, _, _ = await build(name, "m", settings=configured(**{name: plain}), environment=KEYS)
+        assert await key_sent(provider, server) == ""
+
+
+async def test_the_key_of_a_named_variable(server: ChatServer) -> None:
+    for kind in ("openai", "llamacpp"):
+        mine = ProviderSettings(type=kind, base_url=server.root, api_key_env="MINE", context_window=1)
+        provider, _, _ = await built("mine", environment=KEYS, mine=mine)
+        assert await key_sent(provider, server) == "mine"
+    mine = ProviderSettings(type="openai", base_url=server.root, api_key_env="OTHER")
+    assert "providers.mine.apiKeyEnv names OTHER" in await setup_error("mine", environment=KEYS, mine=mine)
+
+
+async def test_the_base_url_of_the_environment_and_its_key(server: ChatServer) -> None:
+    environment = {"OPENAI_BASE_URL": server.root, "OPENAI_API_KEY": "for-it"}
+    provider, _, _ = await built("openai", environment=environment)
+    assert await key_sent(provider, server) == "for-it"
+    provider, _, _ = await built("openai", environment={"OPENAI_BASE_URL": server.root})
+    assert await key_sent(provider, server) == ""
+    preferred = environment | {"YARROW_OPENAI_API_KEY": "preferred"}
+    provider, _, _ = await built("openai", environment=preferred)
+    assert await key_sent(provider, server) == "preferred"
+
+
+async def test_the_base_url_of_the_environment_is_for_the_plain_id_only() -> None:
+    environment = {"OPENAI_BASE_URL": NOWHERE}
+    assert "needs a key" in await setup_error("work", environment=environment, work=ProviderSettings(type="openai"))
+    official = ProviderSettings(base_url="https://api.openai.com")
+    assert "needs a key" in await setup_error("openai", environment=environment, openai=official)
+
+
+async def test_the_vendor_needs_a_key_or_a_header() -> None:
+    message = await setup_error("openai")
+    assert "OPENAI_API_KEY" in message
+    assert "providers.openai.apiKeyEnv" in message
+    provider, _, _ = await built("openai", openai=ProviderSettings(headers={"Authorization": "x"}))
+    await provider.close()
+
+
+async def test_a_command_prints_the_key(server: ChatServer) -> None:
+    mine = ProviderSettings(type="openai", base_url=server.root, api_key_command="echo noise >&2; echo $PREFIX-key")
+    provider, _, _ = await built("mine", environment={"PREFIX": "a", "PATH": "/usr/bin:/bin"}, mine=mine)
+    assert await key_sent(provider, server) == "a-key"
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("echo locked >&2; exit 3", "ended with status 3: locked"),
+        ("true", "printed no key"),
+        ("echo a; echo b", "more than one line"),
+        ("head -c 200000 /dev/zero | tr '\\0' a", "no key"),
+        ("no-such-program-at-all", "ended with status 127"),
+    ],
+)
+async def test_a_command_that_gives_no_key(command: str, complaint: str) -> None:
+    mine = ProviderSettings(type="openai", base_url=NOWHERE, api_key_command=command)
+    message = await setup_error("mine", environment={"PATH": "/usr/bin:/bin"}, mine=mine)
+    assert message.startswith("providers.mine.apiKeyCommand ")
+    assert complaint in message
+
+
+async def test_a_command_that_hangs_is_stopped_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "COMMAND_LIMIT", 0.3)
+    pid = tmp_path / "pid"
+    mine = ProviderSettings(type="openai", base_url=NOWHERE, api_key_command=f"sleep 300 & echo $! > {pid}; wait")
+    message = await setup_error("mine", environment={"PATH": "/usr/bin:/bin"}, mine=mine)
+    assert "within 0.3 s" in message
+    process = Path("/proc") / pid.read_text().strip()
+    async with asyncio.timeout(5):
+        while process.exists() and ") Z " not in process.joinpath("stat").read_text():
+            await asyncio.sleep(0.01)
+
+
+# -- detection -----------------------------------------------------------------------------------------------------
+
+OLLAMA_MODELS = page({"data": [{"id": "qwen"}, {"id": "other"}]})
+
+
+async def found(*, ollama: str = NOWHERE, llamacpp: str = NOWHERE, **environment: str) -> Found:
+    return await detect(environment, Settings(), places=Places(ollama, (llamacpp,)))
+
+
+async def test_a_running_ollama_comes_first(server: ChatServer) -> None:
+    server.pages = {"/v1/models": OLLAMA_MODELS, "/health": page({"status": "ok"})}
+    choice = await found(ollama=server.root, llamacpp=server.root, OPENAI_API_KEY="k")
+    assert choice == Found("ollama", "qwen", f"Ollama answers at {server.root}")
+
+
+async def test_then_a_running_llama_cpp_server(server: ChatServer) -> None:
+    server.pages["/health"] = page({"status": "ok"})
+    choice = await found(llamacpp=server.root, OPENAI_API_KEY="k")
+    assert choice == Found("llamacpp", "", f"a llama.cpp server answers at {server.root}")
+
+
+@pytest.mark.parametrize("variable", keys.VENDOR_KEYS)
+async def test_then_a_key(variable: str) -> None:
+    assert await found(**{variable: "k"}) == Found("openai", "", f"{variable} is set")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [page({"data": []}), page("not json"), page("no", 500), page("[" * 10_000)],
+    ids=["empty", "text", "500", "deep"],
+)
+async def test_an_ollama_without_models_is_passed_over(server: ChatServer, answer: Any) -> None:
+    server.pages["/v1/models"] = answer
+    assert (await found(ollama=server.root, OPENAI_API_KEY="k")).name == "openai"
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(silent, "127.0.0.1", 0)
+    root = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with asyncio.timeout(5):
+        assert (await found(ollama=root, llamacpp=root, OPENAI_API_KEY="k")).name == "openai"
+    listening.close()
+
+
+async def test_nothing_found_lists_the_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "find_spec", lambda _: None)
+    with pytest.raises(ProviderError) as caught:
+        await found()
+    assert caught.value.code is Code.PROVIDER_SETUP
+    for way in ("ollama serve", "llama-server -m", "OPENAI_API_KEY", "yarrow[local]"):
+        assert way in caught.value.message
+
+
+async def test_the_only_configured_provider_is_taken_without_looking(server: ChatServer) -> None:
+    mine = ProviderSettings(type="openai", base_url=server.root)
+    provider, info, reason = await built("", mine=mine)
+    assert (info.name, reason) == ("mine", "mine is the only configured provider")
+    await provider.close()
+
+
+async def test_what_is_found_is_built(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def detected(*_: object) -> Found:
+        return Found("ollama", "qwen", "because")
+
+    monkeypatch.setattr(detection, "detect", detected)
+    provider, info, reason = await built("", "")
+    assert (info.name, info.model, reason) == ("ollama", "qwen", "because")
+    await provider.close()
+    provider, info, _ = await built("", "named")
+    assert info.model == "named"
+    await provider.close()
