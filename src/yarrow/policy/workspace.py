@@ -13,7 +13,7 @@ from yarrow.policy.secrets import is_secret_file
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
 OWN_DIRECTORY = ".yarrow"
-START_FILES = re.compile(r"\.(?:bash(?:rc|_profile|_login|_logout)|z(?:shrc|shenv|profile|login)|profile|kshrc)")
+START_FILES = r"\.(?:bash(?:rc|_profile|_login|_logout)|z(?:shrc|shenv|profile|login)|profile|kshrc)"
 """Files of a home directory that a shell runs when it starts."""
 
 
@@ -94,7 +94,7 @@ def _is_protected(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
     names = [name.casefold() for name in path.relative_to(root).parts]
-    if OWN_DIRECTORY in names or (START_FILES.fullmatch(path.name) and path.parent == _real(Path.home())):
+    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, path.name) and path.parent == _real(Path.home())):
         return True
     if ".git" not in names:
         return False

@@ -130,8 +130,9 @@ async def _local(plan: Plan) -> Provider:
         return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
 
     def speak(base_url: str, key: str) -> Provider:
+        # The server calls a model by its path; people know it by its file.
         there = replace(settings, base_url=base_url)
-        return LlamaCppProvider(plan.name, plan.model, settings=there, key=key, http=HttpClient())
+        return LlamaCppProvider(plan.name, _local_model(plan).name, settings=there, key=key, http=HttpClient())
 
     return LocalProvider(start, speak, (*settings.models, *installed(plan.environment)))
 
