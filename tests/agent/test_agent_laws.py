@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from doubles.rig import ListLog, Rig, call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.rig import ListLog, Rig, call
 from yarrow.errors import Code, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Message, Text

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from doubles.rig import ListLog, Rig, call
 
+from doubles.rig import ListLog, Rig, call
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.queues import MAX_WAITING
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError

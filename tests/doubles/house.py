@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from doubles.rig import ActTool, EchoTool
 
+from doubles.rig import ActTool, EchoTool
 from yarrow.agent.hooks import Hooks
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider

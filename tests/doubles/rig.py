@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
-from doubles.grammar import check_run, check_sequences
 from msgspec import Struct
 
+from doubles.grammar import check_run, check_sequences
 from yarrow.agent.agent import Agent, Source
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.ports import Equipment, RunSettings

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, page, says
 from doubles.world import World
-
 from yarrow.message import Message, Role
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.world import World
 
+from doubles.world import World
 from yarrow.message import Message, Role
 from yarrow.provider.local.models import STARTER, installed, models_dir
 

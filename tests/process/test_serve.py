@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 import pytest
-from doubles.world import World
 
+from doubles.world import World
 from yarrow.message import Message, Role
 from yarrow.session.reader import load
 from yarrow.v1 import agent_pb2 as pb

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.chat_server import DONE, chunk, event, finish, usage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doubles.chat_server import DONE, chunk, event, finish, usage
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
 from yarrow.provider.base import (

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.chat_server import ChatServer, page, says
 
+from doubles.chat_server import ChatServer, page, says
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.chat_server import ChatServer, page, says
 
+from doubles.chat_server import ChatServer, page, says
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import pytest
-from doubles.chat_server import DONE, ChatServer, Reply, chunk, event, finish, page, says, usage
 
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, event, finish, page, says, usage
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, ToolSpec, Usage

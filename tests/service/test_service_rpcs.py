@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+
 from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.rig import call
-
 from yarrow.errors import Code
 from yarrow.service.choices import MAX_TEXT_BYTES
 from yarrow.service.errors import STATUS

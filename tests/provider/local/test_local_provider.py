@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from doubles.chat_server import ChatServer, page, says
 
+from doubles.chat_server import ChatServer, page, says
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, StopReason, Text

@@ -1,76 +1,93 @@
-"""The child process that serves a local model: one order comes in, an address goes out, and it ends with its input."""
+"""The child process that serves a local model: one order comes in, an address goes out, and it ends with its input.
+
+It must lead its own process group, which is what is ended.
+"""
 
 import importlib
 import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from yarrow.provider.local.server import Order, Report
+from yarrow.provider.local.order import Order, Report
+
+PROMPT_CACHE_MIB = 1024
+"""Memory for prompts that were read before; the oldest are dropped."""
+ERRORS_ONLY = 1
+"""Of the library's log."""
+MAX_ERROR = 500
+"""Characters of an error that are told."""
 
 
 def main() -> None:
     """Serve until standard input is closed."""
-    _end_with_parent()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    order = msgspec.json.decode(line, type=Order)
+    _end_with_input()
     # Native code may print to standard output, which is for the report alone.
     report_to = os.dup(1)
     os.dup2(2, 1)
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
-    threading.Thread(target=_end_with_input, daemon=True).start()
     try:
-        server, address = _serve(order)
-    except ImportError:
-        _report(report_to, Report(error="the embedded model needs an extra: pip install 'yarrow[local]'"))
-        return
+        server = _serve(order)
     except Exception as error:  # noqa: BLE001 - whatever native code raises is told, and ends this process
-        sentence = f"the model {order.model} cannot be loaded: {error}"
-        _report(report_to, Report(error=sentence))
-        return
-    _report(report_to, Report(address=address))
+        report, status = Report(error=str(error)[:MAX_ERROR]), 1
+    else:
+        report, status = Report(address=str(server.listening_address)), 0
+    os.write(report_to, msgspec.json.encode(report) + b"\n")
+    if status:
+        sys.exit(status)
+    # Never returns: shutting the library down in an orderly way can hang, and there is nothing to save.
     threading.Event().wait()
-    del server
 
 
-def _serve(order: Order) -> tuple[object, str]:
+def _serve(order: Order) -> Any:
     # It ships no types.
-    xllamacpp: Any = importlib.import_module("xllamacpp")
-    params = xllamacpp.CommonParams()
+    library: Any = importlib.import_module("xllamacpp")
+    params = library.CommonParams()
     params.model.path = order.model
+    params.model_alias = {Path(order.model).name}
     params.n_ctx = order.context
+    # One slot, so that all of the context belongs to one request.
     params.n_parallel = 1
+    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [order.key]
-    params.verbosity = 1
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = ERRORS_ONLY
     if order.template:
         params.chat_template = order.template
-    server = xllamacpp.Server(params)
-    return server, str(server.listening_address).rstrip("/")
-
-
-def _report(descriptor: int, report: Report) -> None:
-    os.write(descriptor, msgspec.json.encode(report) + b"\n")
+    if order.greedy:
+        params.sampling.temp = 0.0
+    if order.threads:
+        params.cpuparams.n_threads = order.threads
+        params.cpuparams_batch.n_threads = order.threads
+    return library.Server(params)
 
 
 def _end_with_input() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
+    """See to it that the end of standard input ends this process at any moment.
 
-
-def _end_with_parent() -> None:
-    """Let the kernel end this process when the parent is killed, also while native code loads a model."""
-    if sys.platform != "linux":
+    A thread cannot: the library holds the interpreter's lock while it loads a model. So a second process, forked
+    while this one has a single thread and little memory, waits and then kills the group, itself included.
+    """
+    if os.fork():
         return
-    import ctypes
-
-    set_death_signal = 1
-    ctypes.CDLL(None).prctl(set_death_signal, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() == 1:
-        # The parent was gone before the kernel was asked.
-        os._exit(0)
+    try:
+        # Who waits for the end of our output must not wait for this process.
+        os.close(1)
+        os.close(2)
+        while os.read(0, 4096):
+            pass
+    finally:
+        os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -6,55 +6,57 @@ The server is native code; in a process of its own, a crash costs a run and not 
 import asyncio
 import os
 import secrets
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import deque
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.local.gguf import context_length
 from yarrow.provider.local.models import is_starter
+from yarrow.provider.local.order import Order, Report
 
 USUAL_CONTEXT = 8192
-"""Tokens of context when nothing is configured and the model was trained for more."""
+"""Tokens of context when none are configured; the library lowers it to what the model was trained for."""
 START_SECONDS = 300.0
 """How long a model may take to load."""
 END_SECONDS = 2.0
 """How long the child may take to end after its input was closed, and again after SIGTERM."""
-TAIL_LINES = 20
-"""Last lines of the child's standard error that are kept; the older ones are dropped."""
+TAIL_BYTES = 4096
+"""The end of the child's standard error that is kept; what came before is dropped."""
+QUOTED_CHARACTERS = 300
+"""The most of it that an error quotes."""
 TEMPLATE = "yarrow-tools"
 """The chat template of our own, for models that were never taught to call tools."""
-_PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SYSTEMROOT")
+PASSED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "SYSTEMROOT",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "OMP_NUM_THREADS",
+)
+"""Variables that the child is given; it has no use for a key."""
+PASSED_PREFIXES = ("LC_", "GGML_", "CUDA_", "HIP_")
 
 
 class LocalSettings(Struct, frozen=True):
-    """What is served. `chat_template` is `yarrow-tools`, the path of a file, or empty for the model's own."""
+    """What is served."""
 
     model_path: str
     context_window: int = 0
     """In tokens; 0 takes what the model was trained for, at most `USUAL_CONTEXT`."""
     chat_template: str = ""
-
-
-class Order(Struct, frozen=True):
-    """What the child is told on its standard input, as one line of JSON."""
-
-    model: str
-    context: int
-    template: str
-    key: str
-
-
-class Report(Struct, frozen=True):
-    """What the child answers on its standard output, as one line of JSON."""
-
-    address: str = ""
-    error: str = ""
+    """`yarrow-tools`, the path of a Jinja file, or empty: the model's own, for the starter model `yarrow-tools`."""
+    threads: int = 0
+    """0 leaves it to the library, which takes one per core; the starter model gets one."""
 
 
 class LocalServer:
@@ -64,40 +66,26 @@ class LocalServer:
         self.base_url = ""
         """`http://127.0.0.1:PORT`."""
         self.key = key
-        """What the server wants to be shown: other programs of this machine can reach its port too."""
+        """What every request has to show: other programs and users of this machine can reach the port too."""
         self._process = process
-        self._tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+        self._tail = b""
         self._reading = asyncio.create_task(self._read_errors())
 
     @classmethod
-    async def start(cls, settings: LocalSettings) -> "LocalServer":
-        """Start the child and return when the model is loaded. Raises `ProviderError` (PROVIDER_SETUP)."""
-        trained = context_length(Path(settings.model_path))
-        context = settings.context_window or min(trained or USUAL_CONTEXT, USUAL_CONTEXT)
-        template = _template(settings)
-        key = secrets.token_urlsafe(24)
-        # -P: a folder that somebody opens must not be where Python looks for modules.
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "yarrow.provider.local.child",
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            cwd="/",
-            env={name: os.environ[name] for name in _PASSED if name in os.environ},
-            start_new_session=True,
-        )
-        server = cls(process, key)
+    async def start(cls, settings: LocalSettings, *, within: float = START_SECONDS) -> "LocalServer":
+        """Start the child and return when the model is loaded, `within` so many seconds.
+
+        Raises ProviderError (PROVIDER_SETUP) with a sentence that says what to do.
+        """
+        order = _order(settings)
+        server = cls(await _spawn(), order.key)
         try:
-            order = Order(settings.model_path, context, template, key)
-            server.base_url = await asyncio.wait_for(server._load(order), START_SECONDS)
+            async with asyncio.timeout(within):
+                server.base_url = await server._load(order)
         except TimeoutError:
             await server.close()
-            raise _failed(
-                f"{settings.model_path} was not loaded after {START_SECONDS:.0f} s: try a smaller model"
-            ) from None
+            sentence = f"the model {order.model} was not loaded after {within:g} s: try a smaller one"
+            raise _failed(sentence) from None
         except BaseException:
             await server.close()
             raise
@@ -106,8 +94,7 @@ class LocalServer:
     async def close(self) -> None:
         """End the child: by closing its input, else by SIGTERM, else by SIGKILL. Without effect when it has ended."""
         process = self._process
-        if process.stdin is not None:
-            process.stdin.close()
+        cast("asyncio.StreamWriter", process.stdin).close()
         for end in (process.terminate, process.kill):
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), END_SECONDS)
@@ -118,34 +105,62 @@ class LocalServer:
         await self._reading
 
     async def _load(self, order: Order) -> str:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise AssertionError("the child was started without pipes")
+        stdin = cast("asyncio.StreamWriter", self._process.stdin)
         with suppress(ConnectionError):  # a child that died at once says why below
             stdin.write(msgspec.json.encode(order) + b"\n")
             await stdin.drain()
-        line = await stdout.readline()
-        if not line:
-            await self._process.wait()
-            await self._reading
-            tail = b" ".join(self._tail).decode("utf-8", "replace")[-500:].strip()
-            raise _failed(f"the model server died while it loaded {order.model}: {tail or 'it said nothing'}")
-        report = msgspec.json.decode(line, type=Report)
+        line = await cast("asyncio.StreamReader", self._process.stdout).readline()
+        report = msgspec.json.decode(line, type=Report) if line else Report()
+        if report.address:
+            return report.address
+        status = await self._process.wait()
+        await self._reading
         if report.error:
-            raise _failed(report.error)
-        return report.address
+            reason = _native_reason(self._tail) or report.error
+            raise _failed(f"the model {order.model} cannot be loaded ({reason}): fetch it again, or name another one")
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        said = _last_words(self._tail) or "it said nothing"
+        sentence = f"the model server died while it loaded {order.model} ({how}; {said}): try a smaller model"
+        raise _failed(sentence)
 
     async def _read_errors(self) -> None:
-        stream = self._process.stderr
-        if stream is None:
-            return
-        while piece := await stream.read(4096):
-            self._tail.extend(line.strip() for line in piece.splitlines() if line.strip())
+        stderr = cast("asyncio.StreamReader", self._process.stderr)
+        while piece := await stderr.read(TAIL_BYTES):
+            self._tail = (self._tail + piece)[-TAIL_BYTES:]
 
 
-def _template(settings: LocalSettings) -> str:
+def _order(settings: LocalSettings) -> Order:
+    """Return what the child is told. Raises ProviderError for what cannot be served."""
+    if find_spec("xllamacpp") is None:
+        raise _failed("a model on this machine needs an extra: pip install 'yarrow[local]'")
+    model = Path(settings.model_path).absolute()
+    _check(model)
+    starter = is_starter(settings.model_path)
+    template = settings.chat_template or (TEMPLATE if starter else "")
+    return Order(
+        model=str(model),
+        context=settings.context_window or USUAL_CONTEXT,
+        template=_template(template),
+        # The template teaches by example, and only the likeliest token follows an example.
+        greedy=template == TEMPLATE,
+        # It is too small to be shared out: on busy cores two threads wait for each other most of the time.
+        threads=settings.threads or (1 if starter else 0),
+        key=secrets.token_urlsafe(24),
+    )
+
+
+def _check(model: Path) -> None:
+    try:
+        with model.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise _failed(f"the model {model} cannot be read ({error.strerror}): name the path of a GGUF file") from None
+    if magic != b"GGUF":
+        raise _failed(f"{model} is not a GGUF file: name a model in the GGUF format")
+
+
+def _template(chosen: str) -> str:
     """Return the text of the chat template; empty is the model's own."""
-    chosen = settings.chat_template or (TEMPLATE if is_starter(settings.model_path) else "")
     if not chosen:
         return ""
     path = Path(__file__).with_name("tool_call.jinja") if chosen == TEMPLATE else Path(chosen).expanduser()
@@ -154,6 +169,33 @@ def _template(settings: LocalSettings) -> str:
     except (OSError, UnicodeDecodeError) as error:
         sentence = f"chatTemplate {chosen!r} cannot be read ({error}): name {TEMPLATE!r} or the path of a Jinja file"
         raise _failed(sentence) from None
+
+
+async def _spawn() -> Process:
+    passed = {name: text for name, text in os.environ.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        # A folder that somebody opens must not be where Python looks for modules: -P, and no empty entry below.
+        "-P",
+        "-m",
+        "yarrow.provider.local.child",
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd="/",
+        env=passed | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        start_new_session=True,
+    )
+
+
+def _native_reason(tail: bytes) -> str:
+    """Return why the library refused a model, by its log; empty when it does not say."""
+    _, found, rest = tail.decode("utf-8", "replace").rpartition("error loading model: ")
+    return rest.partition("\n")[0].strip()[:QUOTED_CHARACTERS] if found else ""
+
+
+def _last_words(tail: bytes) -> str:
+    return " ".join(tail.decode("utf-8", "replace").split())[-QUOTED_CHARACTERS:]
 
 
 def _failed(sentence: str) -> ProviderError:

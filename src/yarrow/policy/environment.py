@@ -1,0 +1,44 @@
+"""The environment of a command: ours without its secrets, and with nothing that waits for a person."""
+
+from collections.abc import Iterable, Mapping
+
+from yarrow.policy.secrets import without_secrets
+
+REMOVED = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_ASKPASS", "LESSOPEN"})
+"""Names that make a shell or a tool run something, or open a window to ask."""
+
+FIXED = {
+    # Pagers wait for a key, editors for a person. `true` takes the text that is offered, as in a merge.
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GH_PAGER": "cat",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    # Prompts fail at once instead of waiting.
+    "GIT_TERMINAL_PROMPT": "0",
+    "GCM_INTERACTIVE": "never",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    # Nobody looks at colours or moves a cursor.
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+"""Variables that are set whatever they were."""
+
+
+def child_environment(variables: Mapping[str, str], passed: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment of a command, made from `variables`.
+
+    Keys, tokens and passwords are left out, by `yarrow.policy.secrets`, unless their name is in `passed`
+    (`bash.passEnvironment`); a name in `passed` also overrides `FIXED` and `REMOVED`.
+    """
+    keep = frozenset(passed)
+    environment = without_secrets(variables, keep)
+    for name in REMOVED - keep:
+        environment.pop(name, None)
+    return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}

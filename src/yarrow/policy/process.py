@@ -1,0 +1,235 @@
+"""Runs one command and streams its output; when it is over, however it ended, no process of it is left.
+
+The command gets a session and a process group of its own, an empty standard input and no terminal; what it
+writes to standard output and standard error comes through one pipe. It is started by exec in a fresh process,
+never with code of ours between fork and exec.
+"""
+
+import asyncio
+import math
+import os
+import signal
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.family import MARKER, Family, has_own_proc
+
+READ_BYTES = 65_536
+"""The most that is read at once; a reader that is slow makes the command wait."""
+PAUSE_SECONDS = 0.05
+"""After output has paused so long, that is told once."""
+IDLE_SECONDS = 0.1
+"""When the process has ended and others still hold the pipe: how long it may be silent, ..."""
+DRAIN_SECONDS = 0.5
+"""... and how long it is read at all."""
+GRACE_SECONDS = 2.0
+"""From SIGTERM to SIGKILL."""
+KILL_SECONDS = 2.0
+"""How long after SIGKILL is waited for what does not die, such as a process in a system call that hangs."""
+POLL_SECONDS = 0.01
+LAST_WORDS_BYTES = 1_048_576
+"""The most that is read of what the command wrote while it was being ended."""
+
+
+class Command(Struct, frozen=True):
+    """A program to run."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    environment: dict[str, str]
+    timeout: float
+    """Seconds."""
+
+
+class Exit(Struct, frozen=True):
+    """How a command ended: its exit code, or minus the number of the signal that ended it."""
+
+    code: int
+    timed_out: bool = False
+
+
+async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
+    """Run it: yield output as it comes, `b""` once each time it pauses, and last an `Exit`.
+
+    Returns when the process itself has ended. Whatever it leaves behind is sent SIGTERM and, `GRACE_SECONDS`
+    later, SIGKILL; so is all of it at the timeout, on cancellation, and when the generator is closed. Close it
+    (`contextlib.aclosing`), or the end comes only with the garbage. Raises OSError or ValueError when it cannot
+    be started.
+    """
+    child = _Child(command)
+    try:
+        try:
+            quiet_at = math.inf
+            while (piece := await child.read(quiet_at)) is not None:
+                yield piece
+                quiet_at = child.now() + PAUSE_SECONDS if piece else math.inf
+            timed_out = child.is_running()
+        finally:
+            await child.end()
+        for piece in child.last_words():
+            yield piece
+        yield Exit(child.exit_code(), timed_out)
+    finally:
+        child.close()
+
+
+class _Child:
+    """A started command: its pipe, its end, its family."""
+
+    def __init__(self, command: Command) -> None:
+        self._loop = asyncio.get_running_loop()
+        marker = os.urandom(16).hex()
+        with ExitStack() as undo:
+            self._pipe, inlet = os.pipe()
+            undo.callback(os.close, self._pipe)
+            try:
+                os.set_blocking(self._pipe, False)
+                self._process = subprocess.Popen(
+                    command.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=inlet,
+                    stderr=subprocess.STDOUT,
+                    cwd=command.cwd,
+                    env={**command.environment, MARKER: f"{command.environment.get(MARKER, '')} {marker}".strip()},
+                    start_new_session=True,
+                )
+            finally:
+                os.close(inlet)
+            undo.pop_all()
+        self._family = Family(self._process.pid, marker)
+        self._exited = self._watch()
+        self._at_end_of_file = False
+        self._ended_at = 0.0
+        self._heard_at = 0.0
+        self._deadline = self.now() + command.timeout
+
+    def now(self) -> float:
+        """Return the time, in seconds of the event loop's clock."""
+        return self._loop.time()
+
+    def is_running(self) -> bool:
+        """Whether the process itself has not ended."""
+        return not self._exited.done()
+
+    async def read(self, until: float) -> bytes | None:
+        """Return what came, `b""` when nothing did before `until`, None when it is over or late."""
+        # One piece per round of the event loop, so that a flood leaves room for everybody else.
+        await asyncio.sleep(0)
+        while not self._is_over():
+            if piece := self._take():
+                self._heard_at = self.now()
+                return piece
+            if self.now() >= until:
+                return b""
+            if not self._is_over():  # the end of the pipe may have been met just now
+                await self._news(until)
+        return None
+
+    async def end(self) -> None:
+        """Leave nothing of it alive; a cancel that comes meanwhile cuts the grace short, and is raised at the end."""
+        cancelled = False
+        told: set[int] = set()
+        start = self.now()
+        while (alive := self._family.alive()) or not self._exited.done():
+            waited = self.now() - start
+            if waited > GRACE_SECONDS + KILL_SECONDS:
+                break
+            if cancelled or waited > GRACE_SECONDS:
+                self._family.kill(alive)
+            else:
+                self._family.send(signal.SIGTERM, [target for target in alive if target not in told])
+                told.update(alive)
+            try:
+                await asyncio.sleep(POLL_SECONDS)
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def last_words(self) -> list[bytes]:
+        """Return what is still in the pipe, at most `LAST_WORDS_BYTES`."""
+        pieces: list[bytes] = []
+        while sum(map(len, pieces)) < LAST_WORDS_BYTES and (piece := self._take()):
+            pieces.append(piece)
+        return pieces
+
+    def exit_code(self) -> int:
+        """Reap the process and return its exit code; SIGKILL's when it would not even die of that."""
+        code = self._process.poll()
+        return -signal.SIGKILL if code is None else code
+
+    def close(self) -> None:
+        """Give back the pipe, and the zombie to the system."""
+        self._process.poll()
+        os.close(self._pipe)
+
+    def _watch(self) -> asyncio.Future[int | None]:
+        """Return a future that is done when the process has ended.
+
+        It is reaped last, so that its number stays its own; but where only the group can be seen it is reaped now,
+        for a zombie would keep the group in being.
+        """
+        try:
+            if not has_own_proc():
+                raise OSError("no /proc")
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            return self._loop.run_in_executor(None, self._process.wait)
+        ended: asyncio.Future[int | None] = self._loop.create_future()
+
+        def on_end() -> None:
+            self._loop.remove_reader(descriptor)
+            os.close(descriptor)
+            ended.set_result(None)
+
+        self._loop.add_reader(descriptor, on_end)
+        return ended
+
+    def _is_over(self) -> bool:
+        if self.is_running():
+            return self.now() >= self._deadline
+        if self._at_end_of_file:
+            return True
+        self._ended_at = self._ended_at or self.now()
+        return self.now() >= self._patience()
+
+    def _patience(self) -> float:
+        """Return until when an ended process's pipe is read."""
+        return min(max(self._ended_at, self._heard_at) + IDLE_SECONDS, self._ended_at + DRAIN_SECONDS)
+
+    def _take(self) -> bytes:
+        """Return what is in the pipe now."""
+        if self._at_end_of_file:
+            return b""
+        try:
+            piece = os.read(self._pipe, READ_BYTES)
+        except BlockingIOError:
+            return b""
+        self._at_end_of_file = not piece
+        return piece
+
+    async def _news(self, until: float) -> None:
+        """Return when the pipe can be read, when the process ends, or at `until`."""
+        wake: asyncio.Future[None] = self._loop.create_future()
+        sources: list[asyncio.Future[None] | asyncio.Future[int | None]] = [wake]
+        if self.is_running():
+            sources.append(self._exited)
+            until = min(until, self._deadline)
+        else:
+            until = min(until, self._patience())
+        if not self._at_end_of_file:
+            self._loop.add_reader(self._pipe, _set, wake)
+        try:
+            await asyncio.wait(sources, timeout=max(0.0, until - self.now()), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._loop.remove_reader(self._pipe)
+            wake.cancel()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,42 @@
+"""What counts as a secret by its name or look: files such as `.env`, and variables such as keys and tokens."""
+
+import re
+from collections.abc import Mapping
+
+ENV_FILE = ".env"
+EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
+"""Last parts of the names of env files that are made to be read, as in `.env.example`."""
+
+# Patterns are texts, compiled at their first use and not when a program starts that may never need them.
+TELLING_NAME = (
+    r"(?:^|_)(?:keys?|pass|pwd|pat|jwt|cookie|bearer|auth|authorization)(?:_|$)"
+    r"|(?:api|access|secret|private)key|token|secret|password|passwd|passphrase|credential"
+)
+"""A variable is secret when its name holds one of these, the first ones as a whole word between underscores, ..."""
+TELLING_VALUE = (
+    r"\s*(?:sk-[\w-]{16}|gh[pousr]_\w{16}|github_pat_\w|glpat-[\w-]{16}|xox[abprs]-|AKIA[0-9A-Z]{16}|AIza[\w-]{30}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@)"
+)
+"""... or when its value looks like a key, or like an address with a password in it."""
+HARMLESS_NAME = r"PWD|OLDPWD|SSH_AUTH_SOCK|TOKENIZERS_PARALLELISM|GIT_CONFIG_KEY_\d+"
+"""Names that look like secrets and are none: paths, a socket, a switch, the names of git settings."""
+
+
+def is_secret_file(name: str) -> bool:
+    """Whether a file of this name is taken to hold secrets: `.env` and `.env.production`, not `.env.example`."""
+    name = name.casefold()
+    if name == ENV_FILE:
+        return True
+    return name.startswith(ENV_FILE + ".") and name.rpartition(".")[2] not in EXAMPLE_SUFFIXES
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Whether an environment variable is taken to hold a secret."""
+    if re.fullmatch(HARMLESS_NAME, name):
+        return False
+    return bool(re.search(TELLING_NAME, name, re.IGNORECASE) or re.match(TELLING_VALUE, value, re.IGNORECASE))
+
+
+def without_secrets(variables: Mapping[str, str], passed: frozenset[str]) -> dict[str, str]:
+    """Return the variables that are no secrets, and those that are and are named in `passed`."""
+    return {name: value for name, value in variables.items() if name in passed or not is_secret_variable(name, value)}

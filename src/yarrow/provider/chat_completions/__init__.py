@@ -1,0 +1,1 @@
+"""The chat-completions format, as pure functions over bytes."""

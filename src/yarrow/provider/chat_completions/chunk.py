@@ -1,0 +1,88 @@
+"""The fields that we read of a chat-completions chunk; whatever else a server sends is passed over."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class FunctionDelta(Struct, frozen=True, gc=False):
+    """What a fragment adds to a call; some servers send the arguments as an object, whole."""
+
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class CallDelta(Struct, frozen=True, gc=False):
+    """A fragment of a tool call."""
+
+    index: int | None = None
+    id: str | int | None = None
+    function: FunctionDelta | None = None
+
+
+class Part(Struct, frozen=True, gc=False):
+    """A part of content that comes as a list."""
+
+    text: str | None = None
+
+
+class Delta(Struct, frozen=True, gc=False):
+    """What a chunk adds to the answer."""
+
+    content: str | list[Part] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_text: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    tool_calls: list[CallDelta] | None = None
+
+
+class CachedTokens(Struct, frozen=True, gc=False):
+    """How the prompt's tokens divide."""
+
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class TokenCounts(Struct, frozen=True, gc=False):
+    """The tokens so far, cached ones inside `prompt_tokens`, reasoning inside `completion_tokens`."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: CachedTokens | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+
+class GroqExtension(Struct, frozen=True, gc=False):
+    """Where one host puts its usage."""
+
+    usage: TokenCounts | None = None
+
+
+class Timings(Struct, frozen=True, gc=False):
+    """What llama.cpp measured, in tokens: read from the cache, processed, generated."""
+
+    cache_n: int | None = None
+    prompt_n: int | None = None
+    predicted_n: int | None = None
+
+
+class Choice(Struct, frozen=True, gc=False):
+    """One of the answers, of which we ask for one; `message` stands in a reply that was not streamed."""
+
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+    usage: TokenCounts | None = None
+
+
+class Chunk(Struct, frozen=True, gc=False):
+    """One event of the stream."""
+
+    choices: list[Choice] | None = None
+    usage: TokenCounts | None = None
+    x_groq: GroqExtension | None = None
+    timings: Timings | None = None
+    error: Any = None
+    object: str | None = None

@@ -1,0 +1,85 @@
+"""Remembers which optional parts of a request a server has refused, so that each is refused only once."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import Image, Message, Role
+from yarrow.provider.chat_completions.encode import Body
+
+_OPTIONAL = (
+    "temperature",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning_effort",
+    "tool_choice",
+    "chat_template_kwargs",
+)
+_OF_MESSAGES = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_details")
+_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_ABOUT_FIELDS = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
+_ABOUT_IMAGES = _ABOUT_FIELDS | {Code.UNSUPPORTED_FEATURE, Code.REQUEST_TOO_LARGE}
+
+
+class Refusals:
+    """What one server refused; grows by at most one field or the images at hand per request."""
+
+    def __init__(self) -> None:
+        self._fields: set[str] = set()
+        self._images: set[int] = set()
+
+    def takes_image(self, image: Image) -> bool:
+        """Tell whether an image was not refused so far."""
+        return hash(image.data) not in self._images
+
+    def apply(self, body: Body) -> Body:
+        """Return the body without what was refused; a limit of tokens goes under its other name first."""
+        if not self._fields:
+            return body
+        kept: Body = {}
+        for name, value in body.items():
+            other = _OTHER_NAME.get(name, name)
+            if name not in self._fields:
+                kept[name] = value
+            elif other not in self._fields:
+                kept[other] = value
+        kept["messages"] = [
+            {name: value for name, value in message.items() if name not in _OF_MESSAGES or name not in self._fields}
+            for message in cast("list[dict[str, Any]]", body["messages"])
+        ]
+        return kept
+
+    def learn(self, error: ProviderError, sent: Body) -> bool:
+        """Tell whether the error names an optional field of the body that was sent; it is left out from now on."""
+        if error.status not in (400, 422) or error.code not in _ABOUT_FIELDS:
+            return False
+        of_messages = {name for message in sent["messages"] for name in message if name in _OF_MESSAGES}
+        present = [name for name in _OPTIONAL if name in sent] + sorted(of_messages)
+        places = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
+        if not places:
+            return False
+        self._fields.add(min(places, key=lambda name: places[name]))
+        return True
+
+    def learn_images(self, error: ProviderError, messages: Sequence[Message]) -> bool:
+        """Tell whether the error is about images of the history; a note stands for them from now on.
+
+        Images that the user sends with this very request are not passed over in silence: for those it is an error.
+        """
+        if error.status not in (400, 413, 415, 422, 500) or error.code not in _ABOUT_IMAGES | {Code.SERVER_ERROR}:
+            return False
+        if "image" not in error.message.lower() and error.code is not Code.REQUEST_TOO_LARGE:
+            return False
+        last = len(messages) - 1
+        older = {
+            hash(image.data)
+            for position, message in enumerate(messages)
+            if not (position == last and message.role is Role.USER)
+            for image in message.images
+        }
+        if older <= self._images:
+            return False
+        self._images |= older
+        return True

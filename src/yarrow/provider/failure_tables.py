@@ -1,0 +1,128 @@
+"""The tables by which a backend's refusal is classified: a new wording is a new row."""
+
+from msgspec import Struct
+
+from yarrow.errors import Code
+
+
+class Sign(Struct, frozen=True):
+    """A row: `pattern` is searched in the lower-cased type, code, details and text of a refusal.
+
+    `unless` is a pattern that rules the row out, `statuses` are the HTTP statuses it is for, none meaning all.
+    """
+
+    code: Code
+    pattern: str
+    unless: str = ""
+    statuses: tuple[int, ...] = ()
+
+
+_PER_TIME = r"tokens per min|per-minute|\btpm\b|rate.?limit|string_above_max_length"
+
+_OVERFLOW = "|".join(
+    (
+        r"exceed_context_size|context_length_exceeded|model_context_window_exceeded",
+        r"prompt is too long|input is too long|prompt is longer than the context|exceed context limit",
+        r"maximum context length|model'?s context length|maximum prompt length|input length exceeds the context",
+        r"exceeds? (the |model )?(context window|available context size|max context size)",
+        r"context size has been exceeded|larger than the max(imum)? context size|greater than the context length",
+        r"input tokens? (count )?.{0,20}exceeds?|exceeded model token limit|context window exceeds limit",
+        r"reduce the length of the (messages|prompt|input)|too large for model with \d+ maximum context",
+        r"exceeds the limit of \d+|current length is \d+ while limit is",
+    )
+)
+
+_QUOTA = "|".join(
+    (
+        r"insufficient_quota|billing_hard_limit_reached|credit_balance_exhausted|spend_limit_(exceeded|reached)",
+        r"organization_usage_limit_exceeded|exceeded_current_quota_error|billing_error|requests?perday|tokens?perday",
+        r"credit balance is too low|insufficient (credits?|balance|funds)",
+    )
+)
+
+SIGNS = (
+    Sign(Code.CONTEXT_OVERFLOW, _OVERFLOW, unless=_PER_TIME, statuses=(0, 400, 413, 422, 500, 502, 503)),
+    Sign(Code.QUOTA, _QUOTA),
+    Sign(Code.QUOTA, r"code=(1113|130[89]|131[013-9]|1320)\b", statuses=(429,)),
+    Sign(Code.AUTH, r"api_key_invalid|invalid[ _]api[ _]key|incorrect api key|authentication_error|permission_error"),
+    Sign(Code.UNSUPPORTED_FEATURE, r"does not support (thinking|tools?|images?|vision|function)|not_supported_error"),
+    Sign(Code.UNSUPPORTED_FEATURE, r"(image|vision|multimodal)\S* (input )?(is|are) not supported"),
+    Sign(
+        Code.UNSUPPORTED_PARAMETER,
+        r"unsupported[ _](parameter|value)|extra inputs are not permitted|extra_forbidden"
+        r"|unrecognized request argument|unknown (parameter|field|name)|is not supported for this model",
+        statuses=(0, 400, 422),
+    ),
+    Sign(
+        Code.OVERLOADED,
+        r"overloaded|at capacity|server busy|unavailable_error|loading model|insufficient_system_resource",
+        statuses=(0, 429, 500, 502, 503, 504, 529),
+    ),
+    Sign(Code.RATE_LIMIT, r"rate_limit|resource_exhausted|too many requests", statuses=(0,)),
+)
+"""Asked from top to bottom; the first row that fits decides. Status 0 is a failure inside a stream."""
+
+STATUSES = {
+    401: Code.AUTH,
+    402: Code.QUOTA,
+    403: Code.AUTH,
+    404: Code.NOT_FOUND,
+    408: Code.SERVER_ERROR,
+    413: Code.REQUEST_TOO_LARGE,
+    425: Code.SERVER_ERROR,
+    429: Code.RATE_LIMIT,
+    501: Code.UNSUPPORTED_FEATURE,
+    503: Code.OVERLOADED,
+    529: Code.OVERLOADED,
+}
+"""What a status means when no sign says more; other 4xx are INVALID_REQUEST, the rest SERVER_ERROR."""
+
+TYPES = {
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that an error type stands for when a failure has no number."""
+
+RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+PASSING = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR})
+"""Worth another try."""
+FINAL = frozenset({Code.CONTEXT_OVERFLOW, Code.QUOTA, Code.AUTH, Code.UNSUPPORTED_FEATURE, Code.UNSUPPORTED_PARAMETER})
+"""Never worth one with the same request, whatever the status."""
+
+_NUMBER = r"(\d[\d,]{0,11})"
+WINDOWS = (
+    rf"context limit: \d+ \+ \d+ > {_NUMBER}",
+    rf"tokens > {_NUMBER} maximum",
+    rf"maximum (?:context|prompt) length (?:is|of) {_NUMBER}",
+    rf"available context size \({_NUMBER}",
+    rf"tokens allowed \({_NUMBER}",
+    rf"with {_NUMBER} maximum context",
+    rf"while limit is {_NUMBER}",
+    rf"exceeds the limit of {_NUMBER}",
+    rf"context (?:window|length) of {_NUMBER}",
+)
+"""Where an overflow names the true window, in tokens."""
+
+_KEY = "Check the key and where it is read from (apiKeyEnv, apiKeyCommand)."
+
+WORDING: dict[Code, tuple[str, str]] = {
+    Code.OVERLOADED: ("is overloaded or still loading", ""),
+    Code.RATE_LIMIT: ("limits the rate of requests", ""),
+    Code.QUOTA: ("refuses because the account has no quota left", "Add credit or choose another provider."),
+    Code.SERVER_ERROR: ("failed", ""),
+    Code.CONTEXT_OVERFLOW: ("refuses because the conversation is larger than its context window", ""),
+    Code.INVALID_REQUEST: ("refuses the request", ""),
+    Code.AUTH: ("refuses the credentials", _KEY),
+    Code.NOT_FOUND: ("does not know the model or the address", "Check the model (--list-models) and baseUrl."),
+    Code.REQUEST_TOO_LARGE: ("refuses because the request has too many bytes", ""),
+    Code.UNSUPPORTED_PARAMETER: ("refuses a field of the request", ""),
+    Code.UNSUPPORTED_FEATURE: ("does not support what was asked", ""),
+}
+"""Per code: what happened, and what to do where a person can do something.
+
+Where a refused field is looked for in the sentence, the sentence must not name one itself.
+"""

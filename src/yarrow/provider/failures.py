@@ -1,0 +1,233 @@
+"""Turns what a model backend says when it refuses, over HTTP or inside a stream, into one typed error."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider import failure_tables as tables
+
+MAX_TEXT = 600
+"""Characters of a backend's own text that are shown; the rest is cut off."""
+
+MIN_SECRET = 6
+"""Characters of a key that is worth hiding; a shorter one is a placeholder and may be part of any word."""
+MAX_SIGNS = 16 * 1024
+"""Characters of a refusal that are searched for signs; the rest is not looked at."""
+
+
+class Answer(Struct, frozen=True):
+    """An HTTP answer that is not a stream; header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class Speaker(Struct, frozen=True):
+    """Who speaks: the provider's id, and the key that must not be shown should the backend repeat it."""
+
+    name: str
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return f"Speaker({self.name!r})"
+
+
+class _Told(Struct, frozen=True):
+    """What the backend told: its sentence, and everything that a table row may look at, in lower case."""
+
+    text: str
+    signs: str
+    status: int
+    """Of HTTP, or the one that a failure inside a stream names or stands for; 0 when there is none."""
+    window: int = 0
+    wait: float | None = None
+
+
+def from_response(answer: Answer, speaker: Speaker) -> ProviderError:
+    """Return the error that an answer with a failing status means."""
+    body = answer.body
+    if 300 <= answer.status < 400:
+        body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that as baseUrl".encode()
+    told = _read(_json(body), answer.status, body)
+    error = _error(told, speaker, f"HTTP {answer.status}")
+    error.status = answer.status
+    error.retry_after = _retry_after(answer.headers, told.wait)
+    advice = answer.headers.get("x-should-retry", "").strip().lower()
+    if advice == "false":
+        error.retryable = False
+    elif advice == "true" and error.code not in tables.FINAL:
+        error.retryable = True
+    return error
+
+
+def from_event(data: bytes, speaker: Speaker) -> ProviderError:
+    """Return the error that the data of an event inside a stream means."""
+    told = _read(_json(data), 0, data)
+    error = _error(told, speaker, "inside its answer")
+    error.retry_after = told.wait
+    return error
+
+
+def shown(text: str, speaker: Speaker) -> str:
+    """Return a backend's text as one bounded line without control characters and without the key."""
+    if len(speaker.secret) >= MIN_SECRET:
+        text = text.replace(speaker.secret, "[key]")
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: MAX_TEXT * 4]).split())
+    return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."
+
+
+def _error(told: _Told, speaker: Speaker, where: str) -> ProviderError:
+    code = _code(told)
+    what, advice = tables.WORDING[code]
+    said = shown(told.text, speaker)
+    sentence = f"{speaker.name} {what} ({where}){f': {said}' if said else ''}"
+    if advice:
+        sentence += f"{'' if sentence.endswith(('.', '!', '?')) else '.'} {advice}"
+    error = ProviderError(code, sentence, retryable=_retryable(code, told.status))
+    if code is Code.CONTEXT_OVERFLOW:
+        error.context_window = told.window or _window(told.signs)
+    return error
+
+
+def _code(told: _Told) -> Code:
+    for row in tables.SIGNS:
+        if (not row.statuses or told.status in row.statuses) and re.search(row.pattern, told.signs):
+            if row.unless and re.search(row.unless, told.signs):
+                continue
+            return row.code
+    if told.status in tables.STATUSES:
+        return tables.STATUSES[told.status]
+    return Code.INVALID_REQUEST if 300 <= told.status < 500 else Code.SERVER_ERROR
+
+
+def _retryable(code: Code, status: int) -> bool:
+    return code in tables.PASSING or (code not in tables.FINAL and status in tables.RETRIED_STATUSES)
+
+
+def _window(signs: str) -> int:
+    for pattern in tables.WINDOWS:
+        if found := re.search(pattern, signs):
+            return int(found[1].replace(",", ""))
+    return 0
+
+
+def _json(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _read(value: object, status: int, body: bytes) -> _Told:
+    """Find the sentence and the signs in any of the shapes that backends use."""
+    if isinstance(value, list) and value:  # one gateway wraps its error in a list
+        value = cast("list[object]", value)[0]
+    outer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    error: object = outer.get("error", outer)
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else outer
+    text = error if isinstance(error, str) else _sentence(fields)
+    if not text and not outer:
+        text = body[: MAX_TEXT * 4].decode("utf-8", "replace")
+    details = _details(fields)
+    number = _status(fields.get("code")) or _status(outer.get("code"))
+    named = [f"{name}={fields[name]}" for name in ("type", "code", "status", "param") if fields.get(name) is not None]
+    return _Told(
+        text=text,
+        signs=" ".join([*named, *details.signs, text])[:MAX_SIGNS].lower(),
+        status=status or number or _typed_status(fields.get("type")),
+        window=_positive(fields.get("n_ctx")),
+        wait=details.wait,
+    )
+
+
+def _sentence(fields: dict[str, Any]) -> str:
+    for name in ("message", "detail", "error", "msg"):
+        value = fields.get(name)
+        if value:
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            break
+    else:
+        text = msgspec.json.encode(fields).decode() if fields else ""
+    metadata = fields.get("metadata")
+    raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    return f"{text}: {raw}" if isinstance(raw, str) and raw else text
+
+
+class _Details(Struct):
+    signs: list[str] = []
+    wait: float | None = None
+
+
+def _details(fields: dict[str, Any]) -> _Details:
+    """Read the typed details that some backends attach: reasons, quota names and a time to wait."""
+    found = _Details()
+    details = fields.get("details")
+    entries = cast("list[Any]", details) if isinstance(details, list) else [details]
+    for entry in (cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)):
+        found.signs.extend(str(entry[name]) for name in ("reason", "error_code") if name in entry)
+        violations = entry.get("violations")
+        for violation in cast("list[Any]", violations) if isinstance(violations, list) else []:
+            if isinstance(violation, dict):
+                found.signs.append(str(cast("dict[str, Any]", violation).get("quotaId", "")))
+        delay = entry.get("retryDelay")
+        if isinstance(delay, str):
+            found.wait = _seconds(delay.removesuffix("s"))
+    return found
+
+
+def _status(code: object) -> int:
+    if isinstance(code, str) and len(code) == 3 and code.isdecimal():
+        code = int(code)
+    number = code if isinstance(code, int) else 0
+    return number if 400 <= number < 600 else 0
+
+
+def _typed_status(kind: object) -> int:
+    return tables.TYPES.get(kind, 0) if isinstance(kind, str) else 0
+
+
+def _positive(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _retry_after(headers: Mapping[str, str], told: float | None) -> float | None:
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "")
+    if not value:
+        return told
+    seconds = _seconds(value)
+    return seconds if seconds is not None else _until(value, headers.get("date", ""))
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _until(moment: str, now: str) -> float | None:
+    """Return the seconds from one HTTP date to another; `now` may be missing."""
+    # Imported here because it costs more than this module and hardly any answer needs it.
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    def parse(text: str) -> datetime | None:
+        try:
+            date = parsedate_to_datetime(text)
+        except (ValueError, TypeError, IndexError):
+            return None
+        return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+    until = parse(moment)
+    if until is None:
+        return None
+    return max(0.0, (until - (parse(now) or datetime.now(UTC))).total_seconds())

@@ -1,0 +1,177 @@
+"""Makes any stored history one that a backend accepts: pure passes over the messages, the general ones first.
+
+The file a history comes from stays as it is. What cannot be sent is left out or told in words, what a backend
+insists on is filled in, and the same history always gives the same messages, so that cached prefixes stay valid.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.provider.json_object import is_json_object
+from yarrow.provider.pairing import paired
+
+NO_OUTPUT = "(no output)"
+HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
+BEGINNING = "(The conversation before this point is not shown.)"
+GO_ON = "Go on."
+
+_ALLOWED: dict[Role, tuple[type[Block], ...]] = {
+    Role.USER: (Text, Image),
+    Role.ASSISTANT: (Text, Thinking, ToolCall, Opaque),
+    Role.TOOL: (Text, Image),
+}
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_NAME = 64
+
+Pass = Callable[[Sequence[Message]], Sequence[Message]]
+
+
+class Target(Struct, frozen=True):
+    """For whom a history is made legal."""
+
+    provider: str
+    model: str
+    takes_image: Callable[[Image], bool] = lambda _: True
+
+
+def repaired(messages: Sequence[Message], target: Target) -> Sequence[Message]:
+    """Apply what holds for every backend: whole messages, paired calls, no empty blocks, nobody else's opaque data."""
+    passes: tuple[Pass, ...] = (
+        # A cut answer stays until its calls were paired: their results are left out with it.
+        lambda history: [message for message in history if not message.incomplete or message.role is Role.ASSISTANT],
+        lambda history: [_own(message, target) for message in history],
+        lambda history: [_visible(message, target.takes_image) for message in history],
+        lambda history: [_without_blanks(message) for message in history],
+        lambda history: [message for message in history if message.role is Role.TOOL or _says_something(message)],
+        lambda history: [_callable(message) for message in history],
+        lambda history: paired(history, target.provider, target.model),
+        lambda history: [_answering(message) for message in history],
+    )
+    return _through(passes, messages)
+
+
+def chat(messages: Sequence[Message], target: Target) -> Sequence[Message]:
+    """Apply what chat-completions backends want beyond that: text results, and turns that alternate."""
+    passes: tuple[Pass, ...] = (
+        lambda history: repaired(history, target),
+        lambda history: list(_images_after_results(history)),
+        lambda history: list(_merged(history)),
+        _framed,
+    )
+    return _through(passes, messages)
+
+
+def _through(passes: Iterable[Pass], messages: Sequence[Message]) -> Sequence[Message]:
+    for apply in passes:
+        messages = apply(messages)
+    return messages
+
+
+def _own(message: Message, target: Target) -> Message:
+    """Drop what only another provider or model could read."""
+    if message.role is not Role.ASSISTANT or (message.provider, message.model) == (target.provider, target.model):
+        return message
+    return _with(message, (block for block in message.content if not isinstance(block, Thinking | Opaque)))
+
+
+def _visible(message: Message, takes_image: Callable[[Image], bool]) -> Message:
+    """Put a note in the place of an image that the backend does not take."""
+    if not any(isinstance(block, Image) for block in message.content):
+        return message
+    hidden = (
+        Text(HIDDEN_IMAGE) if isinstance(block, Image) and not takes_image(block) else block
+        for block in message.content
+    )
+    return _with(message, hidden)
+
+
+def _without_blanks(message: Message) -> Message:
+    """Drop blank text, and blocks that the role cannot speak."""
+    allowed = _ALLOWED[message.role]
+    kept = tuple(
+        block
+        for block in message.content
+        if isinstance(block, allowed) and not (isinstance(block, Text) and not block.text.strip())
+    )
+    return message if len(kept) == len(message.content) else _with(message, kept)
+
+
+def _says_something(message: Message) -> bool:
+    return any(isinstance(block, Text | Image | ToolCall) for block in message.content)
+
+
+def _callable(message: Message) -> Message:
+    """Give calls names and arguments of the form that backends insist on; they were answered with errors anyway."""
+    if all(not isinstance(block, ToolCall) or _is_callable(block) for block in message.content):
+        return message
+    return _with(message, (_repaired_call(b) if isinstance(b, ToolCall) else b for b in message.content))
+
+
+def _is_callable(call: ToolCall) -> bool:
+    name = call.name
+    return 0 < len(name) <= _MAX_NAME and not _NAME.search(name) and is_json_object(call.arguments)
+
+
+def _repaired_call(call: ToolCall) -> ToolCall:
+    name = _NAME.sub("_", call.name)[:_MAX_NAME] or "unknown"
+    return replace(call, name=name, arguments=call.arguments if is_json_object(call.arguments) else "{}")
+
+
+def _answering(message: Message) -> Message:
+    """Say that a tool had no output: an empty result is refused."""
+    if message.role is not Role.TOOL or message.content:
+        return message
+    return _with(message, (Text(NO_OUTPUT),))
+
+
+def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
+    """Move the images of results, which are text only, into a user message behind all results of the turn."""
+    moved: list[Block] = []
+    for message in messages:
+        if message.role is not Role.TOOL:
+            if moved:
+                yield _user(moved)
+                moved = []
+            yield message
+        elif not message.images:
+            yield message
+        else:
+            moved += (Text(f"Images of the result of {message.tool_name or message.tool_call_id}:"), *message.images)
+            text = tuple(block for block in message.content if isinstance(block, Text))
+            yield _with(message, (*text, Text("(its images follow the results)")))
+    if moved:
+        yield _user(moved)
+
+
+def _merged(messages: Iterable[Message]) -> Iterator[Message]:
+    """Join neighbours of one role: some chat templates insist that user and assistant alternate."""
+    held: Message | None = None
+    for message in messages:
+        if held is not None and held.role is message.role and message.role is not Role.TOOL and not held.tool_calls:
+            apart = (Text("\n\n"),) if message.role is Role.ASSISTANT and message.text else ()
+            held = _with(held, (*held.content, *apart, *message.content))
+            continue
+        if held is not None:
+            yield held
+        held = message
+    if held is not None:
+        yield held
+
+
+def _framed(messages: Sequence[Message]) -> Sequence[Message]:
+    """Let a user begin, and end with what the model is to answer."""
+    begins = () if messages and messages[0].role is Role.USER else (_user([Text(BEGINNING)]),)
+    ends = (_user([Text(GO_ON)]),) if messages and messages[-1].role is Role.ASSISTANT else ()
+    return (*begins, *messages, *ends)
+
+
+def _user(blocks: Iterable[Block]) -> Message:
+    return Message(id="", role=Role.USER, content=tuple(blocks), timestamp="")
+
+
+def _with(message: Message, blocks: Iterable[Block]) -> Message:
+    return replace(message, content=tuple(blocks))

@@ -1,0 +1,93 @@
+"""Finds the key of a provider: in the environment, or by running the command that the user configured."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
+from typing import cast
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import Code, ProviderError
+
+COMMAND_LIMIT = 10.0
+"""Seconds that an apiKeyCommand may take."""
+MAX_OUTPUT = 64 * 1024
+"""Bytes of an apiKeyCommand's output, beyond which it is not a key."""
+VENDOR_KEYS = ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY")
+"""Variables that hold the key of api.openai.com; the first that is set counts."""
+
+
+async def configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
+    """Return the key that the provider's own settings lead to, empty when they name none.
+
+    Raises PROVIDER_SETUP when they name one that is not there.
+    """
+    if settings.api_key_env:
+        key = environment.get(settings.api_key_env, "").strip()
+        if not key:
+            raise _missing(f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set")
+        return key
+    if settings.api_key_command:
+        return await _run(settings.api_key_command, f"providers.{name}.apiKeyCommand", environment)
+    return ""
+
+
+def vendor_key(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the vendor's key and the variable that holds it; both empty when none is set."""
+    for variable in VENDOR_KEYS:
+        if key := environment.get(variable, "").strip():
+            return key, variable
+    return "", ""
+
+
+async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True
+    )
+    try:
+        async with asyncio.timeout(COMMAND_LIMIT):
+            output, complaint = await _outputs(process)
+            status = await process.wait()
+    except TimeoutError:
+        raise _missing(f"{place} gave no key within {COMMAND_LIMIT:g} s") from None
+    finally:
+        await _end(process)
+    if status:
+        said = " ".join(complaint.decode("utf-8", "replace").split())[:200]
+        raise _missing(f"{place} ended with status {status}{f': {said}' if said else ''}")
+    key = output.decode("utf-8", "replace").strip()
+    if not key or len(output) > MAX_OUTPUT or not key.isprintable():
+        raise _missing(f"{place} printed {'no key' if not key else 'more than one line, or something that is no key'}")
+    return key
+
+
+async def _outputs(process: Process) -> tuple[bytes, bytes]:
+    streams = cast("tuple[asyncio.StreamReader, asyncio.StreamReader]", (process.stdout, process.stderr))
+    output, complaint = await asyncio.gather(*map(_bounded, streams))
+    return output, complaint
+
+
+async def _bounded(stream: asyncio.StreamReader) -> bytes:
+    """Read to the end, keeping one byte more than is allowed, so that nobody blocks on a full pipe."""
+    kept = bytearray()
+    while data := await stream.read(MAX_OUTPUT):
+        kept += data[: MAX_OUTPUT + 1 - len(kept)]
+    return bytes(kept)
+
+
+async def _end(process: Process) -> None:
+    """Leave nothing running; a command that ended by itself may have started an agent that is to stay."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    await process.wait()
+
+
+def _missing(sentence: str) -> ProviderError:
+    return ProviderError(Code.PROVIDER_SETUP, sentence)

@@ -1,0 +1,93 @@
+"""The provider for a llama.cpp server."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
+from yarrow.provider.chat_completions.encode import encode
+from yarrow.provider.chat_completions.refusals import Refusals
+from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
+from yarrow.provider.failures import Speaker
+from yarrow.provider.history import Target
+from yarrow.provider.http.client import HttpClient
+from yarrow.provider.llamacpp import server
+from yarrow.provider.llamacpp.discovery import ROOTS, running
+from yarrow.provider.llamacpp.encode import fields, refuse_new_images
+from yarrow.provider.llamacpp.loading import Patience
+
+T = TypeVar("T")
+
+
+class LlamaCppProvider:
+    """One model of one server, which is looked for on this machine when none is configured; owns its HTTP client."""
+
+    def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
+        self.patience: Callable[[], Patience] = Patience
+        """Makes the waiting for a model that still loads."""
+        self.roots: Sequence[str] = ROOTS
+        """Where a server is looked for."""
+        self._name = name
+        self._model = model
+        self._settings = settings
+        self._speaker = Speaker(name, key)
+        self._http = http
+        self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
+        self._refusals = Refusals()
+
+    async def info(self) -> ProviderInfo:
+        """Ask the server for its model and the context of a slot; waits while it loads."""
+        root = await self._transport("")
+        model = self._model or await self._loaded(lambda: server.first_model(root))
+        window = self._settings.context_window or await self._loaded(lambda: server.slot_window(root, self._model))
+        return ProviderInfo(self._name, model, max_tokens=self._settings.max_tokens, context_window=window)
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+        """Stream one answer; waits while the server loads. Raises UNSUPPORTED_FEATURE for an image of the user."""
+        refuse_new_images(request.messages, self._name)
+        transport = await self._transport("/v1")
+        target = Target(self._name, request.model, takes_image=lambda _: False)
+        whole = encode(request, target, fields=fields(request, self._settings), extra=self._settings.extra_body)
+        patience = self.patience()
+        while True:
+            body = self._refusals.apply(whole)
+            try:
+                async with aclosing(transport.stream(body, request.stream_opts)) as events:
+                    async for event in events:
+                        yield event
+            except ProviderError as error:
+                if not self._refusals.learn(error, body):
+                    await patience.wait(error)
+            else:
+                return
+
+    async def list_models(self) -> list[ModelEntry]:
+        """Return the server's models; waits while it loads."""
+        root = await self._transport("")
+        return await self._loaded(lambda: server.models(root))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def _transport(self, path: str) -> ChatTransport:
+        """Return the way to the server, at a path below its root."""
+        if not self._root:
+            self._root = await running(self._http, self.roots)
+        if not self._root:
+            places = " or ".join(self.roots)
+            sentence = f"no llama.cpp server answers at {places}: start `llama-server -m MODEL.gguf`, or set"
+            raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
+        timeouts = timeouts_of(self._settings, local=True)
+        endpoint = Endpoint(self._root + path, self._speaker, headers=self._settings.headers, timeouts=timeouts)
+        return ChatTransport(self._http, endpoint)
+
+    async def _loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        patience = self.patience()
+        while True:
+            try:
+                return await ask()
+            except ProviderError as error:
+                await patience.wait(error)

@@ -1,0 +1,1 @@
+"""The adapter for OpenAI and for every compatible endpoint."""

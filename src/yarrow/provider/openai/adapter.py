@@ -1,0 +1,79 @@
+"""The provider for OpenAI and for every server that speaks its chat-completions."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
+from yarrow.provider.chat_completions.encode import Body, encode
+from yarrow.provider.chat_completions.models import entries
+from yarrow.provider.chat_completions.refusals import Refusals
+from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
+from yarrow.provider.failures import Speaker
+from yarrow.provider.history import Target
+from yarrow.provider.http.client import HttpClient
+from yarrow.provider.openai.address import address_of
+from yarrow.provider.openai.encode import fields, with_required_fields
+from yarrow.provider.openai.windows import known_window
+
+
+class OpenAiProvider:
+    """One model of one server; owns its HTTP client."""
+
+    def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
+        self._name = name
+        self._model = model
+        self._settings = settings
+        self._http = http
+        self._address = address_of(settings.base_url)
+        endpoint = Endpoint(
+            self._address.base,
+            Speaker(name, key),
+            headers=settings.headers,
+            timeouts=timeouts_of(settings, local=self._address.local),
+        )
+        self._transport = ChatTransport(http, endpoint)
+        self._refusals = Refusals()
+
+    async def info(self) -> ProviderInfo:
+        """Return what is known without asking the server: a question would delay the first answer."""
+        if not self._model:
+            sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
+            raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
+        return ProviderInfo(
+            name=self._name,
+            model=self._model,
+            max_tokens=self._settings.max_tokens,
+            context_window=self._settings.context_window or known_window(self._model),
+            has_images=True,
+        )
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+        """Stream one answer; what the server refuses is left out once, and from then on."""
+        while True:
+            body = self._body(request)
+            try:
+                async with aclosing(self._transport.stream(body, request.stream_opts)) as events:
+                    async for event in events:
+                        yield event
+            except ProviderError as error:
+                if not (self._refusals.learn(error, body) or self._refusals.learn_images(error, request.messages)):
+                    raise
+            else:
+                return
+
+    async def list_models(self) -> list[ModelEntry]:
+        """Return the server's models, with their windows where it or we know them."""
+        listed = entries(await self._transport.get("models"))
+        return [ModelEntry(entry.name, entry.context_window or known_window(entry.name)) for entry in listed]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    def _body(self, request: CompletionRequest) -> Body:
+        target = Target(self._name, request.model, self._refusals.takes_image)
+        extra = self._settings.extra_body
+        body = encode(request, target, fields=fields(request, self._settings, self._address), extra=extra)
+        return self._refusals.apply(with_required_fields(body, self._address))

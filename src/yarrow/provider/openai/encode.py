@@ -1,0 +1,43 @@
+"""What a request to an OpenAI-compatible server has besides messages and tools."""
+
+from typing import Any
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.message import ThinkingLevel
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.chat_completions.encode import Body
+from yarrow.provider.openai.address import Address
+
+_REASONERS = ("o1", "o3", "o4", "gpt-5", "gpt-6")
+"""Prefixes of the vendor's models that refuse a temperature."""
+_FIELD_REQUIRED = {"api.deepseek.com": "reasoning_content"}
+"""Hosts that want the thinking field on every message with calls, even empty, while they think."""
+
+
+def fields(request: CompletionRequest, settings: ProviderSettings, address: Address) -> dict[str, Any]:
+    """Return the fields; the request's values come before the configured ones."""
+    result: dict[str, Any] = {"stream_options": {"include_usage": True}}
+    if limit := request.max_tokens or settings.max_tokens:
+        result["max_completion_tokens" if address.official else "max_tokens"] = limit
+    thinks = request.thinking is not ThinkingLevel.OFF
+    if thinks:
+        result["reasoning_effort"] = _effort(request.thinking, address)
+    temperature = settings.temperature if request.temperature is None else request.temperature
+    fixed = address.official and (thinks or request.model.startswith(_REASONERS))
+    if temperature is not None and not fixed:
+        result["temperature"] = temperature
+    return result
+
+
+def with_required_fields(body: Body, address: Address) -> Body:
+    """Return the body with the fields that its host insists on in messages."""
+    field = _FIELD_REQUIRED.get(address.host)
+    if field is None:
+        return body
+    messages = [{field: ""} | message if "tool_calls" in message else message for message in body["messages"]]
+    return body | {"messages": messages}
+
+
+def _effort(level: ThinkingLevel, address: Address) -> str:
+    # The vendor's chat endpoint knows nothing above xhigh.
+    return "xhigh" if address.official and level is ThinkingLevel.MAX else level.value

@@ -1,0 +1,150 @@
+"""A provider that plays a script and checks every request it is sent against the public rules."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import Role, StopReason, ToolCall, Usage
+from yarrow.provider.base import (
+    CallPiece,
+    CompletionRequest,
+    ModelEntry,
+    ProviderEvent,
+    ProviderInfo,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.provider.chat_completions.calls import new_id
+from yarrow.provider.chat_completions.encode import encode
+from yarrow.provider.history import Target
+from yarrow.provider.json_object import is_json_object
+from yarrow.provider.rules import violations
+from yarrow.provider.script import Call, Delay, Expect, Fail, Say, Script, Step, Stop, Think, Wait
+
+ENDED = "(script ended)"
+"""What is said when all turns were played."""
+
+
+class ScriptedProvider:
+    """Plays one turn of its script per request.
+
+    The first request starts at the turn whose number is the count of assistant messages it holds, so that a session
+    resumed in another process goes on where it was; each later request gets the next turn, whatever it holds.
+    """
+
+    def __init__(
+        self, name: str, model: str, *, script: Script, gates: Mapping[str, asyncio.Event] | None = None
+    ) -> None:
+        self.requests: list[CompletionRequest] = []
+        """Every request so far, also those that were refused."""
+        self.gates = dict(gates or {})
+        """What the steps named `wait` wait for."""
+        self._name = name
+        self._model = model or "scripted"
+        self._script = script
+        self._next: int | None = None
+
+    async def info(self) -> ProviderInfo:
+        """Return what the script claims."""
+        info = self._script.info
+        return ProviderInfo(
+            name=self._name,
+            model=self._model,
+            max_tokens=info.max_tokens,
+            context_window=info.context_window,
+            has_tool_call=info.has_tool_call,
+            has_images=info.has_images,
+        )
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+        """Play a turn; raises INVALID_REQUEST when the request breaks a rule, and takes no turn then."""
+        self.requests.append(request)
+        self._check(request)
+        called = False
+        for step in self._turn(request):
+            called |= isinstance(step, Call)
+            event = await self._play(step, request)
+            if event is not None:
+                yield event
+            if isinstance(event, StopPiece):
+                return
+        yield StopPiece(StopReason.TOOL_USE if called else StopReason.END_TURN)
+
+    async def list_models(self) -> list[ModelEntry]:
+        """Return the one model there is."""
+        return [ModelEntry(self._model, self._script.info.context_window)]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _turn(self, request: CompletionRequest) -> tuple[Step, ...]:
+        if self._next is None:
+            self._next = sum(message.role is Role.ASSISTANT for message in request.messages)
+        turn, self._next = self._next, self._next + 1
+        return self._script.turns[turn] if turn < len(self._script.turns) else (Say(ENDED),)
+
+    async def _play(self, step: Step, request: CompletionRequest) -> ProviderEvent | None:
+        match step:
+            case Say(text):
+                return TextPiece(text) if text else None
+            case Think(text):
+                return ThinkingPiece(text) if text else None
+            case Call():
+                return CallPiece(_call(step))
+            case Usage():
+                return UsagePiece(step)
+            case Fail():
+                raise _failure(step)
+            case Stop(reason):
+                return StopPiece(reason)
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+            case Wait(gate):
+                await self.gates.setdefault(gate, asyncio.Event()).wait()
+            case Expect(contains):
+                self._expect(contains, request)
+        return None
+
+    def _check(self, request: CompletionRequest) -> None:
+        has_images = self._script.info.has_images
+        target = Target(self._name, request.model, takes_image=lambda _: has_images)
+        problems = violations(encode(request, target, fields=_sampling(request), extra={}))
+        if problems:
+            raise self._refuse("; ".join(problems))
+
+    def _expect(self, contains: str, request: CompletionRequest) -> None:
+        last = request.messages[-1].text if request.messages else ""
+        if contains not in last:
+            raise self._refuse(f"the last message does not hold {contains!r}: {last[:500]!r}")
+
+    def _refuse(self, why: str) -> ProviderError:
+        return ProviderError(Code.INVALID_REQUEST, f"{self._name} refuses the request: {why}")
+
+
+def _sampling(request: CompletionRequest) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.max_tokens:
+        fields["max_tokens"] = request.max_tokens
+    return fields
+
+
+def _call(step: Call) -> ToolCall:
+    call_id = step.id or new_id()
+    if isinstance(step.arguments, dict):
+        return ToolCall(call_id, step.name, msgspec.json.encode(step.arguments).decode())
+    if is_json_object(step.arguments):
+        return ToolCall(call_id, step.name, step.arguments)
+    return ToolCall(call_id, step.name, invalid_arguments=step.arguments)
+
+
+def _failure(step: Fail) -> ProviderError:
+    error = ProviderError(step.code, step.message, retryable=step.retryable)
+    error.retry_after = step.retry_after
+    error.context_window = step.context_window
+    return error

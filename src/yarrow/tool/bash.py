@@ -1,0 +1,120 @@
+"""The tool `bash`: one shell command, its output streamed, nothing of it left when it is over."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.environment import child_environment
+from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.scratch import fallback_directory
+from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.capture import Capture, Deltas
+from yarrow.tool.paths import locate, os_problem
+
+MOST_SECONDS = 3_600
+"""The longest timeout a call may ask for."""
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+"""Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
+
+
+class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `bash`; `timeout` is in seconds, 0 is the configured one."""
+
+    command: str
+    timeout: float = 0
+    cwd: str = ""
+
+
+class Bash:
+    """Runs a shell command."""
+
+    name = "bash"
+    read_only = False
+    arguments = BashArguments
+
+    async def run(self, arguments: BashArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
+        """Yield output as it comes, then all of it within the limits, with the exit code when it is not 0."""
+        planned = _plan(arguments, context)
+        if isinstance(planned, ToolFailed):
+            yield planned
+            return
+        command, note = planned
+        capture, deltas = Capture(), Deltas(asyncio.get_running_loop().time)
+        result: Result = ToolFailed("The command did not end.")
+        try:
+            async with aclosing(run(command)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Exit):
+                        result = _result(piece, capture.text(), timeout=command.timeout, note=note)
+                    else:
+                        capture.add(piece)
+                        if text := deltas.add(piece):
+                            yield Progress(text)
+        except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
+            result = ToolFailed(os_problem(error, "The command could not be run"))
+        finally:
+            capture.close()
+        if text := deltas.rest():
+            yield Progress(text)
+        yield result
+
+    async def preview(self, arguments: BashArguments, context: ToolContext) -> Result:
+        """Return the command and how it would be run."""
+        planned = _plan(arguments, context)
+        if isinstance(planned, ToolFailed):
+            return planned
+        command, note = planned
+        where = f"In {command.cwd}, for at most {command.timeout:g} s, without a sandbox"
+        return Done(f"{where}, it would run:\n{arguments.command}{note}")
+
+
+def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:
+    """Return the command and a note for its result."""
+    timeout = arguments.timeout or min(context.bash.timeout, MOST_SECONDS)
+    if not 0 < timeout <= MOST_SECONDS:
+        return ToolFailed(f"timeout is in seconds, above 0 and at most {MOST_SECONDS}.")
+    if not arguments.command.strip():
+        return ToolFailed("The command is empty.")
+    cwd, note = context.cwd, ""
+    if arguments.cwd:
+        cwd = locate(arguments.cwd, context.cwd)
+        if not cwd.is_dir():
+            return ToolFailed(f"cwd {arguments.cwd} is not a directory.")
+    elif not cwd.is_dir():
+        note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
+        if not context.dry_run:
+            # Not a parent of it: a command that was meant for one directory must not meet another's files.
+            cwd = fallback_directory()
+            note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
+    environment = child_environment(os.environ, context.bash.pass_environment)
+    return Command((_shell(), "-c", arguments.command), cwd, environment, timeout), note
+
+
+def _shell() -> str:
+    """Return bash, or sh where there is none."""
+    for path in SHELLS:
+        if os.access(path, os.X_OK):
+            return path
+    import shutil
+
+    found = shutil.which("bash")
+    return found if found is not None and Path(found).is_absolute() else "/bin/sh"
+
+
+def _result(end: Exit, output: str, *, timeout: float, note: str) -> Result:
+    output = output or "[no output]"
+    if end.timed_out:
+        return ToolFailed(f"{output}\n[timed out after {timeout:g} s, and was ended]{note}")
+    if end.code < 0:
+        name = str(-end.code)
+        with suppress(ValueError):
+            name = signal.Signals(-end.code).name
+        return ToolFailed(f"{output}\n[ended by signal {name}]{note}")
+    if end.code:
+        return ToolFailed(f"{output}\n[exit code {end.code}]{note}")
+    return Done(f"{output}{note}")

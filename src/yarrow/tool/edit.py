@@ -1,0 +1,72 @@
+"""The tool `edit`: literal replacements in one file, all of them or none."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from yarrow.tool.base import Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.changing import Change, Plan, Planned, current_bytes, make_change, tell_change
+from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode
+from yarrow.tool.diff import unified_diff
+from yarrow.tool.limits import plural
+from yarrow.tool.matching import Edit as OneEdit
+from yarrow.tool.matching import Mismatch, apply_edits
+from yarrow.tool.paths import locate, missing, shown
+from yarrow.tool.threads import in_thread
+
+
+class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `edit`."""
+
+    path: str
+    edits: Annotated[tuple[OneEdit, ...], Meta(min_length=1)]
+
+
+class Edit:
+    """Replaces texts in a file."""
+
+    name = "edit"
+    read_only = False
+    arguments = EditArguments
+
+    async def run(self, arguments: EditArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
+        """Yield how many places were changed, and the diff."""
+        yield await in_thread(partial(make_change, arguments.path, context, plan=_plan(arguments, context)))
+
+    async def preview(self, arguments: EditArguments, context: ToolContext) -> Result:
+        """Return how many places would be changed and the exact diff, or why the edits do not fit."""
+        return await in_thread(partial(tell_change, arguments.path, context, plan=_plan(arguments, context)))
+
+
+def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
+    path = locate(arguments.path, context.cwd)
+    name = shown(path, context.cwd)
+
+    def plan(real: Path) -> Planned:
+        data = current_bytes(real)
+        if data is None:
+            return ToolFailed(f"{missing(path, name)} To make a new file, use write.")
+        if isinstance(data, ToolFailed):
+            return data
+        if kind := binary_kind(data[:SNIFF_BYTES]) or ("a binary file" if b"\0" in data else ""):
+            return ToolFailed(f"{name} is {kind}, and is not edited.")
+        file = decode(data)
+        outcome = apply_edits(file.text, arguments.edits)
+        if isinstance(outcome, Mismatch):
+            return ToolFailed(f"{name} was not changed. {outcome.text}")
+        text, count = outcome
+        try:
+            new = file.encode(text)
+        except UnicodeEncodeError as error:
+            return ToolFailed(
+                f"{name} was not changed. It is not UTF-8 and is edited as Latin-1, which has no "
+                f"{error.object[error.start : error.end]!r}."
+            )
+        diff = unified_diff(name, file.text, text)
+        places = plural(count, "place") + (", as Latin-1," if file.encoding == FALLBACK else "")
+        return Change(new, f"Changed {name} in {places}", f"Would change {name} in {places}", diff)
+
+    return plan

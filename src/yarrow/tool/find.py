@@ -1,0 +1,125 @@
+"""The tool `find`: paths of files or directories that match a glob."""
+
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.workspace import Refused
+from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.globs import Glob
+from yarrow.tool.hits import SEARCH_SECONDS
+from yarrow.tool.limits import Smallest
+from yarrow.tool.paths import locate, missing, prefix_of
+from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_program
+from yarrow.tool.threads import in_thread
+from yarrow.tool.walk import walk
+
+FIND_LIMIT = 1_000
+"""Paths shown unless the call says otherwise."""
+
+
+class FindArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `find`."""
+
+    pattern: str
+    path: str = "."
+    type: Literal["file", "directory"] = "file"
+    limit: int = FIND_LIMIT
+
+
+class Find:
+    """Finds files by name."""
+
+    name = "find"
+    read_only = True
+    arguments = FindArguments
+
+    async def run(self, arguments: FindArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
+        """Yield the paths, sorted, a directory's with a slash behind it."""
+        search = await in_thread(partial(_prepare, arguments, context))
+        if isinstance(search, ToolFailed):
+            yield search
+            return
+        program = None if context.dry_run or arguments.type != "file" else ripgrep_program(context.workspace)
+        if program is None or not await search.by_ripgrep(program):
+            await in_thread(search.by_ourselves)
+        yield search.result()
+
+    async def preview(self, arguments: FindArguments, context: ToolContext) -> Result:
+        """Say what would be looked for."""
+        return Done(f"Would look for {arguments.pattern!r} below {arguments.path} in {context.cwd}.")
+
+
+def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+    path = locate(arguments.path, context.cwd)
+    real = context.workspace.resolve_read(path)
+    if isinstance(real, Refused):
+        return ToolFailed(real.text)
+    if not real.exists():
+        return ToolFailed(missing(path, arguments.path))
+    if not real.is_dir():
+        return ToolFailed(f"{arguments.path} is not a directory.")
+    return _Search(arguments, real, prefix_of(path, context.cwd))
+
+
+class _Search:
+    """One search, by ripgrep or by ourselves, with the same result."""
+
+    def __init__(self, arguments: FindArguments, root: Path, prefix: str) -> None:
+        self._arguments = arguments
+        self._prefix = prefix
+        self._root = root
+        self._glob = Glob(arguments.pattern)
+        self._found: Smallest[list[str]] = Smallest(max(1, arguments.limit))
+        self._secrets = 0
+        self._was_slow = False
+
+    async def by_ripgrep(self, program: str) -> bool:
+        """Look; return False when ripgrep refused."""
+        try:
+            async with aclosing(ripgrep_files(program, self._root)) as paths:
+                async for path in paths:
+                    self._take(path)
+        except RipgrepError as error:
+            self._was_slow = error.timed_out
+            return error.timed_out
+        return True
+
+    def by_ourselves(self, stop: threading.Event) -> None:
+        """Look."""
+        deadline = time.monotonic() + SEARCH_SECONDS
+        for entry in walk(self._root, stop):
+            if time.monotonic() > deadline:
+                self._was_slow = True
+                return
+            if entry.is_dir == (self._arguments.type == "directory"):
+                self._take(entry.path)
+
+    def result(self) -> Result:
+        """Return what was found so far."""
+        slash = "/" if self._arguments.type == "directory" else ""
+        lines = [f"{self._prefix}{'/'.join(names)}{slash}" for names in self._found.kept()]
+        if not lines:
+            lines = [f"Nothing matches {self._arguments.pattern!r}."]
+        elif len(lines) < self._found.count:
+            lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern, or set limit]")
+        if self._secrets:
+            lines.append(f"[{self._secrets:,} left out: files such as .env hold secrets]")
+        if self._was_slow:
+            lines.append(f"[stopped after {SEARCH_SECONDS:g} s; narrow the path]")
+        return Done("\n".join(lines))
+
+    def _take(self, path: str) -> None:
+        if not self._glob.matches(path):
+            return
+        if is_secret_file(path.rpartition("/")[2]):
+            self._secrets += 1
+        else:
+            self._found.add(path.split("/"))

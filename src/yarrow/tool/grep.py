@@ -1,0 +1,150 @@
+"""The tool `grep`: lines of files that match a pattern."""
+
+import re
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.workspace import Refused
+from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.globs import Glob
+from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Query, Report
+from yarrow.tool.paths import locate, missing, os_problem, prefix_of
+from yarrow.tool.ripgrep import RipgrepError, ripgrep_hits, ripgrep_program
+from yarrow.tool.search import Searcher, SearchError, search_below
+from yarrow.tool.threads import in_thread
+
+GREP_LIMIT = 100
+"""Matching lines shown unless the call says otherwise."""
+MOST_CONTEXT = 50
+LINE_FEED = r"(?<!\\)(?:\\\\)*\\n"
+"""A line feed as a pattern writes it."""
+SLOW = f"the search was stopped after {SEARCH_SECONDS:g} s; narrow it"
+
+
+class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `grep`; `context` is lines before and after each match."""
+
+    pattern: str
+    path: str = "."
+    glob: str = ""
+    ignore_case: bool = False
+    literal: bool = False
+    context: int = 0
+    limit: int = GREP_LIMIT
+
+
+class Grep:
+    """Searches the content of files."""
+
+    name = "grep"
+    read_only = True
+    arguments = GrepArguments
+
+    async def run(self, arguments: GrepArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
+        """Yield the matching lines as `path:line:text`, in order of paths."""
+        search = await in_thread(partial(_prepare, arguments, context))
+        if isinstance(search, ToolFailed):
+            yield search
+            return
+        program = None if context.dry_run else ripgrep_program(context.workspace)
+        if program is None or not await search.by_ripgrep(program):
+            yield await in_thread(search.by_ourselves)
+        else:
+            yield search.result()
+
+    async def preview(self, arguments: GrepArguments, context: ToolContext) -> Result:
+        """Say what would be searched."""
+        return Done(f"Would search {arguments.path} in {context.cwd} for {arguments.pattern!r}.")
+
+
+def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+    path = locate(arguments.path, context.cwd)
+    real = context.workspace.resolve_read(path)
+    if isinstance(real, Refused):
+        return ToolFailed(real.text)
+    if not real.exists():
+        return ToolFailed(missing(path, arguments.path))
+    if not real.is_file() and not real.is_dir():
+        return ToolFailed(f"{arguments.path} is not a regular file.")
+    if real.is_file() and real.stat().st_size > SEARCHED_BYTES:
+        return ToolFailed(f"{arguments.path} is larger than {SEARCHED_BYTES:,} bytes. Use bash to search it.")
+    if not arguments.pattern:
+        return ToolFailed("The pattern is empty.")
+    if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
+        return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
+    try:
+        return _Search(arguments, real, prefix_of(path if real.is_dir() else path.parent, context.cwd))
+    except OSError as error:
+        return ToolFailed(os_problem(error, arguments.path))
+
+
+class _Search:
+    """One search, by ripgrep or by ourselves, with the same result."""
+
+    def __init__(self, arguments: GrepArguments, target: Path, prefix: str) -> None:
+        self._arguments = arguments
+        self._query = Query(
+            pattern=arguments.pattern,
+            literal=arguments.literal,
+            ignore_case=arguments.ignore_case,
+            context=min(max(0, arguments.context), MOST_CONTEXT),
+            limit=max(1, arguments.limit),
+        )
+        self._target = target
+        self._is_file = target.is_file()
+        self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
+        self._report = Report(self._query, prefix)
+        self._notes = [] if self._is_file else _secrets_note(target)
+
+    async def by_ripgrep(self, program: str) -> bool:
+        """Search; return False when ripgrep refused, before it found anything."""
+        # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
+        glob = self._arguments.glob
+        globs = (glob,) if self._globs and re.fullmatch(r"[\w.*?-]+", glob) else ()
+        try:
+            async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
+                async for hits in found:
+                    if self._is_wanted(hits.path) and not self._report.add(hits):
+                        break
+        except RipgrepError as error:
+            if not error.timed_out:
+                return False
+            self._notes.append(SLOW)
+        return True
+
+    def by_ourselves(self, stop: threading.Event) -> Result:
+        """Search, and return the result."""
+        try:
+            searcher = Searcher(self._query)
+            if self._is_file:
+                hits = searcher.search(self._target, self._target.name, stop)
+                if hits is not None:
+                    self._report.add(hits)
+                return self.result()
+            for hits in search_below(self._target, searcher, stop, wanted=self._is_wanted):
+                if not self._report.add(hits):
+                    break
+        except SearchError as error:
+            return ToolFailed(str(error))
+        except TimeoutError:
+            self._notes.append(SLOW)
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what was found so far."""
+        return Done(self._report.text(self._notes))
+
+    def _is_wanted(self, path: str) -> bool:
+        return not is_secret_file(path.rpartition("/")[2]) and all(glob.matches(path) for glob in self._globs)
+
+
+def _secrets_note(directory: Path) -> list[str]:
+    """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
+    names = sorted(path.name for path in directory.iterdir() if is_secret_file(path.name))
+    return [f"{', '.join(names)} not searched: secrets"] if names else []

@@ -1,0 +1,115 @@
+"""What a search found, file by file, and the bounded report of it; both ways to search end here."""
+
+from msgspec import Struct
+
+from yarrow.tool.content import FALLBACK
+from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, plural
+
+LINE_CHARACTERS = 500
+"""The most of a line that is shown."""
+SEARCH_SECONDS = 30.0
+"""The longest a search may take."""
+SEARCHED_BYTES = 67_108_864
+"""Larger files are passed over; 64 MiB."""
+COUNTED_MATCHES = 10_000
+"""A search ends when it has found so many, shown or not."""
+
+
+class Query(Struct, frozen=True):
+    """What is looked for."""
+
+    pattern: str
+    literal: bool
+    ignore_case: bool
+    context: int
+    limit: int
+    """The most matching lines that are shown."""
+
+
+class Hits:
+    """The matching lines of one file with the lines around them, kept while they can still be shown."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path = path
+        self.matches = 0
+        self.is_binary = False
+        self.lines: list[tuple[int, str, bool]] = []
+        """Number from 1, text, and whether it matches."""
+        self._limit = limit
+
+    def add(self, number: int, line: str, *, is_match: bool) -> None:
+        """Take a line, in order."""
+        self.matches += is_match
+        if self.matches <= self._limit:
+            self.lines.append((number, line, is_match))
+
+
+class Report:
+    """Writes hits down until a limit, and counts the rest."""
+
+    def __init__(self, query: Query, prefix: str) -> None:
+        self._query = query
+        self._prefix = prefix
+        self._shown: list[str] = []
+        self._shown_bytes = 0
+        self._is_full = False
+        self._shown_matches = 0
+        self._matches = 0
+        self._files = 0
+
+    def add(self, hits: Hits) -> bool:
+        """Take the hits of a file; return whether more are wanted."""
+        self._files += 1
+        if hits.is_binary:
+            self._matches += 1
+            self._show(f"{self._prefix}{hits.path}: binary file matches", is_match=True)
+            return self._matches < COUNTED_MATCHES
+        self._matches += hits.matches
+        before, last_match = -1, -1
+        for number, line, is_match in hits.lines:
+            if not is_match and self._shown_matches >= self._query.limit and number > last_match + self._query.context:
+                break
+            mark = ":" if is_match else "-"
+            gap = "--\n" if self._query.context and self._shown and number != before + 1 else ""
+            self._show(f"{gap}{self._prefix}{hits.path}{mark}{number}{mark}{shortened(line)}", is_match=is_match)
+            before, last_match = number, number if is_match else last_match
+        return self._matches < COUNTED_MATCHES
+
+    def text(self, notes: list[str]) -> str:
+        """Return the report with notes behind it."""
+        if not self._matches:
+            return "\n".join([f"No matches for {self._query.pattern!r}.", *(f"[{note}]" for note in notes)])
+        if self._shown_matches < self._matches:
+            more = "at least " if self._matches >= COUNTED_MATCHES else ""
+            total = f"{more}{self._matches:,} matches in {plural(self._files, 'file')}"
+            notes = [f"{self._shown_matches:,} of {total}; narrow the search, or set limit", *notes]
+        return "\n".join([*self._shown, *(f"[{note}]" for note in notes)])
+
+    def _show(self, line: str, *, is_match: bool) -> None:
+        size = len(line.encode("utf-8", "replace")) + 1
+        self._is_full |= (  # and then nothing after it is shown either, or there would be holes
+            len(self._shown) >= RESULT_LINES
+            or self._shown_bytes + size > RESULT_BYTES
+            or (is_match and self._shown_matches >= self._query.limit)
+        )
+        if self._is_full:
+            return
+        self._shown.append(line)
+        self._shown_bytes += size
+        self._shown_matches += is_match
+
+
+def shortened(line: str) -> str:
+    """Return at most `LINE_CHARACTERS` of a line, with a mark when it is cut."""
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    return f"{line[:LINE_CHARACTERS]} [... {len(line) - LINE_CHARACTERS:,} more characters]"
+
+
+def lossless(line: bytes) -> str:
+    """Return a line without its end; one that is not UTF-8 is read as Latin-1."""
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode(FALLBACK)

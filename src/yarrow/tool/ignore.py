@@ -1,0 +1,57 @@
+"""Reads ignore files, such as `.gitignore`, and tells what their last word on a path is."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from yarrow.tool.globs import Name, compile_names, match_names
+
+
+class _Rule(Struct, frozen=True):
+    """One line of an ignore file."""
+
+    names: list[Name]
+    is_anchored: bool
+    """Matched against the whole path, not against the last name of it."""
+    only_directories: bool
+    ignores: bool
+    """False for a line with `!`, which brings back."""
+
+
+class IgnoreFile:
+    """The rules of one ignore file, the last one first."""
+
+    def __init__(self, text: str) -> None:
+        self._rules = [rule for line in reversed(text.split("\n")) if (rule := _rule(line)) is not None]
+
+    def verdict(self, names: Sequence[str], *, is_dir: bool) -> bool | None:
+        """Whether a path, by its names from the ignore file's directory on, is ignored; None when nothing is said.
+
+        It speaks of the path alone, not of the directories it lies in: whoever walks does not enter those.
+        """
+        for rule in self._rules:
+            if (is_dir or not rule.only_directories) and match_names(
+                rule.names, names if rule.is_anchored else names[-1:]
+            ):
+                return rule.ignores
+        return None
+
+
+def _rule(line: str) -> _Rule | None:
+    """Read a line, None for an empty one and for a comment."""
+    line = re.sub(r"(?<!\\) +$", "", line.rstrip("\r\n"))
+    if not line or line.startswith("#"):
+        return None
+    ignores = not line.startswith("!")
+    pattern = line if ignores else line[1:]
+    stem = pattern.rstrip("/")
+    names = compile_names(_without_backslashes(stem))
+    if names[-1] is None:
+        names += compile_names("*")  # `a/**` is all that lies in `a`, not `a` itself
+    return _Rule(names, "/" in stem, stem != pattern, ignores)
+
+
+def _without_backslashes(pattern: str) -> str:
+    """Write a character that a backslash makes an ordinary one as our globs do: `[*]` for `\\*`."""
+    return re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], pattern)

@@ -1,0 +1,154 @@
+"""Finds the texts an edit replaces and replaces them, so that outside of them every character stays as it was."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from yarrow.tool.diff import common_start
+from yarrow.tool.loosely import find_loosely
+
+NEAREST_PLACES = 3
+NEAREST_LINES = 10
+NEAREST_WIDTH = 200
+SEARCHED_LINES = 5_000
+"""For an error: places shown, lines of each, characters of a line, and how many lines are looked at."""
+SHOWN_MATCHES = 10
+
+
+class Edit(Struct, frozen=True, forbid_unknown_fields=True):
+    """One replacement of literal text."""
+
+    old: str
+    new: str
+    all: bool = False
+
+
+class Mismatch(Struct, frozen=True):
+    """Why nothing was replaced, as the model is told."""
+
+    text: str
+
+
+class _Span(Struct, frozen=True, order=True):
+    """A span of the text, from `start` to before `stop`, and what takes its place."""
+
+    start: int
+    stop: int
+    new: str
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int] | Mismatch:
+    """Return the text with every edit applied, and the number of replacements; or, all or none, why not.
+
+    Each `old` is matched against the original text, a line feed also matching CR LF, and must occur once unless
+    `all`. Failing an exact match, a loose one is taken if it is the only one. What is put in has the line
+    endings of where it goes.
+    """
+    flat = text.replace("\r\n", "\n")
+    spans: list[_Span] = []
+    for number, edit in enumerate(edits, 1):
+        found = _find(flat, edit)
+        if isinstance(found, Mismatch):
+            return Mismatch(f"Edit {number} of {len(edits)}: {found.text}" if len(edits) > 1 else found.text)
+        spans += found
+    spans.sort()
+    for before, after in pairwise(spans):
+        if after.start < before.stop:
+            line = _line_number(flat, after.start)
+            return Mismatch(f"Two edits overlap at line {line}. Make one of them, or leave one out.")
+    changed = _put_in(text, flat, spans)
+    if changed == text:
+        return Mismatch("The edits would change nothing: the file already reads so.")
+    return changed, len(spans)
+
+
+def _find(flat: str, edit: Edit) -> list[_Span] | Mismatch:
+    old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
+    if not old:
+        return Mismatch("`old` is empty. Give the text to replace, or use write for a whole file.")
+    if old == new:
+        return Mismatch("`old` and `new` are the same.")
+    starts = list(_occurrences(flat, old, step=len(old) if edit.all else 1))
+    if len(starts) > 1 and not edit.all:
+        lines = ", ".join(str(_line_number(flat, start)) for start in starts[:SHOWN_MATCHES])
+        more = ", ..." if len(starts) > SHOWN_MATCHES else ""
+        return Mismatch(
+            f"`old` occurs {len(starts)} times, at lines {lines}{more}. "
+            "Add lines around it until it occurs once, or set all."
+        )
+    if starts:
+        return [_Span(start, start + len(old), new) for start in starts]
+    loose = find_loosely(flat, old)
+    if loose is None:
+        return Mismatch(_not_found(flat, old))
+    return [_Span(*loose, new)]
+
+
+def _occurrences(text: str, part: str, *, step: int) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + step)
+
+
+def _put_in(text: str, flat: str, spans: Sequence[_Span]) -> str:
+    """Return `text` with the spans, which are spans of `flat`, replaced."""
+    to_text = _Places(text)
+    pieces: list[str] = []
+    at = 0
+    for span in spans:
+        # What both have at either end is no change, and keeps the bytes it has: mixed line endings among them.
+        old = flat[span.start : span.stop]
+        head = common_start(old, span.new)
+        tail = common_start(old[head:][::-1], span.new[head:][::-1])
+        start, stop = to_text(span.start + head), to_text(span.stop - tail)
+        new = span.new[head : len(span.new) - tail]
+        pieces += [text[at:start], new.replace("\n", _line_ending(text, start))]
+        at = stop
+    return "".join([*pieces, text[at:]])
+
+
+class _Places:
+    """Turns a place in a text whose CR LF became LF into the place in the text itself."""
+
+    def __init__(self, text: str) -> None:
+        # The n-th CR LF lies n characters further left in the flat text.
+        self._ends = [at - number for number, at in enumerate(_occurrences(text, "\r\n", step=2))]
+
+    def __call__(self, place: int) -> int:
+        """Return the place in the text."""
+        return place + bisect_left(self._ends, place)
+
+
+def _line_ending(text: str, place: int) -> str:
+    """Return how the line at a place ends; the last line ends as the one before it."""
+    at = text.find("\n", place)
+    if at < 0:
+        at = text.rfind("\n", 0, place)
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def _line_number(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _not_found(flat: str, old: str) -> str:
+    """Return that `old` was not found, and the lines most like its first one, with their numbers."""
+    import difflib
+
+    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:NEAREST_WIDTH]
+    lines = [line[:NEAREST_WIDTH] for line in flat.split("\n", SEARCHED_LINES)[:SEARCHED_LINES]]
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        numbers.setdefault(line.strip(), number)
+    nearest = difflib.get_close_matches(wanted, numbers, n=NEAREST_PLACES)
+    if not nearest:
+        return "`old` was not found, nor anything like its first line. Read the file again."
+    height = min(old.count("\n") + 1, NEAREST_LINES)
+    shown = [
+        "\n".join(f"{number + 1}: {line}" for number, line in enumerate(lines[start : start + height], start))
+        for start in (numbers[line] for line in nearest)
+    ]
+    return "`old` was not found. The nearest lines:\n" + "\n--\n".join(shown) + "\nCopy the text as it is there."

@@ -1,0 +1,54 @@
+"""Turns a path as a model writes it into an absolute one, and back into one as a model is told it."""
+
+import os
+from pathlib import Path
+
+NEAREST_NAMES = 1_000
+"""How many names of a directory are looked at for one that was meant."""
+
+
+def locate(text: str, cwd: Path) -> Path:
+    """Return the absolute path, with no link followed.
+
+    It is relative to `cwd`; `~` is the home directory. Models copy the `@` of a mention: it is dropped when
+    nothing is there by the name that has it.
+    """
+    if text == "~" or text.startswith("~/"):
+        text = os.path.expanduser(text)  # noqa: PTH111  (Path would also take ~somebody, and raise)
+    if text.startswith("@") and not os.path.lexists(cwd / text.split("/", 1)[0].replace("\0", "")):
+        text = text[1:]
+    return cwd / text
+
+
+def shown(path: Path, cwd: Path) -> str:
+    """Return the path relative to `cwd` when it lies below, as written otherwise."""
+    try:
+        return str(path.relative_to(cwd))
+    except ValueError:
+        return str(path)
+
+
+def prefix_of(directory: Path, cwd: Path) -> str:
+    """Return what goes before a path relative to `directory` to make it one relative to `cwd`, as it is told."""
+    name = shown(directory, cwd)
+    return "" if name == "." else f"{name.rstrip('/')}/"
+
+
+def os_problem(error: OSError | ValueError, name: str) -> str:
+    """Return what a file operation could not do, as the model is told."""
+    return f"{name}: {error.strerror if isinstance(error, OSError) and error.strerror else error}."
+
+
+def missing(path: Path, name: str) -> str:
+    """Return that a path does not exist, and which name beside it may have been meant."""
+    import difflib
+    import itertools
+
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, NEAREST_NAMES)]
+    except OSError:
+        return f"{name} does not exist, nor does the directory it would be in. Look with ls or find."
+    nearest = difflib.get_close_matches(path.name, names, n=3)
+    hint = f"Did you mean {' or '.join(nearest)}, in the same directory?" if nearest else "Look with ls or find."
+    return f"{name} does not exist. {hint}"

@@ -1,0 +1,171 @@
+"""The tool `read`: a page of a text file, an image, or the names in a directory."""
+
+import os
+import stat
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from yarrow.message import Image
+from yarrow.policy.workspace import Refused
+from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, image_type
+from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size
+from yarrow.tool.ls import LS_LIMIT, listing
+from yarrow.tool.paths import locate, missing, os_problem
+from yarrow.tool.threads import in_thread
+
+IMAGE_BYTES = 5_000_000
+"""The largest image that is passed to a model."""
+CHUNK_BYTES = 1_048_576
+"""How much is read at once to count lines."""
+
+
+class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `read`; `offset` is the first line, counted from 1, `limit` how many."""
+
+    path: str
+    offset: int = 1
+    limit: int = RESULT_LINES
+
+
+class Read:
+    """Reads a file."""
+
+    name = "read"
+    read_only = True
+    arguments = ReadArguments
+
+    async def run(self, arguments: ReadArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
+        """Yield the page, the image or the listing."""
+        yield await in_thread(partial(_read, arguments, context))
+
+    async def preview(self, arguments: ReadArguments, context: ToolContext) -> Result:
+        """Say what would be read."""
+        return Done(f"Would read {arguments.path} in {context.cwd}.")
+
+
+class _Page(Struct):
+    """Whole lines of a file, as bytes; `cut` is the length of the first line when even that did not fit."""
+
+    data: bytes
+    lines: int
+    cut: int = 0
+
+
+def _read(arguments: ReadArguments, context: ToolContext, stop: threading.Event) -> Result:
+    path = locate(arguments.path, context.cwd)
+    real = context.workspace.resolve_read(path)
+    if isinstance(real, Refused):
+        return ToolFailed(real.text)
+    try:
+        if real.is_dir():
+            return Done(listing(real, LS_LIMIT))
+        with open(os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ToolFailed(f"{arguments.path} is not a regular file.")
+            return _contents(file, arguments, stop)
+    except FileNotFoundError:
+        return ToolFailed(missing(path, arguments.path))
+    except OSError as error:
+        return ToolFailed(os_problem(error, arguments.path))
+
+
+def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -> Result:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(SNIFF_BYTES)
+    file.seek(0)
+    if media_type := image_type(start):
+        return _image(file, size, media_type)
+    if kind := binary_kind(start):
+        return ToolFailed(f"{arguments.path} is {kind} of {shown_size(size)}, and is not shown.")
+    if not start:
+        return Done("[the file is empty]")
+    if arguments.offset < 1 or arguments.limit < 1:
+        return ToolFailed("offset and limit count from 1.")
+    if start.startswith(BOM):
+        file.seek(len(BOM))
+    skipped = _skip(file, arguments.offset - 1, stop)
+    page = _page(file, min(arguments.limit, RESULT_LINES), stop)
+    total = skipped + page.lines + _count(file, stop)
+    if not page.lines:
+        return ToolFailed(f"{arguments.path} has {total:,} lines; offset {arguments.offset:,} is past its end.")
+    return Done(_shown(page, arguments, total))
+
+
+def _image(file: BinaryIO, size: int, media_type: str) -> Result:
+    import base64
+
+    data = file.read(IMAGE_BYTES + 1)
+    if len(data) > IMAGE_BYTES:
+        return ToolFailed(f"The image is {shown_size(size)}; the most is {IMAGE_BYTES:,}. Make a smaller copy of it.")
+    image = Image(media_type, base64.b64encode(data).decode())
+    return Done(f"[{media_type}, {shown_size(len(data))}]", images=(image,))
+
+
+def _skip(file: BinaryIO, lines: int, stop: threading.Event) -> int:
+    """Go `lines` lines ahead, or to the end; return how many there were."""
+    skipped, last = 0, b"\n"
+    while skipped < lines and not stop.is_set() and (piece := file.readline(CHUNK_BYTES)):
+        skipped += piece.endswith(b"\n")
+        last = piece[-1:]
+    return skipped + (last != b"\n")
+
+
+def _page(file: BinaryIO, limit: int, stop: threading.Event) -> _Page:
+    """Take whole lines within the limits of a result; of a first line that is longer, what fits."""
+    pieces: list[bytes] = []
+    size = 0
+    while len(pieces) < limit and (line := file.readline(RESULT_BYTES + 1)):
+        if size + len(line) > RESULT_BYTES:
+            if not pieces:
+                return _Page(_whole_characters(line[:RESULT_BYTES]), 1, cut=len(line) + _rest_of_line(file, line, stop))
+            file.seek(-len(line), os.SEEK_CUR)
+            break
+        pieces.append(line)
+        size += len(line)
+    return _Page(b"".join(pieces), len(pieces))
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Return the start of a line without the half of a character at its end, if it is UTF-8 at all."""
+    for size in range(len(data), len(data) - 4, -1):
+        if decode(data[:size]).encoding != FALLBACK:
+            return data[:size]
+    return data
+
+
+def _rest_of_line(file: BinaryIO, line: bytes, stop: threading.Event) -> int:
+    """Go to the end of a line; return how long the rest was."""
+    length = 0
+    while line and not line.endswith(b"\n") and not stop.is_set():
+        line = file.readline(CHUNK_BYTES)
+        length += len(line)
+    return length
+
+
+def _count(file: BinaryIO, stop: threading.Event) -> int:
+    """Return how many lines follow."""
+    lines, last = 0, b"\n"
+    while not stop.is_set() and (chunk := file.read(CHUNK_BYTES)):
+        lines += chunk.count(b"\n")
+        last = chunk[-1:]
+    return lines + (last != b"\n")
+
+
+def _shown(page: _Page, arguments: ReadArguments, total: int) -> str:
+    first, last = arguments.offset, arguments.offset + page.lines - 1
+    text = decode(page.data)
+    notes: list[str] = []
+    if page.cut:
+        shown = len(page.data)
+        rest = f"the rest: sed -n {first}p {arguments.path} | tail -c +{shown + 1}"
+        notes.append(f"line {first} is cut after {shown:,} of {page.cut:,} bytes; {rest}")
+    if text.encoding == FALLBACK:
+        notes.append("not UTF-8: shown as Latin-1")
+    if last < total:
+        notes.append(f"lines {first:,}-{last:,} of {total:,}; go on with offset {last + 1}")
+    return text.text.replace("\r\n", "\n") + "".join(f"\n[{note}]" for note in notes)

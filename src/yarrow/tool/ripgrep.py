@@ -1,0 +1,116 @@
+"""Searches with ripgrep where it is installed, set to see exactly what our own walk and search see."""
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from yarrow.policy.environment import child_environment
+from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.workspace import Workspace
+from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
+
+SAME_AS_OURS = (
+    *("--no-config", "--no-messages", "--color=never", "--hidden", "--glob=!.git", f"--max-filesize={SEARCHED_BYTES}"),
+    *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude"),
+)
+
+
+class RipgrepError(Exception):
+    """Ripgrep did not do it; `timed_out` says that it took too long, else our own search has to."""
+
+    def __init__(self, *, timed_out: bool) -> None:
+        super().__init__("ripgrep took too long" if timed_out else "ripgrep refused")
+        self.timed_out = timed_out
+
+
+class _Content(Struct, frozen=True):
+    """A path or a line: as text, or in base64 when it is not UTF-8."""
+
+    text: str = ""
+    encoded: bytes | None = field(default=None, name="bytes")
+
+    def raw(self) -> bytes:
+        return self.text.encode() if self.encoded is None else self.encoded
+
+
+class _Data(Struct, frozen=True):
+    path: _Content = _Content()
+    lines: _Content = _Content()
+    line_number: int | None = None
+    binary_offset: int | None = None
+
+
+class _Message(Struct, frozen=True):
+    type: Literal["begin", "match", "context", "end", "summary"]
+    data: _Data
+
+
+def ripgrep_program(workspace: Workspace) -> str | None:
+    """Return the path of ripgrep, None when it is not on PATH; one inside the workspace is not run."""
+    import shutil
+
+    found = shutil.which("rg")
+    if found is None or not Path(found).is_absolute():
+        return None
+    real = Path(os.path.realpath(found))
+    return None if any(real.is_relative_to(root) for root in workspace.writable) else found
+
+
+async def ripgrep_files(program: str, directory: Path) -> AsyncGenerator[str]:
+    """Yield the files below a directory, by relative path, in no order. Raises RipgrepError."""
+    async with aclosing(_records(program, directory, (*SAME_AS_OURS, "--files", "--null", "./"))) as records:
+        async for record in records:
+            yield os.fsdecode(record.removeprefix(b"./"))
+
+
+async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple[str, ...]) -> AsyncGenerator[Hits]:
+    """Yield what is found in a file or below a directory, in order, among files of these names. Raises RipgrepError."""
+    directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
+    options = [*SAME_AS_OURS, "--json", "--binary", "--crlf", "--no-mmap", "--sort=path", f"--context={query.context}"]
+    options += ["--fixed-strings"] * query.literal + ["--ignore-case"] * query.ignore_case
+    options += [f"--type-add=wanted:{glob}" for glob in globs] + ["--type=wanted"] * bool(globs)
+    hits = Hits("", query.limit)
+    decoder = msgspec.json.Decoder(_Message)
+    async with aclosing(_records(program, directory, (*options, "-e", query.pattern, "--", name))) as records:
+        async for record in records:
+            message = decoder.decode(record)
+            data = message.data
+            match message.type:
+                case "begin":
+                    hits = Hits(os.fsdecode(data.path.raw().removeprefix(b"./")), query.limit)
+                case "match" | "context":
+                    is_match = message.type == "match"
+                    hits.add(data.line_number or 0, lossless(data.lines.raw()), is_match=is_match)
+                case "end":
+                    hits.is_binary = data.binary_offset is not None
+                    yield hits
+                case "summary":
+                    return
+
+
+async def _records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
+    """Yield what it prints, cut at line feeds or, for paths, at NULs. Raises RipgrepError when it failed."""
+    separator = b"\0" if "--null" in options else b"\n"
+    command = Command((program, *options), directory, child_environment(os.environ), SEARCH_SECONDS)
+    unfinished: list[bytes] = []
+    has_any = False
+    async with aclosing(run(command)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Exit):
+                if piece.timed_out or (not has_any and piece.code not in {0, 1}):
+                    raise RipgrepError(timed_out=piece.timed_out)
+                return
+            first, *others = piece.split(separator)
+            unfinished.append(first)
+            for other in others:
+                record = b"".join(unfinished)
+                unfinished = [other]
+                if separator == b"\n" and not record.startswith(b"{"):
+                    raise RipgrepError(timed_out=False)  # an error message, about the pattern or an option
+                has_any = True
+                yield record

@@ -1,0 +1,122 @@
+"""Searches files by ourselves, line by line, with a bound on the time that a pattern may take."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from yarrow.tool.content import BOM, UTF16_BOMS
+from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
+from yarrow.tool.walk import walk
+
+PATTERN_SECONDS = 1.0
+"""The longest a pattern may take on one line. The engine looks at the clock and lets other threads run meanwhile."""
+NEEDS_LINES = (r"\A", r"\Z", r"\z", r"\G", "(?")
+"""What a pattern may hold that means something else in a whole text than in one line."""
+
+
+class SearchError(Exception):
+    """The pattern cannot be used; the message says why, to the model."""
+
+
+class Searcher:
+    """One pattern, ready to be looked for."""
+
+    def __init__(self, query: Query) -> None:
+        """Raises SearchError when the pattern is none."""
+        import regex
+
+        self._query = query
+        pattern = regex.escape(query.pattern) if query.literal else query.pattern
+        flags = regex.MULTILINE | (regex.IGNORECASE if query.ignore_case else 0)
+        try:
+            self._pattern = regex.compile(pattern, flags)
+        except regex.error as error:
+            raise SearchError(
+                f"The pattern {query.pattern!r} is wrong: {error}. For plain text, set literal."
+            ) from error
+        self._whole_first = query.literal or not any(part in query.pattern for part in NEEDS_LINES)
+
+    def search(self, path: Path, name: str, stop: threading.Event) -> Hits | None:
+        """Return the hits of a file, to be called `name`, None when there are none or it cannot be read.
+
+        Raises SearchError when the pattern takes too long.
+        """
+        try:
+            if path.stat().st_size > SEARCHED_BYTES:
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        hits = Hits(name, self._query.limit)
+        hits.is_binary = b"\0" in data and not data.startswith(UTF16_BOMS)
+        text = _text(data)
+        if self._may_match(text):
+            self._search_lines(text, hits, stop)
+        return hits if hits.matches else None
+
+    def _search_lines(self, text: str, hits: Hits, stop: threading.Event) -> None:
+        waiting: deque[tuple[int, str]] = deque(maxlen=self._query.context)
+        after = 0
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+            if stop.is_set():
+                return
+            if self._matches(line):
+                while waiting:
+                    _add(hits, *waiting.popleft(), is_match=False)
+                _add(hits, number, line, is_match=True)
+                after = self._query.context
+            elif after:
+                _add(hits, number, line, is_match=False)
+                after -= 1
+            else:
+                waiting.append((number, line))
+
+    def _may_match(self, text: str) -> bool:
+        """Whether any line can match, by a look at the whole text, which is many times faster than line by line."""
+        if not self._whole_first:
+            return True
+        try:
+            return self._pattern.search(text, timeout=PATTERN_SECONDS, concurrent=True) is not None
+        except TimeoutError:
+            self._whole_first = False  # such a pattern is only slower that way
+            return True
+
+    def _matches(self, line: str) -> bool:
+        try:
+            return self._pattern.search(line, timeout=PATTERN_SECONDS, concurrent=True) is not None
+        except TimeoutError as error:
+            raise SearchError(
+                f"The pattern {self._query.pattern!r} takes too long. Repeat less within what is repeated."
+            ) from error
+
+
+def search_below(
+    root: Path, searcher: Searcher, stop: threading.Event, *, wanted: Callable[[str], bool]
+) -> Iterator[Hits]:
+    """Yield the hits below a real directory, in order, in files whose relative path is wanted.
+
+    Raises SearchError, and TimeoutError after `SEARCH_SECONDS`.
+    """
+    deadline = time.monotonic() + SEARCH_SECONDS
+    for entry in walk(root, stop):
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if not entry.is_dir and wanted(entry.path):
+            hits = searcher.search(root / entry.path, entry.path, stop)
+            if hits is not None:
+                yield hits
+
+
+def _text(data: bytes) -> str:
+    """Decode a file so that a line can be had back as it was; a NUL ends a line, as does CR LF."""
+    if data.startswith(UTF16_BOMS):
+        text = data.decode("utf-16", "replace")
+    else:
+        text = data.removeprefix(BOM).replace(b"\0", b"\n").decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n")
+
+
+def _add(hits: Hits, number: int, line: str, *, is_match: bool) -> None:
+    hits.add(number, lossless(line.encode("utf-8", "surrogateescape")), is_match=is_match)

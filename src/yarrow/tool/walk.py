@@ -1,0 +1,98 @@
+"""Walks a directory as a developer sees it: in order, without what ignore files name, without `.git` and links."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.tool.ignore import IgnoreFile
+
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
+"""Names of ignore files; what one says goes before what a later one says, however deep that lies."""
+NEVER = ".git"
+
+
+class Entry(Struct, frozen=True):
+    """A file or directory below the root that was walked, by its relative path with slashes."""
+
+    path: str
+    is_dir: bool
+
+
+class _Rules(Struct, frozen=True):
+    """The ignore files of one directory; `base` is its path with a slash behind."""
+
+    base: str
+    files: dict[str, IgnoreFile]
+    is_repository: bool
+
+
+def walk(root: Path, stop: threading.Event) -> Iterator[Entry]:
+    """Yield what lies below a real directory, depth first, the names of each directory in order of their bytes.
+
+    What cannot be read is passed over. Ignore files of the directories above hold too, up to that of a repository.
+    """
+    above: list[_Rules] = []
+    for directory in reversed(root.parents):
+        above += _rules(str(directory))
+    base = _with_slash(str(root))
+    stack = [(base, (*above, *_rules(str(root))), iter(_entries(base)))]
+    while stack and not stop.is_set():
+        directory, rules, entries = stack[-1]
+        entry = next(entries, None)
+        if entry is None:
+            stack.pop()
+            continue
+        is_dir = entry.is_dir(follow_symlinks=False)
+        if not is_dir and not entry.is_file(follow_symlinks=False):
+            continue
+        path = directory + entry.name
+        if entry.name == NEVER or _is_ignored(path, rules, is_dir=is_dir):
+            continue
+        yield Entry(path[len(base) :], is_dir)
+        if is_dir:
+            stack.append((path + "/", (*rules, *_rules(path)), iter(_entries(path))))
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    except OSError:
+        return []
+
+
+def _rules(directory: str) -> list[_Rules]:
+    """Return the rules of a directory, nothing when it has none."""
+    base = _with_slash(directory)
+    files = {name: file for name in IGNORE_FILES if (file := _ignore_file(base + name)) is not None}
+    is_repository = os.path.lexists(base + NEVER)
+    return [_Rules(base, files, is_repository)] if files or is_repository else []
+
+
+def _ignore_file(path: str) -> IgnoreFile | None:
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+            return IgnoreFile(file.read())
+    except OSError:
+        return None
+
+
+def _is_ignored(path: str, rules: tuple[_Rules, ...], *, is_dir: bool) -> bool:
+    """Whether the last word said of a path is to ignore it: the strongest file's, and of those the deepest one's."""
+    for name in IGNORE_FILES:
+        for level in reversed(rules):
+            file = level.files.get(name)
+            if file is not None:
+                verdict = file.verdict(path[len(level.base) :].split("/"), is_dir=is_dir)
+                if verdict is not None:
+                    return verdict
+            if name == ".gitignore" and level.is_repository:
+                break
+    return False
+
+
+def _with_slash(directory: str) -> str:
+    return directory.rstrip("/") + "/"

@@ -1,0 +1,184 @@
+"""Which paths may be read and written: by what they really are, never by how they are spelled."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.policy.scratch import scratch_directory, scratch_file
+from yarrow.policy.workspace import Refused, Workspace
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace `ws`, beside it `other`, `library` and `ws2`, whose name starts with the workspace's."""
+    real = Path(os.path.realpath(tmp_path))
+    for name in ("ws/sub", "ws/.git/hooks", "ws/.yarrow", "other", "library", "ws2"):
+        (real / name).mkdir(parents=True)
+    return real
+
+
+@pytest.fixture
+def workspace(root: Path) -> Workspace:
+    return Workspace.make(root / "ws", ["../other"], [str(root / "library")])
+
+
+def test_roots_are_real_and_the_first_is_the_working_directory(root: Path) -> None:
+    (root / "link").symlink_to(root / "ws")
+    made = Workspace.make(root / "link", ["~"], ["../library"])
+    assert made.writable == (root / "ws", Path(os.path.realpath(Path.home())))
+    assert made.readable == (root / "library",)
+
+
+@pytest.mark.parametrize(
+    ("path", "reads", "writes"),
+    [
+        ("ws/a", True, True),
+        ("ws", True, True),
+        ("ws/sub/../a", True, True),
+        ("other/new/deep", True, True),
+        ("library/a", True, False),
+        ("ws2/a", False, False),
+        ("ws/../ws2/a", False, False),
+        ("ws/../../etc/passwd", False, False),
+    ],
+)
+def test_inside_and_outside(root: Path, workspace: Workspace, path: str, reads: bool, writes: bool) -> None:
+    target = root / path
+    assert isinstance(workspace.resolve_read(target), Path) == reads
+    assert isinstance(workspace.resolve_write(target), Path) == writes
+
+
+def test_a_refusal_names_the_setting(root: Path, workspace: Workspace) -> None:
+    for refused, setting in (
+        (workspace.resolve_read(root / "ws2/a"), "workspace.read"),
+        (workspace.resolve_write(root / "ws2/a"), "workspace.extra"),
+    ):
+        assert isinstance(refused, Refused)
+        assert setting in refused.text
+        assert str(root / "ws2/a") in refused.text
+
+
+def test_links_are_followed_before_the_check(root: Path, workspace: Workspace) -> None:
+    (root / "ws/out").symlink_to(root / "ws2")
+    (root / "ws/extra").symlink_to(root / "other")
+    (root / "ws/in").symlink_to(root / "ws/sub")
+    (root / "ws/dangling").symlink_to(root / "ws2/not-yet")
+    (root / "ws/loop").symlink_to(root / "ws/loop")
+    assert isinstance(workspace.resolve_write(root / "ws/out/a"), Refused)
+    assert isinstance(workspace.resolve_read(root / "ws/out"), Refused)
+    assert isinstance(workspace.resolve_write(root / "ws/dangling"), Refused)
+    assert workspace.resolve_write(root / "ws/extra/a") == root / "other/a"
+    assert workspace.resolve_write(root / "ws/in/a") == root / "ws/sub/a"
+    assert not isinstance(workspace.resolve_read(root / "ws/loop"), Refused)  # to open it is an error of its own
+
+
+def test_the_way_through_proc_is_no_way(workspace: Workspace) -> None:
+    assert isinstance(workspace.resolve_read(Path("/proc/self/root/etc/passwd")), Refused)
+    assert isinstance(workspace.resolve_read(Path("/proc/self/environ")), Refused)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".yarrow/config.json",
+        "sub/.YARROW/x",
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".GIT/Config",
+        ".git/commondir",
+        ".git/config.worktree",
+        ".git/modules/m/hooks/x",
+        "sub/.git",
+        "sub/../.git/config",
+    ],
+)
+def test_what_is_run_is_write_protected(root: Path, workspace: Workspace, name: str) -> None:
+    refused = workspace.resolve_write(root / "ws" / name)
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+    assert isinstance(workspace.resolve_read(root / "ws" / name), Path)
+
+
+@pytest.mark.parametrize("name", [".git/info/exclude", ".gitignore", ".github/config", "config", "hooks/x", ".bashrc"])
+def test_what_only_looks_like_it_is_not(root: Path, workspace: Workspace, name: str) -> None:
+    assert workspace.resolve_write(root / "ws" / name) == root / "ws" / name
+
+
+def test_a_link_is_no_way_around_the_protection(root: Path, workspace: Workspace) -> None:
+    (root / "ws/innocent").symlink_to(root / "ws/.git")
+    (root / "ws/sub/.git").symlink_to(root / "ws/sub")
+    assert isinstance(workspace.resolve_write(root / "ws/innocent/config"), Refused)
+    assert isinstance(workspace.resolve_write(root / "ws/sub/.git/config"), Refused)
+
+
+def test_start_files_of_the_home_directory_are_protected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(root / "ws"))
+    made = Workspace.make(root / "ws")
+    assert isinstance(made.resolve_write(root / "ws/.bashrc"), Refused)
+    assert isinstance(made.resolve_write(root / "ws/.zshenv"), Refused)
+    assert isinstance(made.resolve_write(root / "ws/sub/.bashrc"), Path)
+
+
+@pytest.mark.parametrize("name", [".env", ".ENV", ".env.production", ".env.local", "sub/../.env"])
+def test_case_X_05_env_files_are_refused(root: Path, workspace: Workspace, name: str) -> None:
+    for refused in (workspace.resolve_read(root / "ws" / name), workspace.resolve_write(root / "ws" / name)):
+        assert isinstance(refused, Refused)
+        assert "secrets" in refused.text
+
+
+def test_case_X_05_also_behind_a_link_of_another_name(root: Path, workspace: Workspace) -> None:
+    (root / "ws/.env").touch()
+    (root / "ws/plain").symlink_to(".env")
+    (root / "ws/sub/.env.dev").symlink_to("other-name")
+    assert isinstance(workspace.resolve_read(root / "ws/plain"), Refused)
+    assert isinstance(workspace.resolve_read(root / "ws/sub/.env.dev"), Refused)
+
+
+@pytest.mark.parametrize("name", [".env.example", ".env.sample", ".env.template", "env", ".envrc", "x.env"])
+def test_case_X_05_examples_and_others_are_allowed(root: Path, workspace: Workspace, name: str) -> None:
+    assert isinstance(workspace.resolve_read(root / "ws" / name), Path)
+    assert isinstance(workspace.resolve_write(root / "ws" / name), Path)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_what_no_file_can_be_called_is_refused(root: Path, workspace: Workspace, name: str) -> None:
+    assert isinstance(workspace.resolve_read(root / "ws" / name), Refused)
+    assert isinstance(workspace.resolve_write(root / "ws" / name), Refused)
+
+
+def test_files_of_long_output_can_be_read_and_not_written_or_listed(workspace: Workspace) -> None:
+    descriptor, path = scratch_file()
+    os.close(descriptor)
+    assert workspace.resolve_read(path) == path
+    assert isinstance(workspace.resolve_write(path), Refused)
+    assert isinstance(workspace.resolve_read(scratch_directory()), Refused)
+
+
+NAMES = st.sampled_from(["..", ".", "sub", "out", "in", "deep", "back", "a", "ws", "ws2", "other"])
+
+
+@given(st.lists(NAMES, max_size=8))
+def test_no_spelling_leaves_the_workspace(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+    """Whatever is resolved lies inside by the kernel's own account of it."""
+    base = Path(os.path.realpath(tmp_path_factory.getbasetemp())) / "spelling"
+    if not base.exists():
+        (base / "ws/sub/deep").mkdir(parents=True)
+        (base / "ws2").mkdir()
+        (base / "ws/out").symlink_to("../ws2")
+        (base / "ws/sub/in").symlink_to("../sub/deep")
+        (base / "ws/sub/deep/back").symlink_to("../../..")
+    workspace = Workspace.make(base / "ws")
+    path = base / "ws" / "/".join(names)
+    real = workspace.resolve_write(path)
+    try:
+        true_path = path.resolve(strict=True)
+    except OSError:
+        true_path = Path(os.path.realpath(path))
+    if isinstance(real, Refused):
+        assert not true_path.is_relative_to(base / "ws")
+    else:
+        assert real == true_path
+        assert real.is_relative_to(base / "ws")

@@ -1,0 +1,324 @@
+"""The tool `bash`: what comes back, what the command is given, and that nothing of it is left."""
+
+import asyncio
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tool_calls import Outcome, call, context_of
+
+from yarrow.config.settings import BashSettings
+from yarrow.tool.base import Done
+from yarrow.tool.capture import DELTAS_PER_SECOND, FILE_BYTES
+from yarrow.tool.limits import PROGRESS_BYTES, RESULT_BYTES, RESULT_LINES
+
+
+async def bash(where: Any, command: str, **arguments: Any) -> Outcome:
+    return await call("bash", where, {"command": command, **arguments})
+
+
+def file_named(text: str) -> Path:
+    found = re.search(r"in (/\S+\.log)", text)
+    assert found is not None
+    return Path(found[1])
+
+
+async def test_output_is_streamed_and_returned(ws: Path) -> None:
+    outcome = await bash(ws, "pwd; echo err >&2")
+    assert outcome.done == Done(f"{ws}\nerr")
+    assert "".join(outcome.progress) == f"{ws}\nerr\n"
+
+
+async def test_case_T_13_no_output_and_an_exit_code(ws: Path) -> None:
+    start = time.monotonic()
+    assert (await bash(ws, "false")).failed.text == "[no output]\n[exit code 1]"
+    assert (await bash(ws, "grep nothing /dev/null")).failed.text == "[no output]\n[exit code 1]"
+    assert time.monotonic() - start < 2
+    assert (await bash(ws, "true")).done.text == "[no output]"
+    assert (await bash(ws, "echo x; exit 7")).failed.text == "x\n[exit code 7]"
+    assert (await bash(ws, "kill -SEGV $$")).failed.text == "[no output]\n[ended by signal SIGSEGV]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 30 & echo ok",
+        "sleep 30 >/dev/null & echo ok",
+        "(sleep 0.2; while :; do echo x; sleep 0.1; done) & echo ok",
+    ],
+)
+async def test_case_T_07_background_children(ws: Path, command: str) -> None:
+    start = time.monotonic()
+    assert (await bash(ws, command)).done.text == "ok"
+    assert time.monotonic() - start < 2
+    assert (await bash(ws, "echo next")).done.text == "next"
+
+
+async def test_case_T_08_a_timeout_tells_what_there_was(ws: Path) -> None:
+    outcome = await bash(
+        ws, "echo $$ > pid; echo on; bash -c 'trap \"\" TERM; echo $$ >> pid; sleep 300' & wait", timeout=0.5
+    )
+    assert outcome.failed.text == "on\n[timed out after 0.5 s, and was ended]"
+    for pid in (ws / "pid").read_text().split():
+        assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+async def test_case_T_09_a_directory_that_is_gone(ws: Path) -> None:
+    assert (await bash(ws, f"rm -rf {ws}")).done
+    assert (await bash(ws, "seq 100000")).done  # what is kept of it must not be in the way
+    hi = (await bash(ws, "echo hi; pwd; ls -A")).done.text
+    found = re.fullmatch(rf"hi\n(/\S+)\n\[{ws} no longer exists; this ran in (/\S+)\]", hi)
+    assert found is not None
+    assert found[1] == found[2]
+    assert not str(ws).startswith(found[1])
+    assert (await bash(ws, "cd / && pwd")).done.text.startswith("/\n[")
+
+
+async def test_case_T_10_output_that_is_not_text(ws: Path) -> None:
+    assert (await bash(ws, r"printf '\xf0'")).done.text == "\ufffd"
+    assert (await bash(ws, r"printf 'a\0b'")).done.text == "a\u2400b"
+    program = (await bash(ws, "head -c 4096 /bin/ls")).done.text
+    assert program.startswith("\x7fELF")
+    assert "\0" not in program
+    assert json.loads(json.dumps(program)) == program
+    assert (await bash(ws, r"printf '\033[31mred\033[0m'")).done.text == "\x1b[31mred\x1b[0m"
+
+
+async def test_case_T_10_a_character_in_two_pieces_stays_whole(ws: Path) -> None:
+    outcome = await bash(ws, r"printf '\xe4\xbd'; sleep 0.12; printf '\xa0\xe5'; sleep 0.12; printf '\xa5\xbd'")
+    assert outcome.done.text == "你好"
+    assert outcome.progress == ["你", "好"]
+
+
+T_11_BYTES = 200_000_000
+T_11 = """
+import asyncio, json, resource, sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+from tool_calls import call
+async def main():
+    await call("bash", Path("/tmp"), {{"command": "echo warm; seq 100000"}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = await call("bash", Path("/tmp"), {{"command": "yes | head -c {size}", "timeout": 60}})
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps([before, after, outcome.text, len(outcome.progress), max(map(len, outcome.progress))]))
+asyncio.run(main())
+"""
+
+
+async def test_case_T_11_a_flood(ws: Path) -> None:
+    script = T_11.format(folder=str(Path(__file__).parent), size=T_11_BYTES)
+    start = time.monotonic()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=subprocess.PIPE)
+    printed, _ = await process.communicate()
+    seconds = time.monotonic() - start
+    before, after, text, deltas, longest = json.loads(printed)
+    assert after - before < 8_000, "KiB of memory grew with the output"
+    assert deltas <= DELTAS_PER_SECOND * seconds + 2
+    assert longest <= PROGRESS_BYTES
+    assert f"of {T_11_BYTES:,} bytes not shown ({T_11_BYTES // 2:,} lines in all)" in text
+    assert f"its first {FILE_BYTES:,} bytes are in /" in text
+    assert text.startswith("y\ny\n")
+    assert text.endswith("\ny")
+    assert len(text.encode()) <= RESULT_BYTES
+    assert text.count("\n") <= RESULT_LINES
+
+
+async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(ws: Path) -> None:
+    text = (await bash(ws, "seq 100000")).done.text
+    head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
+    assert head.split("\n") == [str(n) for n in range(1, head.count("\n") + 2)]
+    assert tail.split("\n") == [str(n) for n in range(100_000 - tail.count("\n"), 100_001)]
+    assert head.count("\n") + tail.count("\n") + 3 <= RESULT_LINES
+    hidden = 588_895 - len(head) - len(tail) - 2
+    assert note.startswith(f"{hidden:,} of 588,895 bytes not shown (100,000 lines in all); all of it is in /")
+    path = file_named(note)
+    assert path.read_text() == "".join(f"{n}\n" for n in range(1, 100_001))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    page = (await call("read", ws, {"path": str(path), "offset": 50_000, "limit": 1})).done.text
+    assert page.startswith("50000\n")
+    assert "outside the workspace" in (await call("ls", ws, {"path": str(path.parent)})).failed.text
+
+
+async def test_head_and_tail_are_whole_lines(ws: Path) -> None:
+    text = (await bash(ws, "seq -f 'line %060.0f' 5000")).done.text
+    head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
+    assert all(re.fullmatch(r"line \d{60}", line) for line in (head + "\n" + tail).split("\n"))
+    assert note.startswith(f"{5_000 * 66 - len(head) - len(tail) - 2:,} of 330,000 bytes")
+    assert 45_000 < len(text) <= RESULT_BYTES
+
+
+@pytest.mark.parametrize("lines", [RESULT_LINES, RESULT_LINES + 1])
+async def test_output_of_many_short_lines(ws: Path, lines: int) -> None:
+    text = (await bash(ws, f"seq {lines} | sed s/.*/x/")).done.text
+    if lines == RESULT_LINES:
+        assert text == "\n".join(["x"] * lines)
+    else:
+        assert "\n[... 4 of 4,002 bytes not shown (2,001 lines in all); all of it is in /" in text
+
+
+async def test_one_line_of_very_much_output(ws: Path) -> None:
+    text = (await bash(ws, "head -c 300000 /dev/zero | tr '\\0' é")).done.text
+    head, note, tail = text.split("\n")
+    assert set(head + tail) <= {"é", "\u00c3", "\ufffd"}
+    assert re.search(r"of [\d,]+ bytes not shown \(0 lines in all\)", note)
+    assert len(text.encode()) <= RESULT_BYTES + 200
+
+
+async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_full_disk() -> tuple[int, Path]:
+        return os.open("/dev/full", os.O_WRONLY), Path("/scratch/output.log")
+
+    monkeypatch.setattr("yarrow.tool.capture.scratch_file", on_full_disk)
+    text = (await bash(ws, "seq 100000")).done.text
+    assert "its first 0 bytes are in /scratch/output.log (No space left on device)" in text
+    assert text.endswith("\n100000")
+
+
+async def test_old_files_of_output_make_room(ws: Path) -> None:
+    from yarrow.policy.scratch import KEPT_FILES, scratch_directory, scratch_file
+
+    first = file_named((await bash(ws, "seq 100000")).done.text)
+    for _ in range(KEPT_FILES):
+        os.close(scratch_file()[0])
+    assert not first.exists()
+    assert len(list(scratch_directory().glob("output-*"))) == KEPT_FILES
+
+
+async def test_deltas_come_soon_are_few_and_lose_nothing(ws: Path) -> None:
+    start = time.monotonic()
+    outcome = await bash(ws, "for i in $(seq 100); do echo $i; sleep 0.01; done")
+    assert len(outcome.progress) <= DELTAS_PER_SECOND * (time.monotonic() - start) + 2
+    assert len(outcome.progress) > 5
+    assert "".join(outcome.progress) == "".join(f"{n}\n" for n in range(1, 101))
+
+
+async def test_a_delta_that_is_too_long_says_what_it_leaves_out(ws: Path) -> None:
+    outcome = await bash(ws, "echo first; seq 20000")
+    assert all(len(delta.encode()) <= PROGRESS_BYTES for delta in outcome.progress)
+    assert outcome.progress[-1].endswith("20000\n")
+    assert any(re.match(r"\[\.\.\. [\d,]+ bytes \.\.\.\]\n", delta) for delta in outcome.progress)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("read x; echo got:$x", "got:"),
+        ("python3 -c 'input()'", "EOFError"),
+        ("git init -q . && git commit --allow-empty", "Aborting commit"),
+        ("ssh-keygen", "Enter file"),
+        ("git -c credential.helper= ls-remote https://127.0.0.1:1/x", "fatal"),
+        ("git log", "fatal"),
+        ("cat", "[no output]"),
+    ],
+)
+async def test_case_T_15_a_command_that_asks_ends_by_itself(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, command: str, said: str
+) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "n")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "n@example.org")
+    monkeypatch.setenv("HOME", str(ws))
+    outcome = await bash(ws, command, timeout=20)
+    assert said in outcome.text
+    assert "timed out" not in outcome.text
+
+
+async def test_case_X_04_keys_are_not_in_the_environment(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_TOKEN"):
+        monkeypatch.setenv(name, "secret-value")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    text = (await bash(ws, "env")).done.text
+    assert "secret-value" not in text
+    for name in ("PATH", "HOME", "LANG"):
+        assert f"{name}={os.environ[name]}\n" in text + "\n"
+    opted = context_of(ws, bash=BashSettings(pass_environment=("MY_TOKEN",)))
+    assert "MY_TOKEN=secret-value" in (await bash(opted, "env")).done.text
+
+
+async def test_the_timeout_is_the_configured_one_unless_given(ws: Path) -> None:
+    brief = context_of(ws, bash=BashSettings(timeout=0.2))
+    assert "timed out after 0.2 s" in (await bash(brief, "sleep 5")).failed.text
+    for timeout in (-1, 3_601):
+        assert "at most 3600" in (await bash(ws, "true", timeout=timeout)).failed.text
+    assert (await bash(ws, "true", timeout=3_600)).done
+
+
+async def test_the_directory_can_be_chosen(ws: Path) -> None:
+    (ws / "sub").mkdir()
+    assert (await bash(ws, "pwd", cwd="sub")).done.text == f"{ws}/sub"
+    assert (await bash(ws, "pwd", cwd="nowhere")).failed.text == "cwd nowhere is not a directory."
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo a\0b", "embedded null byte"),
+        ("true " + "x" * 200_000, "Argument list too long"),
+        (" \n", "The command is empty."),
+    ],
+)
+async def test_what_cannot_be_started_says_why(ws: Path, command: str, said: str) -> None:
+    assert said in (await bash(ws, command)).failed.text
+
+
+async def test_quoting_is_the_shells_alone(ws: Path) -> None:
+    assert (await bash(ws, "printf '%s|' \"$(echo 'a  b')\" 'c\"d' \\$e")).done.text == 'a  b|c"d|$e|'
+
+
+async def test_without_bash_there_is_sh(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.tool.bash.SHELLS", ())
+    monkeypatch.setenv("PATH", str(ws))
+    assert (await bash(ws, "echo ${BASH_VERSION-sh}")).done.text in {"sh", os.environ.get("BASH_VERSION", "sh")}
+
+
+async def test_case_A_04_an_abort_leaves_nothing(ws: Path) -> None:
+    task = asyncio.create_task(
+        bash(ws, "echo $$ > pids; sleep 300 & echo $! >> pids; setsid sleep 300 & echo $! >> pids; touch on; wait")
+    )
+    while not (ws / "on").exists():
+        await asyncio.sleep(0.01)
+    start = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - start < 2
+    for pid in (ws / "pids").read_text().split():
+        cmdline = Path(f"/proc/{pid}/cmdline")
+        assert not cmdline.exists() or not cmdline.read_bytes()
+
+
+async def test_a_dry_run_tells_what_where_and_how_long(ws: Path) -> None:
+    (ws / "sub").mkdir()
+    outcome = await call("bash", ws, {"command": "rm -rf *", "cwd": "sub", "timeout": 5}, dry_run=True)
+    assert outcome.done == Done(
+        f"Dry run: nothing was changed. In {ws}/sub, for at most 5 s, without a sandbox, it would run:\nrm -rf *"
+    )
+    assert (ws / "sub").exists()
+    default = await call("bash", ws, {"command": "true"}, dry_run=True)
+    assert "for at most 120 s" in default.done.text
+    wrong = await call("bash", ws, {"command": "true", "timeout": 9_999}, dry_run=True)
+    assert wrong.failed.text.startswith("Dry run: nothing was changed. timeout is in seconds")
+
+
+def test_the_limit_of_open_files_is_not_needed() -> None:
+    """A few descriptors are enough for a call."""
+
+    async def many() -> list[str]:
+        calls = (bash(Path("/tmp"), f"echo {n}; sleep 0.05") for n in range(30))
+        return [outcome.done.text for outcome in await asyncio.gather(*calls)]
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, hard), hard))
+    try:
+        assert asyncio.run(many()) == [str(n) for n in range(30)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,471 @@
+"""The tools `grep` and `find`: what they find, and that ripgrep and our own search find the same."""
+
+import asyncio
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tool_calls import call
+
+from yarrow.tool.base import Result
+from yarrow.tool.globs import Glob
+from yarrow.tool.search import PATTERN_SECONDS
+
+How = Literal["ripgrep", "ours"]
+
+
+@pytest.fixture(params=["ripgrep", "ours"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> How:
+    """Both ways to search; every test that takes it runs twice."""
+    choose(request.param, monkeypatch)
+    return request.param
+
+
+def choose(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = None
+    if how == "ripgrep":
+        program = shutil.which("rg")
+        assert program is not None, "the contract needs ripgrep: install the package `ripgrep`"
+    for module in ("grep", "find"):
+        monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", lambda _workspace: program)
+
+
+async def both(monkeypatch: pytest.MonkeyPatch, name: str, ws: Path, arguments: dict[str, Any]) -> Result:
+    """Call a tool both ways, and return the one result."""
+    results: list[Result] = []
+    for how in ("ripgrep", "ours"):
+        with monkeypatch.context() as patch:
+            choose(how, patch)
+            results.append((await call(name, ws, arguments)).result)
+    assert results[0] == results[1]
+    return results[0]
+
+
+def make(ws: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = ws / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+T_14: dict[str, str | bytes] = {
+    "a.py": "x = 1\nneedle here\n",
+    "node_modules/p/j.py": "needle\n",
+    ".git/x": "needle\n",
+    ".gitignore": "out/\n",
+    "out/built.py": "needle\n",
+    "blob.bin": b"needle\0needle\n",
+    "clean.bin": b"\0nothing\n",
+    ".hidden": "a needle\n",
+    "options": "takes -v and --json\n",
+}
+
+
+async def test_case_T_14_grep(ws: Path, how: How) -> None:
+    make(ws, T_14)
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == (
+        ".hidden:1:a needle\na.py:2:needle here\nblob.bin: binary file matches\nnode_modules/p/j.py:1:needle"
+    )
+    assert (await call("grep", ws, {"pattern": "-v"})).done.text == "options:1:takes -v and --json"
+    assert (await call("grep", ws, {"pattern": "--json", "literal": True})).done.text == "options:1:takes -v and --json"
+    assert (await call("grep", ws, {"pattern": "needle", "path": "out"})).done.text == "out/built.py:1:needle"
+    assert (await call("grep", ws, {"pattern": "none of it"})).done.text == "No matches for 'none of it'."
+
+
+async def test_case_T_14_find(ws: Path, how: How) -> None:
+    make(ws, T_14)
+    assert (await call("find", ws, {"pattern": "*"})).done.text.split("\n") == [
+        ".gitignore",
+        ".hidden",
+        "a.py",
+        "blob.bin",
+        "clean.bin",
+        "node_modules/p/j.py",
+        "options",
+    ]
+    assert (await call("find", ws, {"pattern": "*.py"})).done.text == "a.py\nnode_modules/p/j.py"
+    assert (await call("find", ws, {"pattern": "*.rs"})).done.text == "Nothing matches '*.rs'."
+
+
+async def test_directories_are_found_by_type(ws: Path) -> None:
+    make(ws, {"src/a/x": "", "src/b/a/y": "", "out/a/z": "", ".gitignore": "out\n", ".git/a/x": ""})
+    (ws / "empty").mkdir()
+    assert (await call("find", ws, {"pattern": "a", "type": "directory"})).done.text == "src/a/\nsrc/b/a/"
+    assert (await call("find", ws, {"pattern": "*", "type": "directory"})).done.text == (
+        "empty/\nsrc/\nsrc/a/\nsrc/b/\nsrc/b/a/"
+    )
+
+
+async def test_paths_are_relative_to_the_working_directory(ws: Path, how: How) -> None:
+    make(ws, {"src/a.py": "needle\n", "src/deep/b.py": "needle\n", "c.py": "needle\n"})
+    assert (await call("grep", ws, {"pattern": "needle", "path": "src"})).done.text == (
+        "src/a.py:1:needle\nsrc/deep/b.py:1:needle"
+    )
+    assert (await call("grep", ws, {"pattern": "needle", "path": "src/deep/b.py"})).done.text == (
+        "src/deep/b.py:1:needle"
+    )
+    assert (await call("grep", ws, {"pattern": "needle", "path": str(ws / "src/deep")})).done.text == (
+        "src/deep/b.py:1:needle"
+    )
+    assert (await call("find", ws, {"pattern": "*", "path": "src/"})).done.text == "src/a.py\nsrc/deep/b.py"
+
+
+async def test_context_lines(ws: Path, how: How) -> None:
+    make(ws, {"a": "1\n2\nneedle\n4\n5\n6\n7\nneedle\nneedle\n", "b": "needle\n"})
+    assert (await call("grep", ws, {"pattern": "needle", "context": 1})).done.text.split("\n") == [
+        "a-2-2",
+        "a:3:needle",
+        "a-4-4",
+        "--",
+        "a-7-7",
+        "a:8:needle",
+        "a:9:needle",
+        "--",
+        "b:1:needle",
+    ]
+    limited = (await call("grep", ws, {"pattern": "needle", "context": 1, "limit": 1})).done.text
+    assert limited == "a-2-2\na:3:needle\na-4-4\n[1 of 4 matches in 2 files; narrow the search, or set limit]"
+
+
+async def test_limits_say_how_much_there_is(ws: Path, how: How) -> None:
+    make(ws, {f"f{n}": "needle\n" * 60 for n in range(3)} | {"long": "x" * 600 + "needle\n"})
+    *lines, note = (await call("grep", ws, {"pattern": "needle"})).done.text.split("\n")
+    assert len(lines) == 100
+    assert lines[-1] == "f1:40:needle"
+    assert note == "[100 of 181 matches in 4 files; narrow the search, or set limit]"
+    (line,) = (await call("grep", ws, {"pattern": "needle", "path": "long"})).done.text.split("\n")
+    assert line == f"long:1:{'x' * 500} [... 106 more characters]"
+    found = (await call("find", ws, {"pattern": "*", "limit": 2})).done.text
+    assert found == "f0\nf1\n[2 of 4; narrow the pattern, or set limit]"
+
+
+async def test_a_search_that_finds_very_much_ends(ws: Path, how: How) -> None:
+    make(ws, {f"f{n}": "needle\n" * 6_000 for n in range(4)})
+    text = (await call("grep", ws, {"pattern": "needle", "limit": 2})).done.text
+    assert text.endswith("[2 of at least 12,000 matches in 2 files; narrow the search, or set limit]")
+    wide = (await call("grep", ws, {"pattern": "needle", "limit": 100_000})).done.text
+    assert wide.endswith(
+        "\nf0:2000:needle\n[2,000 of at least 12,000 matches in 2 files; narrow the search, or set limit]"
+    )
+    make(ws, {f"f{n}": f"needle {'x' * 400}\n" * 200 for n in range(4)})
+    wide = (await call("grep", ws, {"pattern": "needle", "limit": 100_000})).done.text
+    assert "of 800 matches in 4 files" in wide
+    assert 50_000 < len(wide.encode()) < 52_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"pattern": "a.c"}, [1, 2]),
+        ({"pattern": "a.c", "literal": True}, [2]),
+        ({"pattern": "A.C", "ignore_case": True}, [1, 2, 3]),
+        ({"pattern": r"^\s+end$"}, [4]),
+        ({"pattern": "é"}, [5]),
+        ({"pattern": "É", "ignore_case": True}, [5]),
+        ({"pattern": r"\bword\b"}, [6]),
+        ({"pattern": r"(foo|bar)\d{2,}"}, [7]),
+        ({"pattern": r"\d+$"}, [7, 8]),
+        ({"pattern": r"(?i)WORD"}, [6]),
+        ({"pattern": r"(?<=foo)\d"}, [7]),
+        ({"pattern": r"x[^y]*z"}, [9]),
+    ],
+)
+async def test_patterns(ws: Path, how: How, arguments: dict[str, Any], lines: list[int]) -> None:
+    make(ws, {"f": "abc\na.c\nABC\n  end\nétat\na word.\nfoo123\r\ncr 9\r\nx\nxz\n".replace("x\nxz", "xz")})
+    text = (await call("grep", ws, arguments)).done.text
+    assert [int(line.split(":")[1]) for line in text.split("\n")] == lines
+
+
+async def test_what_is_not_plain_utf8_is_searched(ws: Path, how: How) -> None:
+    make(ws, {"bom": b"\xef\xbb\xbfneedle\n", "latin": b"caf\xe9 needle\n", "no-end": "needle"})
+    make(ws, {"utf16": "\ufeffa\nneedle\n".encode("utf-16-le"), "ümlaut": "needle\n"})
+    os.close(os.open(os.fsencode(ws) + b"/\xff", os.O_CREAT))
+    assert (await call("grep", ws, {"pattern": "^needle|é needle"})).done.text.split("\n") == [
+        "bom:1:needle",
+        "no-end:1:needle",
+        "utf16:2:needle",
+        "ümlaut:1:needle",
+    ]
+    assert (await call("grep", ws, {"pattern": " needle"})).done.text == "latin:1:café needle"
+    assert (await call("find", ws, {"pattern": "*"})).done.text.split("\n")[-1] == "?"
+
+
+async def test_globs_limit_a_search_and_ignore_files_still_hold(ws: Path, how: How) -> None:
+    files = ["a.py", "src/b.py", "src/c.ts", "src/deep/d.ts", "src/deep/e.tsx", "lib/f.ts", "ignored/g.py"]
+    make(ws, dict.fromkeys(files, "needle\n") | {".gitignore": "ignored\n"})
+    for glob, right in {
+        "*.py": ["a.py", "src/b.py"],
+        "*.{ts,tsx}": ["lib/f.ts", "src/c.ts", "src/deep/d.ts", "src/deep/e.tsx"],
+        "src/**/*.ts": ["src/c.ts", "src/deep/d.ts"],
+        "**/deep/**": ["src/deep/d.ts", "src/deep/e.tsx"],
+        "!*.ts": ["a.py", "src/b.py", "src/deep/e.tsx"],
+        "[ab].py": ["a.py", "src/b.py"],
+        "ignored/*": [],
+    }.items():
+        text = (await call("grep", ws, {"pattern": "needle", "glob": glob})).done.text
+        assert text == ("\n".join(f"{name}:1:needle" for name in right) or "No matches for 'needle'.")
+        found = (await call("find", ws, {"pattern": glob})).done.text.split("\n")
+        assert [name for name in found if name in files] == right
+
+
+async def test_links_are_not_followed(ws: Path, how: How) -> None:
+    make(ws, {"d/a": "needle\n"})
+    (ws / "up").symlink_to(".")
+    (ws / "file").symlink_to("d/a")
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "d/a:1:needle"
+    assert (await call("find", ws, {"pattern": "*"})).done.text == "d/a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"pattern": ""}, "The pattern is empty."),
+        ({"pattern": "("}, "The pattern '(' is wrong: missing )"),
+        ({"pattern": "a\nb"}, "within one line"),
+        ({"pattern": r"a\nb"}, "within one line"),
+        ({"pattern": "x", "path": "nowhere"}, "nowhere does not exist"),
+    ],
+)
+async def test_what_cannot_be_searched_says_why(ws: Path, how: How, arguments: dict[str, Any], said: str) -> None:
+    make(ws, {"f": "x\n"})
+    assert said in (await call("grep", ws, arguments)).failed.text
+
+
+async def test_a_directory_that_may_not_be_read_says_so(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuses)
+    assert (await call("grep", ws, {"pattern": "x"})).failed.text == ".: Permission denied."
+
+
+async def test_an_escaped_backslash_before_an_n_is_no_line_feed(ws: Path, how: How) -> None:
+    make(ws, {"f": "a\\nb\n"})
+    assert (await call("grep", ws, {"pattern": r"a\\nb"})).done.text == "f:1:a\\nb"
+    assert (await call("grep", ws, {"pattern": r"a\nb", "literal": True})).done.text == "f:1:a\\nb"
+
+
+async def test_large_files_are_passed_over(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(ws, {"small": "needle\n"})
+    with (ws / "large").open("wb") as file:
+        file.truncate(67_108_865)
+        file.write(b"needle\n")
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "small:1:needle"
+    assert "larger than" in (await call("grep", ws, {"pattern": "needle", "path": "large"})).failed.text
+
+
+async def test_a_pattern_that_explodes_ends_soon_and_stops_nobody(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose("ours", monkeypatch)
+    make(ws, {"f": "a" * 60 + "!\n"})
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    heart = asyncio.create_task(beat())
+    start = time.monotonic()
+    failed = (await call("grep", ws, {"pattern": "(a+)+$|(a|a)*c"})).failed
+    heart.cancel()
+    assert failed.text.endswith("takes too long. Repeat less within what is repeated.")
+    assert time.monotonic() - start < 8
+    assert longest < PATTERN_SECONDS / 2
+
+
+async def test_ignore_files_of_directories_above_hold_up_to_a_repository(ws: Path, how: How) -> None:
+    make(ws, {".gitignore": "*.log\n", ".ignore": "*.tmp\n", "a/b/x.log": "", "a/b/x.tmp": "", "a/b/x.py": ""})
+    assert (await call("find", ws, {"pattern": "*", "path": "a/b"})).done.text == "a/b/x.py"
+    (ws / "a/.git").mkdir()
+    assert (await call("find", ws, {"pattern": "*", "path": "a/b"})).done.text == "a/b/x.log\na/b/x.py"
+    assert (await call("find", ws, {"pattern": "x*"})).done.text == "a/b/x.log\na/b/x.py"
+
+
+async def test_what_lies_in_a_directory_can_be_ignored_without_it(ws: Path) -> None:
+    make(ws, {".gitignore": "src/**\nout/\n\\!odd\nkeep\\ \n", "src/a/x": "", "out/x": "", "!odd/x": "", "keep /x": ""})
+    assert (await call("find", ws, {"pattern": "*", "type": "directory"})).done.text == "src/"
+
+
+async def test_a_cancelled_search_ends_at_once(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(ws, {f"d{n}/f": "x\n" * 20_000 for n in range(60)})
+    if how == "ripgrep":
+        slow = ws.parent / "rg"
+        slow.write_text("#!/bin/sh\nsleep 300\n")
+        slow.chmod(0o755)
+        monkeypatch.setattr("yarrow.tool.grep.ripgrep_program", lambda _workspace: str(slow))
+    task = asyncio.create_task(call("grep", ws, {"pattern": "(?:nothing)?q"}))
+    await asyncio.sleep(0.05)
+    start = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - start < 1
+
+
+async def test_a_search_that_takes_too_long_gives_what_it_has(
+    ws: Path, how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(ws, {"f": "needle\n"})
+    for module in ("search", "find", "ripgrep"):
+        monkeypatch.setattr(f"yarrow.tool.{module}.SEARCH_SECONDS", 0.2 if how == "ripgrep" else -1)
+    if how == "ripgrep":
+        slow = ws.parent / "rg"
+        slow.write_text("#!/bin/sh\nprintf 'f\\0'\nsleep 300\n")
+        slow.chmod(0o755)
+        for module in ("grep", "find"):
+            monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", lambda _workspace: str(slow))
+    searched = (await call("grep", ws, {"pattern": "needle"})).done.text
+    assert searched == "No matches for 'needle'.\n[the search was stopped after 30 s; narrow it]"
+    found = (await call("find", ws, {"pattern": "*"})).done.text
+    assert re.search(r"\n\[stopped after -?[\d.]+ s; narrow the path\]$", found)
+
+
+async def test_a_dry_run_starts_no_ripgrep(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_arguments: object) -> None:
+        raise AssertionError("a dry run must not look for a program")
+
+    for module in ("grep", "find"):
+        monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", refuses)
+    make(ws, {"f": "needle\n"})
+    assert (await call("grep", ws, {"pattern": "needle"}, dry_run=True)).done.text == "f:1:needle"
+    assert (await call("find", ws, {"pattern": "f"}, dry_run=True)).done.text == "f"
+
+
+async def test_a_ripgrep_inside_the_workspace_is_not_run(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(ws, {"bin/rg": "#!/bin/sh\n: > was-run\n", "f": "needle\n"})
+    (ws / "bin/rg").chmod(0o755)
+    for path in (str(ws / "bin"), "bin"):
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.chdir(ws)
+        assert (await call("grep", ws, {"pattern": "needle", "glob": "f"})).done.text == "f:1:needle"
+        assert (await call("find", ws, {"pattern": "f"})).done.text == "f"
+    assert not list(ws.rglob("was-run"))
+
+
+async def test_a_ripgrep_that_does_not_know_our_options_is_done_without(
+    ws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ws.parent / "rg"
+    old.write_text("#!/bin/sh\necho 'error: unexpected argument' >&2\nexit 2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ws.parent), prepend=os.pathsep)
+    make(ws, {"f": "needle\n"})
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "f:1:needle"
+    assert (await call("find", ws, {"pattern": "f"})).done.text == "f"
+
+
+NAMES = st.sampled_from(["a", "b.py", "c.txt", "out", "src", "Z", "[x]", "é", "a b"])
+IGNORED = st.sampled_from(
+    [
+        "a",
+        "*.py",
+        "out/",
+        "/src",
+        "!b.py",
+        "src/*",
+        "!src/a",
+        "**/out",
+        "src/**/a",
+        "# a",
+        "",
+        "\\!b.py",
+        "[ab]*",
+        "*",
+        "!*/",
+        "a b",
+        "out/*.txt",
+        "!out/",
+        " ",
+    ]
+)
+IGNORE_NAMES = st.sampled_from([".gitignore", ".ignore", ".rgignore"])
+TREES = st.fixed_dictionaries(
+    {
+        "files": st.lists(st.lists(NAMES, min_size=1, max_size=3), min_size=1, max_size=8),
+        "ignores": st.lists(
+            st.tuples(st.lists(NAMES, max_size=2), IGNORE_NAMES, st.lists(IGNORED, max_size=3)), max_size=3
+        ),
+        "repository": st.booleans(),
+        "path": st.lists(NAMES, max_size=1),
+    }
+)
+
+
+def plant(ws: Path, tree: dict[str, Any]) -> None:
+    for names in tree["files"]:
+        path = ws.joinpath(*names)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("needle\n")
+        except OSError:
+            continue  # a name that is a file and a directory
+    for names, name, lines in tree["ignores"]:
+        directory = ws.joinpath(*names)
+        if directory.is_dir():
+            (directory / name).write_text("".join(f"{line}\n" for line in lines))
+    if tree["repository"]:
+        (ws / ".git").mkdir()
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield monkeypatch
+
+
+@given(tree=TREES, glob=st.sampled_from(["*", "*.py", "src/**", "**/a", "o*/*"]))
+@settings(max_examples=120, deadline=None)
+def test_ripgrep_and_our_own_search_find_the_same(
+    tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch, tree: dict[str, Any], glob: str
+) -> None:
+    ws = tmp_path_factory.mktemp("tree")
+    plant(ws, tree)
+    path = "/".join(tree["path"])
+    if not (ws / path).is_dir():
+        path = "."
+    asyncio.run(both(patch, "find", ws, {"pattern": glob, "path": path}))
+    asyncio.run(both(patch, "grep", ws, {"pattern": "ne+dle", "glob": glob, "path": path}))
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "matches"),
+    [
+        ("*.py", "a/b/c.py", True),
+        ("*.py", "a.pyc", False),
+        ("a/*.py", "a/b.py", True),
+        ("a/*.py", "a/b/c.py", False),
+        ("a/**/*.py", "a/b.py", True),
+        ("a/**/*.py", "a/x/y/b.py", True),
+        ("a/**", "b/a/c", False),
+        ("/a", "a", True),
+        ("./a/b", "a/b", True),
+        ("a/", "x/a", True),
+        ("**/a", "a", True),
+        ("x{1,2{a,b}}y", "x2by", True),
+        ("x{1,2{a,b}}y", "x2y", False),
+        ("x{1}y", "x{1}y", True),
+        ("[!a]", "b", True),
+        ("[^a]", "a", False),
+        ("[", "[", True),
+        ("!a", "b", True),
+        ("*", ".hidden", True),
+    ],
+)
+def test_globs(glob: str, path: str, matches: bool) -> None:
+    assert Glob(glob).matches(path) == matches
+
+
+@pytest.mark.parametrize("glob", ["*a" * 40 + "b", "**/a/" * 30 + "b", "{a,b}" * 40, "{" * 100 + "," * 100])
+def test_no_glob_takes_long(glob: str) -> None:
+    start = time.monotonic()
+    Glob(glob).matches("a/" * 60 + "a" * 200)
+    assert time.monotonic() - start < 2
