@@ -9,7 +9,7 @@ class Order(Struct, frozen=True):
     model: str
     """Absolute path of a GGUF file."""
     context: int
-    """In tokens; the library lowers it to what the model was trained for."""
+    """In tokens."""
     template: str
     """Text of a chat template; empty is the model's own."""
     greedy: bool

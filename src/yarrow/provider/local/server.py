@@ -18,11 +18,12 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.local.gguf import context_length
 from yarrow.provider.local.models import is_starter
 from yarrow.provider.local.order import Order, Report
 
 USUAL_CONTEXT = 8192
-"""Tokens of context when none are configured; the library lowers it to what the model was trained for."""
+"""Tokens of context when none are configured."""
 START_SECONDS = 300.0
 """How long a model may take to load."""
 END_SECONDS = 2.0
@@ -45,6 +46,13 @@ PASSED = (
 )
 """Variables that the child is given; it has no use for a key."""
 PASSED_PREFIXES = ("LC_", "GGML_", "CUDA_", "HIP_")
+ADVICE = {
+    "error loading model: ": "fetch it again, or name another one",
+    "failed to initialize the context: ": "set a smaller contextWindow",
+    "common_chat_templates_init: error: ": "correct its chatTemplate",
+    "chat template parsing error: ": "correct its chatTemplate",
+}
+"""What goes before a reason in the library's log, and what to do about it."""
 
 
 class LocalSettings(Struct, frozen=True):
@@ -52,7 +60,7 @@ class LocalSettings(Struct, frozen=True):
 
     model_path: str
     context_window: int = 0
-    """In tokens; 0 takes what the model was trained for, at most `USUAL_CONTEXT`."""
+    """In tokens, at most what the model was trained for; 0 takes that, at most `USUAL_CONTEXT`."""
     chat_template: str = ""
     """`yarrow-tools`, the path of a Jinja file, or empty: the model's own, for the starter model `yarrow-tools`."""
     threads: int = 0
@@ -115,11 +123,12 @@ class LocalServer:
             return report.address
         status = await self._process.wait()
         await self._reading
+        log = self._tail.decode("utf-8", "replace")
         if report.error:
-            reason = _native_reason(self._tail) or report.error
-            raise _failed(f"the model {order.model} cannot be loaded ({reason}): fetch it again, or name another one")
+            reason, advice = _reason(log) or (report.error, "name another one")
+            raise _failed(f"the model {order.model} cannot be served ({reason}): {advice}")
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        said = _last_words(self._tail) or "it said nothing"
+        said = " ".join(log.split())[-QUOTED_CHARACTERS:] or "it said nothing"
         sentence = f"the model server died while it loaded {order.model} ({how}; {said}): try a smaller model"
         raise _failed(sentence)
 
@@ -134,12 +143,13 @@ def _order(settings: LocalSettings) -> Order:
     if find_spec("xllamacpp") is None:
         raise _failed("a model on this machine needs an extra: pip install 'yarrow[local]'")
     model = Path(settings.model_path).absolute()
-    _check(model)
+    trained = context_length(model)
+    context = settings.context_window or USUAL_CONTEXT
     starter = is_starter(settings.model_path)
     template = settings.chat_template or (TEMPLATE if starter else "")
     return Order(
         model=str(model),
-        context=settings.context_window or USUAL_CONTEXT,
+        context=min(context, trained or context),
         template=_template(template),
         # The template teaches by example, and only the likeliest token follows an example.
         greedy=template == TEMPLATE,
@@ -147,16 +157,6 @@ def _order(settings: LocalSettings) -> Order:
         threads=settings.threads or (1 if starter else 0),
         key=secrets.token_urlsafe(24),
     )
-
-
-def _check(model: Path) -> None:
-    try:
-        with model.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise _failed(f"the model {model} cannot be read ({error.strerror}): name the path of a GGUF file") from None
-    if magic != b"GGUF":
-        raise _failed(f"{model} is not a GGUF file: name a model in the GGUF format")
 
 
 def _template(chosen: str) -> str:
@@ -188,14 +188,13 @@ async def _spawn() -> Process:
     )
 
 
-def _native_reason(tail: bytes) -> str:
-    """Return why the library refused a model, by its log; empty when it does not say."""
-    _, found, rest = tail.decode("utf-8", "replace").rpartition("error loading model: ")
-    return rest.partition("\n")[0].strip()[:QUOTED_CHARACTERS] if found else ""
-
-
-def _last_words(tail: bytes) -> str:
-    return " ".join(tail.decode("utf-8", "replace").split())[-QUOTED_CHARACTERS:]
+def _reason(log: str) -> tuple[str, str] | None:
+    """Return why the library refused, by its log, and what to do about it."""
+    for before, advice in ADVICE.items():
+        _, found, rest = log.rpartition(before)
+        if found:
+            return rest.partition("\n")[0].strip()[:QUOTED_CHARACTERS], advice
+    return None
 
 
 def _failed(sentence: str) -> ProviderError:
