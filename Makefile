@@ -22,6 +22,7 @@ check:
 	@$(BIN)/ruff check --quiet .
 	@PATH="$(PWD)/$(BIN):$$PATH" buf lint
 	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
+	@PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
 	@scripts/generated.sh
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from doubles.chat_server import ChatServer, page, says
+from doubles.chat_server import ChatServer, Reply, page, says
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text
@@ -16,6 +16,7 @@ from yarrow.provider import detection, keys
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import Found, Places, detect
 from yarrow.provider.factory import BUILT_IN, Built, build, create
+from yarrow.provider.local.server import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -142,6 +143,64 @@ async def test_only_the_adapter_that_is_used_is_imported(tmp_path: Path) -> None
     assert "httptools" not in modules
 
 
+# -- local ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> list[LocalSettings]:
+    """What local servers were started with; the chat server stands for each."""
+    asked: list[LocalSettings] = []
+
+    class Started:
+        base_url, key = server.root, "k"
+
+        async def close(self) -> None:
+            pass
+
+    async def start(settings: LocalSettings) -> Started:
+        asked.append(settings)
+        return Started()
+
+    monkeypatch.setattr(LocalServer, "start", start)
+    return asked
+
+
+async def test_a_local_model_by_name_by_path_or_the_first(
+    server: ChatServer, started: list[LocalSettings], tmp_path: Path
+) -> None:
+    server.pages = {
+        f"/props?model={n}": page({"default_generation_settings": {"n_ctx": 2048}}) for n in ("a.gguf", "b.gguf")
+    }
+    models = tmp_path / "yarrow" / "models"
+    models.mkdir(parents=True)
+    files = {"a.gguf": tmp_path / "a.gguf", "b.gguf": models / "b.gguf"}
+    for path in files.values():
+        path.touch()
+    settings = ProviderSettings(models=(str(files["a.gguf"]),), context_window=9999, chat_template="yarrow-tools")
+    wanted = {"": "a.gguf", "a": "a.gguf", "a.gguf": "a.gguf", "b": "b.gguf", str(files["b.gguf"]): "b.gguf"}
+    for model, name in wanted.items():
+        provider, info, _ = await built("local", model, environment={"XDG_CACHE_HOME": str(tmp_path)}, local=settings)
+        assert (info.name, info.model, info.context_window) == ("local", name, 2048)
+        assert started.pop() == LocalSettings(str(files[name].resolve()), 9999, "yarrow-tools")
+        assert server.received[-1].headers["authorization"] == "Bearer k"
+        assert isinstance(provider, ListsModels)
+        assert [entry.name for entry in await provider.list_models()] == ["a.gguf", "b.gguf"]
+        await provider.close()
+
+
+async def test_no_local_model_is_an_error_that_says_how_to_get_one(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert "yarrow models pull" in await setup_error_of("", environment)
+    assert "'none'" in await setup_error_of("none", environment)
+
+
+async def setup_error_of(model: str, environment: dict[str, str]) -> str:
+    with pytest.raises(ProviderError) as caught:
+        await build("local", model, settings=Settings(), environment=environment)
+    assert caught.value.code is Code.PROVIDER_SETUP
+    return caught.value.message
+
+
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 KEYS = {"OPENAI_API_KEY": "vendor", "MINE": "mine"}
@@ -262,16 +321,28 @@ async def test_an_ollama_without_models_is_passed_over(server: ChatServer, answe
     assert (await found(ollama=server.root, OPENAI_API_KEY="k")).name == "openai"
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    listening = await asyncio.start_server(silent, "127.0.0.1", 0)
-    root = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+async def test_a_server_that_does_not_answer_is_not_waited_for(server: ChatServer) -> None:
+    silent = Reply([asyncio.Event()])
+    server.pages = {"/v1/models": silent, "/health": silent}
     async with asyncio.timeout(5):
-        assert (await found(ollama=root, llamacpp=root, OPENAI_API_KEY="k")).name == "openai"
-    listening.close()
+        assert (await found(ollama=server.root, llamacpp=server.root, OPENAI_API_KEY="k")).name == "openai"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_then_an_installed_local_model_that_can_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    models = tmp_path / "yarrow" / "models"
+    models.mkdir(parents=True)
+    models.joinpath("tiny.gguf").touch()
+    monkeypatch.setattr(detection, "find_spec", lambda _: runs or None)
+    if runs:
+        choice = await found(XDG_CACHE_HOME=str(tmp_path))
+        assert (choice.name, choice.model) == ("local", "tiny.gguf")
+        assert (await found(XDG_CACHE_HOME=str(tmp_path), OPENAI_API_KEY="k")).name == "openai"
+    else:
+        with pytest.raises(ProviderError):
+            await found(XDG_CACHE_HOME=str(tmp_path))
 
 
 async def test_nothing_found_lists_the_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,11 +130,12 @@ async def _local(plan: Plan) -> Provider:
         return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
 
     def speak(base_url: str, key: str) -> Provider:
-        # The server calls a model by its path; people know it by its file.
-        there = replace(settings, base_url=base_url)
+        # The library lowers a window that is larger than the model was trained for: only the server knows it.
+        there = replace(settings, base_url=base_url, context_window=0)
         return LlamaCppProvider(plan.name, _local_model(plan).name, settings=there, key=key, http=HttpClient())
 
-    return LocalProvider(start, speak, (*settings.models, *installed(plan.environment)))
+    names = (*(Path(path).name for path in settings.models), *installed(plan.environment))
+    return LocalProvider(start, speak, names)
 
 
 def _local_model(plan: Plan) -> Path:

@@ -14,6 +14,7 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.local.provider import LocalProvider
 
+KEY = "of-this-server"
 REQUEST = CompletionRequest(model="m", messages=(Message(id="u", role=Role.USER, content=(Text("hi"),), timestamp=""),))
 ANSWER = [TextPiece("x"), StopPiece(StopReason.END_TURN)]
 
@@ -31,7 +32,7 @@ class Started:
 
     @property
     def key(self) -> str:
-        return "k"
+        return KEY
 
     async def close(self) -> None:
         self.closed += 1
@@ -46,7 +47,7 @@ class Machine:
         self.servers: list[ChatServer] = []
 
     async def start(self) -> Started:
-        server = await ChatServer([says("x")] * 5).__aenter__()
+        server = await ChatServer([says("x")] * 5, key=KEY).__aenter__()
         server.pages["/props?model=m"] = page({"default_generation_settings": {"n_ctx": 4096}})
         self.servers.append(server)
         self.started.append(Started(server))
@@ -54,7 +55,7 @@ class Machine:
 
     def speak(self, base_url: str, key: str) -> Provider:
         settings = ProviderSettings(base_url=base_url)
-        return LlamaCppProvider("local", "m", settings=settings, key="", http=HttpClient())
+        return LlamaCppProvider("local", "m", settings=settings, key=key, http=HttpClient())
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def context_length(path: Path) -> int:
                 raise _failed(f"{path} is not a GGUF file: name a model in the GGUF format")
             return _find(file)
     except OSError as error:
-        raise _failed(f"the model {path} cannot be read: {error.strerror}") from None
+        raise _failed(f"the model {path} cannot be read ({error.strerror}): name the path of a GGUF file") from None
     except (struct.error, ValueError):
         raise _failed(f"{path} is a damaged GGUF file: fetch it again") from None
 
@@ -49,9 +49,11 @@ def _skip(file: BinaryIO, kind: int) -> None:
         inner, count = _number(file, 4), _number(file, 8)
         if inner in _SIZES:
             file.seek(_SIZES[inner] * count, 1)
-        else:
+        elif inner == _STRING:
             for _ in range(count):
                 _skip(file, inner)
+        else:
+            raise ValueError(f"an array of type {inner}")
     elif kind in _SIZES:
         file.seek(_SIZES[kind], 1)
     else:

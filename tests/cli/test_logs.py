@@ -1,0 +1,57 @@
+"""The log: a private file that is made when there is something to write, or standard error."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.cli import logs
+from yarrow.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
+    yield
+    root.handlers[:], logging.raiseExceptions = handlers, raises
+    root.setLevel(level)
+
+
+def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    logs.set_up(folder, {})
+    logging.getLogger("yarrow").info("not worth it")
+    assert not folder.exists()
+    logging.getLogger("yarrow").error("bug %s", "ab12")
+    file = folder / "yarrow.log"
+    assert "ERROR yarrow: bug ab12" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MAX_BYTES", 10)
+    logs.set_up(tmp_path, {})
+    for word in ("first", "second", "third"):
+        logging.getLogger("yarrow").error(word)
+    assert "third" in (tmp_path / "yarrow.log").read_text()
+    assert "second" in (tmp_path / "yarrow.log.1").read_text()
+
+
+def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    logs.set_up(tmp_path / "file", {})
+    logging.getLogger("yarrow").error("lost")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_level_sends_it_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(tmp_path, {"YARROW_LOG": "debug"})
+    logging.getLogger("yarrow").debug("seen")
+    assert "seen" in capsys.readouterr().err
+
+
+def test_a_level_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'loud'"):
+        logs.set_up(tmp_path, {"YARROW_LOG": "loud"})
