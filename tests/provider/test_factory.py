@@ -117,7 +117,8 @@ async def test_a_provider_that_is_not_ready_is_closed(server: ChatServer, monkey
 async def test_models_are_listed_without_one_being_named(server: ChatServer) -> None:
     server.pages["/v1/models"] = page({"data": [{"id": "one"}]})
     settings = configured(mine=ProviderSettings(type="openai", base_url=server.root))
-    provider, _ = await create("mine", "", settings=settings, environment={})
+    provider, name, _ = await create("mine", "", settings=settings, environment={})
+    assert name == "mine"
     assert isinstance(provider, ListsModels)
     assert [entry.name for entry in await provider.list_models()] == ["one"]
     await provider.close()

@@ -29,6 +29,14 @@ class Built(NamedTuple):
     reason: str
 
 
+class Created(NamedTuple):
+    """A provider that was asked nothing yet, its id, and why it was chosen; empty when it was named."""
+
+    provider: Provider
+    name: str
+    reason: str
+
+
 class Plan(Struct, frozen=True):
     """What an adapter is built from."""
 
@@ -43,17 +51,17 @@ async def build(name: str, model: str, *, settings: Settings, environment: Mappi
 
     Raises ProviderError (PROVIDER_SETUP says what to do) and ConfigError.
     """
-    provider, reason = await create(name, model, settings=settings, environment=environment)
+    created = await create(name, model, settings=settings, environment=environment)
     try:
-        info = await provider.info()
+        info = await created.provider.info()
     except BaseException:
-        await provider.close()
+        await created.provider.close()
         raise
-    return Built(provider, info, reason)
+    return Built(created.provider, info, created.reason)
 
 
-async def create(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> tuple[Provider, str]:
-    """Return the provider without asking it what it can do, as listing its models needs it, and the reason."""
+async def create(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> Created:
+    """Return the provider without asking it what it can do, as listing its models needs it."""
     reason = ""
     if not name:
         from yarrow.provider.detection import detect
@@ -61,7 +69,7 @@ async def create(name: str, model: str, *, settings: Settings, environment: Mapp
         found = await detect(environment, settings)
         name, model, reason = found.name, model or found.model, found.reason
     plan = Plan(name, model, _settings(name, settings), environment)
-    return await _BUILDERS[plan.settings.type or "openai"](plan), reason
+    return Created(await _BUILDERS[plan.settings.type or "openai"](plan), name, reason)
 
 
 def _settings(name: str, settings: Settings) -> ProviderSettings:

@@ -38,13 +38,13 @@ class Providers:
     async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
         """Return a provider's id and its models; it need not be able to answer a prompt."""
         name, model = self._in_force(name, "")
-        provider, _ = await factory.create(name, model, settings=self._settings, environment=self._environment)
+        created = await factory.create(name, model, settings=self._settings, environment=self._environment)
         try:
-            if not isinstance(provider, ListsModels):
-                raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{name} cannot list its models")
-            return name or (await provider.info()).name, await provider.list_models()
+            if not isinstance(created.provider, ListsModels):
+                raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{created.name} cannot list its models")
+            return created.name, await created.provider.list_models()
         finally:
-            await provider.close()
+            await created.provider.close()
 
     async def close(self) -> None:
         """Close every provider."""

@@ -305,7 +305,10 @@ async def test_the_child_is_killed(machine: Machine, started: Callable[..., Any]
     await server.close()
 
 
-async def test_only_the_watching_process_is_killed(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_only_the_watching_process_is_killed(
+    machine: Machine, started: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "END_SECONDS", 0.2)
     model = machine.model("good")
     server = await started(model)
     group = machine.told(model)["pid"]
