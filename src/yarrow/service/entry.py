@@ -1,22 +1,29 @@
 """A session in memory: its agent, its bus and its events as clients see them."""
 
+import logging
 from collections import deque
 from pathlib import Path
 
 from yarrow.agent.agent import Agent
+from yarrow.errors import Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus
 from yarrow.event.events import Event
 from yarrow.service.translate import to_event
+from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
+from yarrow.session.store import SessionLog
 from yarrow.v1 import agent_pb2 as pb
+
+_logger = logging.getLogger("yarrow.service")
 
 
 class Entry:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, *, warnings: tuple[str, ...] = ()) -> None:
+    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, warnings: tuple[str, ...] = ()) -> None:
         self.agent = agent
         self.bus = bus
+        self._log = log
         self.warnings = warnings
         """What loading the file had to skip."""
         self.reason = ""
@@ -38,6 +45,14 @@ class Entry:
     def cwd(self) -> Path:
         """The working directory; it was there when the session was made."""
         return Path(self.state.header.cwd)
+
+    async def close(self) -> None:
+        """End the run if there is one, and write what the disk refused before if it takes it now."""
+        await self.agent.close()
+        try:
+            await self._log.close()
+        except (StorageError, Precondition) as error:
+            _logger.error("session %s: %s", self.id, error.message)
 
     def translated(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.

@@ -26,6 +26,7 @@ from yarrow.session.manager import SessionManager
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.record import Header
 from yarrow.session.state import SessionState, fold
+from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
@@ -134,8 +135,9 @@ class Sessions:
 
     async def close(self) -> None:
         """End every run and let go of every file."""
-        await asyncio.gather(*(entry.agent.close() for entry in self._entries.values()))
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()))
         self._entries.clear()
+        self._parts.manager.close()
 
     def _lock(self, session_id: str) -> asyncio.Lock:
         return self._opening.setdefault(session_id, asyncio.Lock())
@@ -152,13 +154,13 @@ class Sessions:
         self._make_room()
         log = await self._parts.manager.open(session_id)
         state, warnings = await self._read(session_id)
-        return self._enter(Source(log, state, partial(self._reread, session_id)), warnings)
+        return self._enter(log, state, warnings)
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         self._make_room()
         header = await self._header(session_id, plan)
         log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
-        return self._enter(Source(log, SessionState(header), partial(self._reread, session_id)), ())
+        return self._enter(log, SessionState(header), ())
 
     async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
         loaded = await self._parts.manager.load(session_id)
@@ -168,10 +170,11 @@ class Sessions:
     async def _reread(self, session_id: str) -> SessionState:
         return (await self._read(session_id))[0]
 
-    def _enter(self, source: Source, warnings: tuple[str, ...]) -> Entry:
-        session_id = source.state.header.id
+    def _enter(self, log: SessionLog | MemoryLog, state: SessionState, warnings: tuple[str, ...]) -> Entry:
+        session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
-        entry = self._entries[session_id] = Entry(Agent(source, bus, now=self._parts.now), bus, warnings=warnings)
+        agent = Agent(Source(log, state, partial(self._reread, session_id)), bus, now=self._parts.now)
+        entry = self._entries[session_id] = Entry(agent, bus, log, warnings=warnings)
         return entry
 
     async def _header(self, session_id: str, plan: SessionPlan) -> Header:

@@ -18,8 +18,6 @@ from yarrow.session.store import SessionLog, Sync
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_ROOT = "~/.yarrow/sessions"
-
 
 class SessionManager:
     """All sessions under one root directory: `<root>/<project>/<id>.jsonl`.
@@ -70,6 +68,10 @@ class SessionManager:
     async def heads(self, cwd: str | None = None) -> list[Head]:
         """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
         return await self._look(catalog.heads, self.root, cwd)
+
+    def close(self) -> None:
+        """Let the threads of the disk end; call it when every log is closed."""
+        self._disk.close()
 
     async def _path(self, session_id: str) -> Path:
         path = await self.find(session_id)

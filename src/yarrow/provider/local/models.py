@@ -147,7 +147,7 @@ def _run(command: list[str], environment: Mapping[str, str], look: Callable[[], 
                 except subprocess.TimeoutExpired:
                     look()
                     if time.monotonic() > deadline:
-                        return f"not done after {FETCH_SECONDS:.0f} s"
+                        return f"not done after {FETCH_SECONDS:g} s"
         finally:
             process.kill()
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
