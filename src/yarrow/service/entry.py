@@ -52,7 +52,7 @@ class Entry:
         try:
             await self._log.close()
         except (StorageError, Precondition) as error:
-            _logger.error("session %s: %s", self.id, error.message)
+            _logger.warning("session %s: %s", self.id, error.message)
 
     def translated(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.

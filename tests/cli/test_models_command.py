@@ -1,0 +1,53 @@
+"""`yarrow models`: what is printed, and what is refused."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from yarrow.cli import models as command
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.errors import UsageError
+from yarrow.provider.local.models import STARTER_BYTES, Progress
+
+
+def test_installed_models_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "yarrow" / "models"
+    folder.mkdir(parents=True)
+    for name in ("b.gguf", "a.gguf", "notes.txt"):
+        (folder / name).write_bytes(b"GGUF")
+    assert command.models([]) == ExitCode.DONE
+    assert capfd.readouterr().out == f"{folder / 'a.gguf'}\n{folder / 'b.gguf'}\n"
+
+
+def test_pulling_tells_its_progress_and_the_path(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def pull(progress: Progress, environment: Mapping[str, str]) -> Path:
+        assert environment is os.environ
+        for done in range(0, STARTER_BYTES, 1 << 20):
+            progress("fetch", done, STARTER_BYTES)
+        progress("check", STARTER_BYTES, STARTER_BYTES)
+        progress("done", STARTER_BYTES, STARTER_BYTES)
+        return Path("/models/m.gguf")
+
+    monkeypatch.setattr(command, "pull", pull)
+    assert command.models(["pull"]) == ExitCode.DONE
+    out, err = capfd.readouterr()
+    assert out == "/models/m.gguf\n"
+    lines = err.splitlines()
+    assert len(lines) < 10
+    assert lines[-1].endswith("100 %")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    command.models(["pull"])
+    assert "\r" in capfd.readouterr().err
+
+
+def test_anything_else_is_refused() -> None:
+    with pytest.raises(UsageError, match="'get it'"):
+        command.models(["get", "it"])
