@@ -1,7 +1,5 @@
 """Finding and making the session of a prompt, and what refusals say."""
 
-from collections.abc import Sequence
-
 import grpc
 import pytest
 from client.fake_service import FakeService, connected
@@ -77,37 +75,11 @@ async def test_the_newest_session_of_a_directory() -> None:
     assert caught.value.refusal.reason == "SESSION_UNKNOWN"
 
 
-IDS = ["0190aaaa-11112222", "0190bbbb-33334444", "0190bbbb-55554444"]
-
-
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        ("s1", ["s1"]),
-        (IDS[1], [IDS[1]]),
-        ("11112222", [IDS[0]]),
-        ("2222", [IDS[0]]),
-        ("0190a", [IDS[0]]),
-        ("222", []),
-        ("aaaa", []),
-        ("4444", IDS[1:]),
-        ("0190", IDS),
-        ("my work", [IDS[2]]),
-        ("zzzz", []),
-    ],
-)
-async def test_a_session_is_named_by_a_part_of_its_id_or_its_name(word: str, found: Sequence[str]) -> None:
+async def test_what_a_person_types_for_a_session_is_resolved_by_the_service() -> None:
     service = FakeService()
-    service.sessions = [pb.SessionSummary(session_id=each) for each in IDS]
-    service.sessions[2].name = "my work"
     async with connected(service) as stub:
-        if len(found) == 1:
-            assert await find_session(stub, word) == found[0]
-            return
-        with pytest.raises(SessionNotFound) as caught:
-            await find_session(stub, word)
-    assert repr(word) in str(caught.value)
-    assert (f"{len(found)} sessions" in str(caught.value)) == bool(found)
+        assert await find_session(stub, "s1") == "s1"
+    assert service.requests == [pb.GetStateRequest(session_id="s1")]
 
 
 async def test_looking_for_a_session_hides_no_other_failure() -> None:

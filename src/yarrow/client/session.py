@@ -1,17 +1,10 @@
 """Finds or makes the session that a prompt goes to, before it is sent."""
 
-import grpc
-from grpc import aio
 from msgspec import Struct
 
 from yarrow.client.failure import SessionNotFound
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
-
-SHORTEST_PART = 4
-"""Characters of an id that are enough to name it."""
-SESSIONS_LISTED = 10_000
-"""How many of the newest sessions are looked through for a part of an id or a name."""
 
 
 class Session(Struct, frozen=True):
@@ -65,27 +58,9 @@ async def newest_session(stub: Stub, cwd: str) -> str:
 async def find_session(stub: Stub, word: str) -> str:
     """Return the id that a word names: a whole id, a part of four or more at either end, or a name.
 
-    Raises `SessionNotFound` when it names none, or several.
+    The service knows them all; it refuses with `aio.AioRpcError` what names none, or several.
     """
-    try:
-        return (await stub.GetState(pb.GetStateRequest(session_id=word))).session_id
-    except aio.AioRpcError as error:
-        if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT):
-            raise
-    listed = await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, limit=SESSIONS_LISTED))
-    found = [each.session_id for each in listed.sessions if _is_named(each, word)]
-    match found:
-        case [session_id]:
-            return session_id
-        case []:
-            raise SessionNotFound(f"there is no session {word!r}")
-        case _:
-            raise SessionNotFound(f"{word!r} names {len(found)} sessions; give more of the id, such as {found[0]}")
-
-
-def _is_named(session: pb.SessionSummary, word: str) -> bool:
-    is_part = len(word) >= SHORTEST_PART and (session.session_id.endswith(word) or session.session_id.startswith(word))
-    return is_part or session.name == word
+    return (await stub.GetState(pb.GetStateRequest(session_id=word))).session_id
 
 
 def _session(state: pb.GetStateResponse) -> Session:

@@ -69,10 +69,12 @@ def is_starter(path: str) -> bool:
 
 def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
     """Return the file that the name of an installed model or a path names. Raises ProviderError."""
-    # What is installed comes first: a folder that somebody opens must not put its file in that one's place.
-    for path in (models_dir(environment) / name, models_dir(environment) / f"{name}.gguf", Path(name).expanduser()):
-        if path.is_file():
-            return path.resolve()
+    folder, path = models_dir(environment), Path(name).expanduser()
+    # A bare name means what is installed: a folder that somebody opens must not put its file in that one's place.
+    places = (folder / name, folder / f"{name}.gguf", path) if name == path.name else (path,)
+    for place in places:
+        if place.is_file():
+            return place.resolve()
     there = ", ".join(installed(environment)) or "none"
     raise _failed(f"there is no model {name!r}: name the path of a GGUF file, or one of the installed ones ({there})")
 
