@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from doubles.rig import ListLog, Rig, call
+from yarrow.agent import draft, queues
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.queues import MAX_WAITING
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
@@ -150,6 +151,29 @@ async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
     assert failure is not None
     assert failure.code is Code.STREAM_TRUNCATED
     assert rig.messages[-1].incomplete
+
+
+async def test_an_endless_answer_is_cut_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft, "MAX_ANSWER", 10)
+    rig = Rig([[{"text": "12345"}] * 100, [{"text": "ok"}]])
+    bodies = await rig.run()
+    failure = end(bodies).error
+    assert failure is not None
+    assert failure.code is Code.OUTPUT_LIMIT
+    assert rig.messages[-1].text == "1234512345"
+    assert rig.messages[-1].incomplete
+    assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
+
+
+async def test_waiting_texts_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "MAX_WAITING_BYTES", 10)
+    rig = Rig([[{"wait": "w"}, {"text": "a"}]])
+    await rig.start()
+    await rig.agent.steer((Text("123456"),))
+    with pytest.raises(LimitExceeded):
+        await rig.agent.steer((Text("12345"),))
+    rig.agent.abort()
+    assert [one.text for one in end(await rig.finish()).undelivered] == ["123456"]
 
 
 async def test_a_failure_after_text_keeps_the_text_and_never_sends_it_back() -> None:

@@ -563,3 +563,16 @@ def test_no_way_of_cutting_or_joining_changes_what_is_said(
 def test_no_bytes_raise(pieces: list[bytes]) -> None:
     decoded = Decoded(pieces)
     assert (decoded.failure is None) == isinstance(decoded.events[-1] if decoded.events else None, StopPiece)
+
+
+@pytest.mark.parametrize("count", ["99999999999999999999999999", "1e30", "-5", "18446744073709551615"])
+def test_an_absurd_token_count_costs_the_count_alone(count: str) -> None:
+    data = b"".join([chunk({"content": "x"}), finish("stop")])
+    data += b'data: {"choices":[],"usage":{"prompt_tokens":%s,"completion_tokens":3}}\n\n' % count.encode() + DONE
+    decoder = ChatDecoder(Speaker("p", ""))
+    events = [*decoder.feed(data), *decoder.end()]
+    assert decoder.failure is None
+    assert isinstance(events[-1], StopPiece)
+    (usage,) = [piece.usage for piece in events if isinstance(piece, UsagePiece)]
+    assert 0 <= usage.input <= 1 << 50
+    assert usage.output == 3

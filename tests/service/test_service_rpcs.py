@@ -1,6 +1,7 @@
 """Every RPC of this build through the generated stub: how sessions are found, what is refused and with which reason."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ import pytest
 from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.rig import call
 from yarrow.errors import Code
-from yarrow.service.choices import MAX_TEXT_BYTES
+from yarrow.service import active, translate
+from yarrow.service.choices import MAX_NAME, MAX_TEXT_BYTES
+from yarrow.service.entry import BATCH_BYTES
 from yarrow.service.errors import STATUS
 from yarrow.service.later import LATER
 from yarrow.v1 import agent_pb2 as pb
@@ -326,6 +329,69 @@ async def test_a_bug_is_told_as_an_id_that_the_log_knows(
 async def test_a_status_can_always_be_sent(house: House, stub: "Stub") -> None:
     request = house.prompt(session_id="\u20ac" * 3000)
     assert await refused(play(stub, request)) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+
+
+async def test_absurd_token_counts_brick_no_session(house: House, stub: "Stub", tmp_path: Path) -> None:
+    huge = {"usage": {"input": 1 << 80, "output": (1 << 64) - 1, "cacheRead": (1 << 64) - 1}}
+    (tmp_path / "script.json").write_text(json.dumps([[{"text": "a"}, huge]]))
+    events = await play(stub, house.prompt())
+    assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
+    session = events[0].session_id
+    state = await stub.GetState(pb.GetStateRequest(session_id=session))
+    assert state.context_tokens == translate.MAX_COUNT
+    assert (await stub.GetMessages(pb.GetMessagesRequest(session_id=session))).messages[1].usage.output > 0
+
+
+async def test_an_empty_id_names_nothing_and_a_part_only_what_is_read(house: House, stub: "Stub") -> None:
+    session = await first(house, stub)
+    for request in (
+        stub.GetState(pb.GetStateRequest()),
+        stub.GetMessages(pb.GetMessagesRequest()),
+        stub.ConfigureSession(pb.ConfigureSessionRequest(name="x")),
+    ):
+        assert await refused(request) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+    assert (await stub.GetState(pb.GetStateRequest(session_id=session[:12]))).session_id == session
+    change = stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session[:12], name="x"))
+    assert await refused(change) == (S.NOT_FOUND, "SESSION_UNKNOWN")
+
+
+async def test_a_name_is_bounded(house: House, stub: "Stub") -> None:
+    new = stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), name="x" * (MAX_NAME + 1)))
+    assert await refused(new) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+
+
+async def test_unused_sessions_make_room_and_those_in_use_stay(
+    house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(active, "MAX_SESSIONS", 2)
+    new = pb.NewSessionRequest(cwd=str(house.cwd))
+    one = (await stub.NewSession(new)).session_id
+    two = (await stub.NewSession(new)).session_id
+    assert await refused(stub.NewSession(new)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY")
+    monkeypatch.setattr(active, "UNUSED_SECONDS", -1.0)
+    watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=one, after_sequence=0))
+    prompted = await play(stub, house.prompt(session_id=one))
+    assert (await read(watching)).event == prompted[0]
+    await stub.NewSession(new)
+    assert await refused(stub.Abort(pb.AbortRequest(session_id=two))) == (S.NOT_FOUND, "SESSION_NOT_ACTIVE")
+    assert not (await stub.Abort(pb.AbortRequest(session_id=one))).was_running
+
+
+async def test_a_session_whose_file_was_taken_away_is_unknown(house: House, stub: "Stub") -> None:
+    session = await first(house, stub)
+    for path in house.sessions.rglob(f"{session}.jsonl"):
+        path.unlink()
+    state = stub.GetState(pb.GetStateRequest(session_id=session))
+    assert await refused(state) == (S.NOT_FOUND, "SESSION_UNKNOWN")
+
+
+async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path: Path) -> None:
+    pieces = [{"text": chr(97 + number) * 700_000} for number in range(10)]
+    (tmp_path / "script.json").write_text(json.dumps([pieces]))
+    responses = [response async for response in stub.Prompt(house.prompt(batch=True))]
+    assert max(response.ByteSize() for response in responses) < 2 * BATCH_BYTES
+    events = [event for response in responses for event in (response.event, *response.more)]
+    assert sum(len(event.text_delta.text) for event in events) == 7_000_000
 
 
 STILL_LATER = {

@@ -8,6 +8,9 @@ from yarrow.event.events import TextDelta, ThinkingDelta, ToolCallEvent, UsageRe
 from yarrow.message import Block, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
 
+MAX_ANSWER = 8 << 20
+"""Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
+
 
 class Draft:
     """One model message in the making; neighbouring pieces of a kind become one block."""
@@ -22,17 +25,18 @@ class Draft:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._thought_opaque = ""
+        self._size = 0
 
     def add(self, piece: ProviderEvent) -> None:
         """Take in a piece of the provider's stream and tell it to the watchers."""
         match piece:
             case TextPiece(text):
                 self._close_thought()
-                self._texts.append(text)
+                self._texts.append(self._bounded(text))
                 self._ports.emit(TextDelta(text))
             case ThinkingPiece(text, opaque):
                 self._close_text()
-                self._thoughts.append(text)
+                self._thoughts.append(self._bounded(text))
                 self._thought_opaque = opaque or self._thought_opaque
                 if self._settings.thinking is not ThinkingLevel.OFF:
                     self._ports.emit(ThinkingDelta(text))
@@ -50,6 +54,15 @@ class Draft:
                 self.stop = reason
             case _:
                 assert_never(piece)
+
+    def _bounded(self, text: str) -> str:
+        self._size += len(text)
+        if self._size > MAX_ANSWER:
+            raise RunError(
+                f"the answer is longer than {MAX_ANSWER} characters and was cut: ask for less, or set maxTokens",
+                code=Code.OUTPUT_LIMIT,
+            )
+        return text
 
     def check(self) -> None:
         """Raise a typed error unless the stream came to text or to calls (law 5)."""

@@ -8,6 +8,8 @@ from yarrow.errors import Code, LimitExceeded, Precondition
 from yarrow.event.events import QueuedText, QueueUpdate
 from yarrow.message import Block
 
+MAX_WAITING_BYTES = 8 << 20
+"""Characters of the texts that may wait together; what would exceed them is refused with TOO_MANY."""
 MAX_WAITING = 64
 """Texts that may wait in one session; the next one is refused with TOO_MANY."""
 
@@ -39,6 +41,12 @@ class Queues:
             )
         if len(self._steers) + len(self._follow_ups) >= MAX_WAITING:
             raise LimitExceeded(f"{MAX_WAITING} texts wait already: let some be delivered first", code=Code.TOO_MANY)
+        waits = sum(len(one.shown.text) for one in (*self._steers, *self._follow_ups))
+        if waits + len(waiting.shown.text) > MAX_WAITING_BYTES:
+            raise LimitExceeded(
+                f"the texts that wait would hold more than {MAX_WAITING_BYTES} characters: let some be delivered first",
+                code=Code.TOO_MANY,
+            )
         (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)
 
     def withdraw(self, waiting: Waiting) -> bool:

@@ -101,6 +101,11 @@ class Bus:
         """Take a subscription out; without effect when it is out."""
         self._subscribers = tuple(one for one in self._subscribers if one is not subscription)
 
+    @property
+    def watched(self) -> bool:
+        """Whether anybody is subscribed."""
+        return bool(self._subscribers)
+
     def drops(self) -> tuple[int, ...]:
         """Return how many events each present subscriber lost."""
         return tuple(subscription.dropped for subscription in self._subscribers)

@@ -16,6 +16,8 @@ from yarrow.v1 import agent_pb2 as pb
 MAX_TEXT_BYTES = 4 << 20
 """Of one prompt, steer or follow-up; a longer one is refused with TOO_LARGE."""
 
+MAX_NAME = 200
+"""Characters of a session's name."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
@@ -71,6 +73,13 @@ def read_content(text: str, images: list[pb.Image]) -> tuple[Block, ...]:
     if not text.strip() and not images:
         raise InvalidArgument("text", "is empty: say what is to be done")
     return from_content(text, images)
+
+
+def read_name(name: str) -> str:
+    """Return a session's name. Raises `InvalidArgument` when it is too long."""
+    if len(name) > MAX_NAME:
+        raise InvalidArgument("name", f"has {len(name)} characters; the limit is {MAX_NAME}")
+    return name
 
 
 def read_cwd(cwd: str) -> Path:

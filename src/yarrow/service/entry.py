@@ -2,6 +2,7 @@
 
 import logging
 from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from yarrow.agent.agent import Agent
@@ -15,6 +16,9 @@ from yarrow.session.store import SessionLog
 from yarrow.v1 import agent_pb2 as pb
 
 _logger = logging.getLogger("yarrow.service")
+
+BATCH_BYTES = 1 << 20
+"""Of the events in one response, when there is more than one."""
 
 
 class Entry:
@@ -46,6 +50,11 @@ class Entry:
         """The working directory; it was there when the session was made."""
         return Path(self.state.header.cwd)
 
+    @property
+    def deleted(self) -> bool:
+        """Whether somebody took the session's file away."""
+        return isinstance(self._log, SessionLog) and not self._log.path.exists()
+
     async def close(self) -> None:
         """End the run if there is one, and write what the disk refused before if it takes it now."""
         await self.agent.close()
@@ -68,3 +77,18 @@ class Entry:
             if len(self._order) > BUFFER_EVENTS:
                 self._translated.pop(self._order.popleft(), None)
         return known
+
+
+def batches(entry: Entry, events: Sequence[Event], limit: int) -> Iterator[list[pb.AgentEvent]]:
+    """Cut events into what goes into one response each: at most `limit` events, and `BATCH_BYTES` unless it is one."""
+    batch: list[pb.AgentEvent] = []
+    size = 0
+    for event in events:
+        translated = entry.translated(event)
+        if batch and (len(batch) == limit or size + translated.ByteSize() > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(translated)
+        size += translated.ByteSize()
+    if batch:
+        yield batch

@@ -25,6 +25,11 @@ DRAIN_SECONDS = 30.0
 MAX_SOCKET_PATH = 107
 """Bytes of a unix socket's path; the kernel takes no more."""
 
+CLIENT_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_OUT),
+    ("grpc.max_send_message_length", MAX_MESSAGE_IN),
+)
+"""Of a client's channel."""
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_IN),
     ("grpc.max_send_message_length", MAX_MESSAGE_OUT),

@@ -4,19 +4,19 @@ import os
 from collections.abc import AsyncIterator
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
-from yarrow.event.events import AgentEnd, Event
+from yarrow.event.events import AgentEnd
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
-from yarrow.service.choices import read_choices, read_content, read_cwd
+from yarrow.service.choices import read_choices, read_content, read_cwd, read_name
 from yarrow.service.configure import configure
-from yarrow.service.entry import Entry
+from yarrow.service.entry import batches
 from yarrow.service.later import Later
 from yarrow.service.sessions import Parts, SessionPlan, Sessions
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
 BATCH_EVENTS = 64
-"""Events in one response of a client that asked for batches."""
+"""Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
 class Servicer(Later, AgentServiceServicer):
@@ -58,10 +58,8 @@ class Servicer(Later, AgentServiceServicer):
             epoch = self.epoch
             while True:
                 events = await subscription.take()
-                for first in range(0, len(events), limit):
-                    response = pb.PromptResponse(epoch=epoch)
-                    self._fill(response, entry, events[first : first + limit])
-                    yield response
+                for batch in batches(entry, events, limit):
+                    yield pb.PromptResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
                 if not events or any(isinstance(one.body, AgentEnd) and one.run_id == run_id for one in events):
                     return
@@ -88,7 +86,7 @@ class Servicer(Later, AgentServiceServicer):
     @answers
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:
         """Return what the agent is doing."""
-        entry = await self._sessions.get_or_load(request.session_id)
+        entry = await self._sessions.get_or_load(request.session_id, exact=False)
         response = views.state(entry, await self._sessions.info(entry))
         response.epoch = self.epoch
         response.version = self._parts.version
@@ -101,7 +99,7 @@ class Servicer(Later, AgentServiceServicer):
         """Change settings of a session."""
         entry = await self._sessions.get_or_load(request.session_id)
         choices = read_choices(request.settings, self._parts.registry, entry.state.header.compaction)
-        name = request.name if request.HasField("name") else None
+        name = read_name(request.name) if request.HasField("name") else None
         await configure(entry, choices, name=name, providers=self._parts.providers)
         return pb.ConfigureSessionResponse(settings=views.settings(entry))
 
@@ -136,10 +134,8 @@ class Servicer(Later, AgentServiceServicer):
         epoch = self.epoch
         try:
             while events := await subscription.take():
-                for first in range(0, len(events), limit):
-                    response = pb.StreamEventsResponse(epoch=epoch)
-                    self._fill(response, entry, events[first : first + limit])
-                    yield response
+                for batch in batches(entry, events, limit):
+                    yield pb.StreamEventsResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
         finally:
             subscription.close()
@@ -161,14 +157,10 @@ class Servicer(Later, AgentServiceServicer):
 
     def _plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:
         choices = read_choices(settings, self._parts.registry, self._parts.settings.compaction)
-        return SessionPlan(read_cwd(cwd), choices, name, ephemeral)
+        return SessionPlan(read_cwd(cwd), choices, read_name(name), ephemeral)
 
     def _after(self, request: pb.StreamEventsRequest) -> int | None:
         if not request.HasField("after_sequence"):
             return None
         same = not request.epoch or request.epoch == self.epoch
         return request.after_sequence if same else 0
-
-    def _fill(self, response: pb.PromptResponse | pb.StreamEventsResponse, entry: Entry, events: list[Event]) -> None:
-        response.event.CopyFrom(entry.translated(events[0]))
-        response.more.extend(entry.translated(event) for event in events[1:])

@@ -13,11 +13,12 @@ from yarrow.agent.agent import Agent, Source
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.config.settings import Settings
-from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, YarrowError
+from yarrow.errors import Code, InvalidArgument, NotFound, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.system import system_prompt
 from yarrow.provider.base import ProviderInfo
+from yarrow.service.active import Active
 from yarrow.service.choices import Choices
 from yarrow.service.entry import Entry
 from yarrow.service.providers import Providers
@@ -30,9 +31,6 @@ from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
-
-MAX_SESSIONS = 4096
-"""Sessions in memory; the next one is refused with TOO_MANY."""
 
 
 class Parts(Struct, frozen=True):
@@ -61,7 +59,7 @@ class Sessions:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._entries: dict[str, Entry] = {}
+        self._active = Active()
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -70,26 +68,30 @@ class Sessions:
         if session_id and not valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
         async with self._lock(session_id or new_id()):
-            if entry := self._entries.get(session_id):
+            if entry := self._active.get(session_id):
                 return entry, pb.SESSION_ORIGIN_ACTIVE
             if session_id and await self._parts.manager.find(session_id):
                 return await self._load(session_id), pb.SESSION_ORIGIN_LOADED
             return await self._create(session_id or new_id(), plan), pb.SESSION_ORIGIN_CREATED
 
-    async def get_or_load(self, session_id: str) -> Entry:
-        """Return the session from memory or from its file; a unique part of its id or its name will do.
+    async def get_or_load(self, session_id: str, *, exact: bool = True) -> Entry:
+        """Return the session from memory or from its file; unless `exact`, a unique part of its id or its name will do.
 
-        Raises `NotFound` (SESSION_UNKNOWN).
+        Raises `InvalidArgument` and `NotFound` (SESSION_UNKNOWN).
         """
-        if entry := self._entries.get(session_id):
+        if not session_id:
+            raise InvalidArgument("session_id", "is empty: name the session")
+        if entry := self._active.get(session_id):
             return entry
+        if exact and await self._parts.manager.find(session_id) is None:
+            raise _unknown(session_id)
         session_id = await self._parts.manager.resolve(session_id)
         async with self._lock(session_id):
-            return self._entries.get(session_id) or await self._load(session_id)
+            return self._active.get(session_id) or await self._load(session_id)
 
     async def lookup(self, session_id: str) -> Entry:
         """Return the session from memory. Raises `NotFound` (SESSION_NOT_ACTIVE or SESSION_UNKNOWN)."""
-        if entry := self._entries.get(session_id):
+        if entry := self._active.get(session_id):
             return entry
         if valid_id(session_id) and await self._parts.manager.find(session_id):
             raise NotFound(
@@ -127,16 +129,16 @@ class Sessions:
 
     def active(self, session_id: str) -> bool:
         """Return whether the session is in memory."""
-        return session_id in self._entries
+        return session_id in self._active
 
     async def settled(self) -> None:
         """Wait until no run is going on."""
-        await asyncio.gather(*(entry.agent.settled() for entry in self._entries.values()))
+        await asyncio.gather(*(entry.agent.settled() for entry in self._active))
 
     async def close(self) -> None:
         """End every run and let go of every file."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()))
-        self._entries.clear()
+        await asyncio.gather(*(entry.close() for entry in self._active))
+        self._active.clear()
         self._parts.manager.close()
 
     def _lock(self, session_id: str) -> asyncio.Lock:
@@ -151,16 +153,14 @@ class Sessions:
         )
 
     async def _load(self, session_id: str) -> Entry:
-        self._make_room()
         log = await self._parts.manager.open(session_id)
         state, warnings = await self._read(session_id)
-        return self._enter(log, state, warnings)
+        return await self._enter(log, state, warnings)
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
-        self._make_room()
         header = await self._header(session_id, plan)
         log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
-        return self._enter(log, SessionState(header), ())
+        return await self._enter(log, SessionState(header), ())
 
     async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
         loaded = await self._parts.manager.load(session_id)
@@ -170,11 +170,12 @@ class Sessions:
     async def _reread(self, session_id: str) -> SessionState:
         return (await self._read(session_id))[0]
 
-    def _enter(self, log: SessionLog | MemoryLog, state: SessionState, warnings: tuple[str, ...]) -> Entry:
+    async def _enter(self, log: SessionLog | MemoryLog, state: SessionState, warnings: tuple[str, ...]) -> Entry:
         session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
         agent = Agent(Source(log, state, partial(self._reread, session_id)), bus, now=self._parts.now)
-        entry = self._entries[session_id] = Entry(agent, bus, log, warnings=warnings)
+        entry = Entry(agent, bus, log, warnings=warnings)
+        await self._active.add(entry)
         return entry
 
     async def _header(self, session_id: str, plan: SessionPlan) -> Header:
@@ -202,11 +203,6 @@ class Sessions:
             created_at=timestamp(now),
             updated_at=timestamp(now),
         )
-
-    def _make_room(self) -> None:
-        if len(self._entries) < MAX_SESSIONS:
-            return
-        raise LimitExceeded(f"{MAX_SESSIONS} sessions are in memory: let some end", code=Code.TOO_MANY)
 
 
 def _unknown(session_id: str) -> NotFound:

@@ -63,6 +63,10 @@ THINKING = {
 THINKING_LEVELS = {number: level for level, number in THINKING.items()}
 
 
+MAX_COUNT = (1 << 63) - 1
+"""Of tokens on the wire."""
+
+
 def to_event(event: ev.Event) -> pb.AgentEvent:
     """Return the event as clients see it."""
     out = pb.AgentEvent(session_id=event.session_id, run_id=event.run_id, sequence=event.sequence)
@@ -158,13 +162,23 @@ def to_error(failure: Failure) -> pb.Error:
         code=failure.code.value,
         message=failure.message,
         retryable=failure.retryable,
-        context_window=failure.context_window,
+        context_window=to_count(failure.context_window),
     )
 
 
 def to_usage(usage: Usage) -> pb.Usage:
     """Return tokens as clients see them."""
-    return pb.Usage(input=usage.input, output=usage.output, cache_read=usage.cache_read, cache_write=usage.cache_write)
+    return pb.Usage(
+        input=to_count(usage.input),
+        output=to_count(usage.output),
+        cache_read=to_count(usage.cache_read),
+        cache_write=to_count(usage.cache_write),
+    )
+
+
+def to_count(tokens: int) -> int:
+    """Return a count that the protocol can carry, whatever a backend claimed and a file holds."""
+    return min(max(0, tokens), MAX_COUNT)
 
 
 def to_queued(texts: Iterable[ev.QueuedText]) -> list[pb.QueuedText]:

@@ -4,7 +4,7 @@ from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import STATES, THINKING, to_compaction, to_message, to_queued
+from yarrow.service.translate import STATES, THINKING, to_compaction, to_count, to_message, to_queued
 from yarrow.session.head import Head
 from yarrow.session.ids import seconds
 from yarrow.session.manager import SessionManager
@@ -45,7 +45,7 @@ def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
         provider=None if info is None else _info(info),
         steering=to_queued(steering),
         follow_ups=to_queued(follow_ups),
-        context_tokens=next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0),
+        context_tokens=to_count(next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0)),
         sequence=entry.bus.sequence,
         dropped=entry.bus.drops(),
         message_count=len(entry.state.messages),
@@ -82,8 +82,8 @@ def _info(info: ProviderInfo) -> pb.ProviderInfo:
     return pb.ProviderInfo(
         name=info.name,
         model=info.model,
-        max_tokens=info.max_tokens,
-        context_window=info.context_window,
+        max_tokens=to_count(info.max_tokens),
+        context_window=to_count(info.context_window),
         has_tool_call=info.has_tool_call,
         has_images=info.has_images,
     )

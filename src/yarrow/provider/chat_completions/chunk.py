@@ -41,17 +41,17 @@ class Delta(Struct, frozen=True, gc=False):
 class CachedTokens(Struct, frozen=True, gc=False):
     """How the prompt's tokens divide."""
 
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: float | None = None
+    cache_write_tokens: float | None = None
 
 
 class TokenCounts(Struct, frozen=True, gc=False):
     """The tokens so far, cached ones inside `prompt_tokens`, reasoning inside `completion_tokens`."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
     prompt_tokens_details: CachedTokens | None = None
-    prompt_cache_hit_tokens: int | None = None
+    prompt_cache_hit_tokens: float | None = None
 
 
 class GroqExtension(Struct, frozen=True, gc=False):
@@ -63,9 +63,9 @@ class GroqExtension(Struct, frozen=True, gc=False):
 class Timings(Struct, frozen=True, gc=False):
     """What llama.cpp measured, in tokens: read from the cache, processed, generated."""
 
-    cache_n: int | None = None
-    prompt_n: int | None = None
-    predicted_n: int | None = None
+    cache_n: float | None = None
+    prompt_n: float | None = None
+    predicted_n: float | None = None
 
 
 class Choice(Struct, frozen=True, gc=False):

@@ -3,15 +3,18 @@
 from yarrow.message import Usage
 from yarrow.provider.chat_completions.chunk import Chunk, Timings, TokenCounts
 
+MAX_COUNT = 1 << 50
+"""Tokens of one number; a server that claims more costs its own figure, and nothing else."""
+
 
 class Tally:
     """The last value of each number; servers report running totals, so nothing is added up."""
 
     def __init__(self) -> None:
-        self._prompt: int | None = None
-        self._output: int | None = None
-        self._cached: int | None = None
-        self._written: int | None = None
+        self._prompt: float | None = None
+        self._output: float | None = None
+        self._cached: float | None = None
+        self._written: float | None = None
         self._timings: Timings | None = None
 
     def add(self, chunk: Chunk) -> None:
@@ -48,9 +51,11 @@ class Tally:
             self._written = _last(details.cache_write_tokens, self._written)
 
 
-def _last(new: int | None, old: int | None) -> int | None:
+def _last(new: float | None, old: float | None) -> float | None:
     return old if new is None else new
 
 
-def _count(value: int | None) -> int:
-    return max(0, value or 0)
+def _count(value: float | None) -> int:
+    if value is None or value != value:  # noqa: PLR0124 - only not-a-number differs from itself
+        return 0
+    return int(min(max(0, value), MAX_COUNT))

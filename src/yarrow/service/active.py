@@ -1,0 +1,58 @@
+"""The sessions in memory: a bounded number, of which the longest unused leave first."""
+
+import time
+from collections.abc import Iterator
+
+from yarrow.errors import Code, LimitExceeded
+from yarrow.service.entry import Entry
+
+MAX_SESSIONS = 4096
+"""Sessions in memory; then the longest unused one leaves, and if all are in use the next is refused."""
+UNUSED_SECONDS = 60.0
+"""A session that a request touched since then is in use, as is one that runs or that somebody watches."""
+
+
+class Active:
+    """Entries by id, in the order in which they were last touched."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._touched: dict[str, float] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries.values()))
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._entries
+
+    def get(self, session_id: str) -> Entry | None:
+        """Return the session, now the last touched; None when it is not there, or its file was deleted."""
+        entry = self._entries.pop(session_id, None)
+        if entry is None or (entry.deleted and not entry.agent.busy):
+            self._touched.pop(session_id, None)
+            return None
+        self._put(entry)
+        return entry
+
+    async def add(self, entry: Entry) -> None:
+        """Take a session in. Raises `LimitExceeded` (TOO_MANY) when there is no room."""
+        if len(self._entries) >= MAX_SESSIONS:
+            leaving = next((one for one in self._entries.values() if self._unused(one)), None)
+            if leaving is None:
+                raise LimitExceeded(f"{MAX_SESSIONS} sessions are in use: let some runs end", code=Code.TOO_MANY)
+            del self._entries[leaving.id]
+            await leaving.close()
+        self._put(entry)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self._touched.clear()
+
+    def _put(self, entry: Entry) -> None:
+        self._entries[entry.id] = entry
+        self._touched[entry.id] = time.monotonic()
+
+    def _unused(self, entry: Entry) -> bool:
+        rests = time.monotonic() - self._touched[entry.id] > UNUSED_SECONDS
+        return rests and not entry.agent.busy and not entry.bus.watched
