@@ -16,7 +16,7 @@ def small_steps(request: dict[str, Any]) -> dict[str, Any]:
     Its system prompt is fixed, so that neither the date nor the folder change what it does.
     """
     choice = "none" if request["messages"][-1]["role"] == "tool" else "required"
-    tools = [tool for tool in request["tools"] if tool["name"] in ("read", "bash", "ls")]
+    tools = [tool for tool in request["tools"] if tool["name"] in ("read", "ls")]
     small = {"system": "You are a coding agent.", "temperature": 0, "maxTokens": 96}
     return request | small | {"tools": tools, "toolChoice": choice}
 

@@ -1,7 +1,6 @@
 """`yarrow models`: what is printed, and what is refused."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def test_pulling_tells_its_progress_and_the_path(
     lines = err.splitlines()
     assert len(lines) < 10
     assert lines[-1].endswith("100 %")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 2)
     command.models(["pull"])
     assert "\r" in capfd.readouterr().err
 
@@ -51,3 +50,19 @@ def test_pulling_tells_its_progress_and_the_path(
 def test_anything_else_is_refused() -> None:
     with pytest.raises(UsageError, match="'get it'"):
         command.models(["get", "it"])
+
+
+def test_progress_that_cannot_be_shown_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(progress: Progress, environment: Mapping[str, str]) -> Path:
+        progress("done", STARTER_BYTES, STARTER_BYTES)
+        return Path("/models/m.gguf")
+
+    monkeypatch.setattr(command, "pull", pull)
+    full, kept = os.open("/dev/full", os.O_WRONLY), os.dup(2)
+    os.dup2(full, 2)
+    try:
+        assert command.models(["pull"]) == ExitCode.DONE
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(full)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from yarrow.cli.arguments import parse
-from yarrow.cli.prompt import PROMPT_LIMIT, Prompt, PromptImage, compose
+from yarrow.cli.prompt import PROMPT_LIMIT, TEXT_LIMIT, Prompt, PromptImage, compose
 from yarrow.errors import UsageError
+from yarrow.service.choices import MAX_TEXT_BYTES
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 
@@ -109,8 +110,18 @@ def test_files_that_cannot_be_used(directory: Path) -> None:
 def test_a_prompt_that_is_too_large(directory: Path) -> None:
     (directory / "big").write_bytes(b"x" * 10_000_000)
     (directory / "half.png").write_bytes(PNG + b"x" * (PROMPT_LIMIT // 2))
-    assert refusal("@big") == "big has 10,000,000 bytes; a prompt holds at most 8,000,000"
-    assert refusal("@/dev/zero") == "/dev/zero has more than 8,000,000 bytes; a prompt holds at most 8,000,000"
-    assert refusal("@half.png", "@half.png") == "the prompt has 8,000,032 bytes; a prompt holds at most 8,000,000"
-    assert refusal("é", piped="x" * (PROMPT_LIMIT - 1)).startswith("the prompt has 8,000,")
-    assert len(text(piped="x" * PROMPT_LIMIT)) == PROMPT_LIMIT
+    (directory / "big.png").write_bytes(PNG + b"x" * PROMPT_LIMIT)
+    advice = (
+        ", and a prompt holds at most 4,194,304 of text; name a file without @, and the agent reads of it what it needs"
+    )
+    assert refusal("@big") == f"big has 10,000,000 bytes{advice}"
+    assert refusal("@/dev/zero") == f"/dev/zero has more than 4,194,304 bytes{advice}"
+    assert refusal("é", piped="x" * (TEXT_LIMIT - 1)).startswith("the text of the prompt has 4,194,")
+    assert len(text(piped="x" * TEXT_LIMIT)) == TEXT_LIMIT
+    images = "a prompt holds at most 8,000,000, images included"
+    assert refusal("@big.png") == f"big.png has 8,000,016 bytes; {images}"
+    assert refusal("@half.png", "@half.png") == f"the prompt has 8,000,032 bytes; {images}"
+
+
+def test_the_limit_of_text_is_the_service_s() -> None:
+    assert TEXT_LIMIT == MAX_TEXT_BYTES

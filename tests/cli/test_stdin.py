@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.prompt import PROMPT_LIMIT
+from yarrow.cli.prompt import TEXT_LIMIT
 from yarrow.cli.stdin import FIRST_BYTE_SECONDS, IDLE_SECONDS, Patience, Piped, read_stdin
 from yarrow.errors import UsageError
 
@@ -197,11 +197,11 @@ def test_bytes_that_are_no_text(pipe: tuple[int, int]) -> None:
 def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], int]) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * 10_000_000)
-    assert refusal(opened(path)) == "standard input has 10,000,000 bytes; a prompt holds at most 8,000,000"
+    assert refusal(opened(path)).startswith("standard input has 10,000,000 bytes, and a prompt holds at most 4,194,304")
     endless = refusal(opened("/dev/zero"))
-    assert endless == "standard input has more than 8,000,000 bytes; a prompt holds at most 8,000,000"
-    path.write_bytes(b"x" * PROMPT_LIMIT)
-    assert len(read_stdin(patience(), descriptor=opened(path)).text) == PROMPT_LIMIT
+    assert endless.startswith("standard input has more than 4,194,304 bytes, and a prompt holds at most 4,194,304")
+    path.write_bytes(b"x" * TEXT_LIMIT)
+    assert len(read_stdin(patience(), descriptor=opened(path)).text) == TEXT_LIMIT
 
 
 def test_input_that_cannot_be_read(tmp_path: Path, opened: Callable[[Path], int]) -> None:

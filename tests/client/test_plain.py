@@ -445,3 +445,10 @@ async def test_a_full_sink_is_waited_for() -> None:
 def pb_json(command: str) -> str:
     """A call's arguments, with the characters as they are."""
     return '{"command": "' + "".join(f"\\u{ord(each):04x}" if each < " " else each for each in command) + '"}'
+
+
+async def test_arguments_that_are_nested_too_deeply_are_shown_as_they_begin() -> None:
+    deep = '{"a":' * 5000 + "1" + "}" * 5000
+    _, (line,) = await printed(*whole(*turn("m1", calls=[call("c", "bash", deep)])))
+    assert line.startswith('> bash: {"a":{"a":')
+    assert len(line) <= 120

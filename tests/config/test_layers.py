@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yarrow.config.layers import Loaded, load
-from yarrow.config.settings import CompactionSettings, Settings
+from yarrow.config.settings import BUILT_IN, CompactionSettings, Settings
 from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 
@@ -384,11 +384,11 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ),
         (
             '{"model": "x",\n"provider": "opnai"}',
-            ":2: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted",
+            ":2: provider 'opnai' is not configured; the choices are llamacpp, local, ollama, openai, scripted",
         ),
         (
             '{"provider": "zzz", "providers": {"mine": {"type": "local"}}}',
-            ":1: provider 'zzz' is not configured; the choices are llamacpp, local, mine, openai, scripted",
+            ":1: provider 'zzz' is not configured; the choices are llamacpp, local, mine, ollama, openai, scripted",
         ),
         (
             '{"providers": {\n"mine": {}}}',
@@ -464,8 +464,8 @@ def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
     place.environment = {"YARROW_PROVIDER": "opnai"}
     assert (
-        place.refusal()
-        == "YARROW_PROVIDER: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted"
+        place.refusal() == "YARROW_PROVIDER: provider 'opnai' is not configured; "
+        "the choices are llamacpp, local, ollama, openai, scripted"
     )
 
 
@@ -473,7 +473,7 @@ def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
     place.overrides = {"provider": "opnai"}
     assert (
         place.refusal()
-        == "--provider: provider 'opnai' is not configured; the choices are llamacpp, local, openai, scripted"
+        == "--provider: provider 'opnai' is not configured; the choices are llamacpp, local, ollama, openai, scripted"
     )
     place.overrides = {"sessionDir": 5}
     assert place.refusal() == "--session-dir: sessionDir: expected a text, found the number 5"
@@ -556,3 +556,43 @@ def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory,
     for key in ("model", "sync", "bash.timeout", "workspace.read"):
         written = text[: text.index(f'"{key.partition(".")[0]}"')].count("\n") + 1
         assert origins[key] == f"~/.yarrow/config.json:{written}"
+
+
+# ---- texts ----
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"sessionDir": "~nouser/x"}, "sessionDir"),
+        ({"providers": {"scripted": {"script": "~nouser/x"}}}, "providers.scripted.script"),
+        ({"providers": {"local": {"models": ["/m.gguf", "~nouser/x"]}}}, "providers.local.models[1]"),
+        ({"providers": {"local": {"chatTemplate": "~nouser/x"}}}, "providers.local.chatTemplate"),
+        ({"workspace": {"extra": ["~nouser/x"]}}, "workspace.extra[0]"),
+        ({"workspace": {"read": ["~nouser/x"]}}, "workspace.read[0]"),
+    ],
+)
+def test_a_path_below_the_home_of_somebody_unknown(place: Place, settings: dict[str, Any], key: str) -> None:
+    place.user(settings)
+    told = "is '~nouser/x', but there is no home directory ~nouser; write the whole path, or ./~nouser/x"
+    assert place.refusal() == f"~/.yarrow/config.json:1: {key} {told}"
+
+
+def test_a_sign_that_means_no_home_is_left_alone(place: Place) -> None:
+    place.user({"sessionDir": "~/x", "model": "~nouser/x", "providers": {"mine": {"type": "openai"}}})
+    assert place.load().settings.model == "~nouser/x"
+
+
+def test_a_text_that_is_not_utf8(place: Place) -> None:
+    place.environment = {"YARROW_MODEL": "caf\udce9"}
+    assert place.refusal() == r"YARROW_MODEL: model is 'caf\udce9', which is not UTF-8; write it in UTF-8"
+    place.environment = {}
+    place.overrides = {"sessionDir": "caf\udce9"}
+    assert place.refusal().startswith("--session-dir: sessionDir is")
+
+
+def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None:
+    """Above all that of a local server: a prompt meant for it must not go to whatever else is configured."""
+    for name in BUILT_IN:
+        loaded = load(home=tmp_path, cwd=tmp_path, environment={}, overrides={"model": f"{name}/qwen3:8b"})
+        assert (loaded.settings.provider, loaded.settings.model) == (name, "qwen3:8b")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.errors import ConfigError
 from yarrow.policy.scratch import scratch_directory, scratch_file
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -30,6 +31,14 @@ def test_roots_are_real_and_the_first_is_the_working_directory(root: Path) -> No
     made = Workspace.make(root / "link", ["~"], ["../library"])
     assert made.writable == (root / "ws", Path(os.path.realpath(Path.home())))
     assert made.readable == (root / "library",)
+
+
+@pytest.mark.parametrize("text", ["~no-such-user/x", "a\0b", "\ud800"])
+@pytest.mark.parametrize("setting", ["extra", "read"])
+def test_a_setting_that_is_no_path_says_which(root: Path, setting: str, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Workspace.make(root / "ws", **{setting: [text]})
+    assert raised.value.message.startswith(f"workspace.{setting} holds {text!r}, which is not a path: ")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from tool_calls import call
 
 from yarrow.tool.base import Result
 from yarrow.tool.globs import Glob
+from yarrow.tool.ignore import IGNORE_BYTES
+from yarrow.tool.ripgrep import CPU_SECONDS, MEMORY_KIB
 from yarrow.tool.search import PATTERN_SECONDS
 
 How = Literal["ripgrep", "ours"]
@@ -194,7 +196,7 @@ async def test_what_is_not_plain_utf8_is_searched(ws: Path, how: How) -> None:
         "ümlaut:1:needle",
     ]
     assert (await call("grep", ws, {"pattern": " needle"})).done.text == "latin:1:café needle"
-    assert (await call("find", ws, {"pattern": "*"})).done.text.split("\n")[-1] == "?"
+    assert (await call("find", ws, {"pattern": "*"})).done.text.split("\n")[-1] == r'"\udcff"'
 
 
 async def test_globs_limit_a_search_and_ignore_files_still_hold(ws: Path, how: How) -> None:
@@ -361,6 +363,75 @@ async def test_a_ripgrep_that_does_not_know_our_options_is_done_without(
     make(ws, {"f": "needle\n"})
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == "f:1:needle"
     assert (await call("find", ws, {"pattern": "f"})).done.text == "f"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "large"])
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore"])
+async def test_an_ignore_file_that_never_ends_is_passed_over(ws: Path, how: How, kind: str, name: str) -> None:
+    make(ws, {"d/f": "needle\n"})
+    plant_endless(ws / name, kind)
+    start = time.monotonic()
+    for path in (".", "d"):
+        assert (await call("find", ws, {"pattern": "f", "path": path})).done.text == "d/f"
+        assert (await call("grep", ws, {"pattern": "needle", "glob": "f", "path": path})).done.text == "d/f:1:needle"
+    assert time.monotonic() - start < 5
+
+
+def plant_endless(path: Path, kind: str) -> None:
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(b"f\n")
+        os.truncate(path, IGNORE_BYTES + 1)
+
+
+async def test_a_device_deeper_down_ends_ripgrep_and_not_the_search(ws: Path, how: How) -> None:
+    make(ws, {"a": "needle\n", "d/f": "needle\n"})
+    plant_endless(ws / "d/.gitignore", "device")
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "a:1:needle\nd/f:1:needle"
+    assert (await call("find", ws, {"pattern": "*"})).done.text == "a\nd/f"
+
+
+async def test_a_fifo_deeper_down_holds_up_ripgrep_for_a_bounded_time(
+    ws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose("ripgrep", monkeypatch)
+    monkeypatch.setattr("yarrow.tool.ripgrep.SEARCH_SECONDS", 0.5)
+    make(ws, {"a": "needle\n", "d/f": "needle\n"})
+    plant_endless(ws / "d/.gitignore", "fifo")
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == (
+        "a:1:needle\n[the search was stopped after 30 s; narrow it]"
+    )
+
+
+async def test_ripgrep_has_bounds_that_hold_without_us(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ws.parent / "told"
+    monkeypatch.setenv("PATH", str(fake(ws, f"echo $(ulimit -v) $(ulimit -t) $(ulimit -c) > {told}").parent))
+    assert (await call("find", ws, {"pattern": "f"})).done.text == "Nothing matches 'f'."
+    assert told.read_text() == f"{MEMORY_KIB} {CPU_SECONDS} 0\n"
+
+
+async def test_when_ripgrep_dies_what_it_found_is_not_told_twice(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(ws, {"a": "needle\n", "f": "needle\n"})
+    begin = '{"type":"begin","data":{"path":{"text":"f"}}}'
+    match = '{"type":"match","data":{"path":{"text":"f"},"lines":{"text":"needle"},"line_number":1}}'
+    end = '{"type":"end","data":{"path":{"text":"f"}}}'
+    program = fake(ws, f"printf '%s\\n' '{begin}' '{match}' '{end}'; kill -9 $$")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "a:1:needle\nf:1:needle"
+    fake(ws, "printf 'f\\0'; kill -9 $$")
+    assert (await call("find", ws, {"pattern": "*"})).done.text == "a\nf"
+
+
+def fake(ws: Path, script: str) -> Path:
+    """Make a program that is called as ripgrep is, in a directory of its own."""
+    path = ws.parent / "bin/rg"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
 
 
 NAMES = st.sampled_from(["a", "b.py", "c.txt", "out", "src", "Z", "[x]", "é", "a b"])

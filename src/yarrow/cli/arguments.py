@@ -89,9 +89,21 @@ def _values(argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
         _fail_unknown(unknown[0])
     values = vars(namespace)
     for flag in FLAGS:
-        if values[flag.key] == "" and not flag.may_be_empty:
-            fail(f"--{flag.key} is empty".replace("_", "-"))
+        if flag.value and values[flag.key] is not None:
+            _check(flag, values[flag.key])
     return values, tuple(argv[end + 1 :])
+
+
+def _check(flag: Flag, value: str) -> None:
+    """Raise `UsageError` for a value that the flag cannot have."""
+    if not value and not flag.may_be_empty:
+        fail(f"{flag.names[-1]} is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Bytes of an argument that were not UTF-8 are surrogates in it.
+        if not flag.any_bytes:
+            fail(f"{flag.names[-1]} is {value!r}, which is not UTF-8; write it in UTF-8")
 
 
 def _parser() -> "ArgumentParser":

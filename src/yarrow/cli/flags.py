@@ -24,6 +24,8 @@ class Flag(NamedTuple):
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
     value_is_optional: bool = False
+    any_bytes: bool = False
+    """Whether bytes that are not UTF-8 are taken."""
 
     @property
     def key(self) -> str:
@@ -39,6 +41,7 @@ FLAGS = (
         "the prompt, whatever its first word is",
         may_be_empty=True,
         value_is_optional=True,
+        any_bytes=True,
     ),
     Flag("Prompt", ("--system-prompt",), "TEXT", "in place of the usual system prompt", may_be_empty=True),
     Flag("Prompt", ("--append-system-prompt",), "TEXT", "after the system prompt", may_be_empty=True),

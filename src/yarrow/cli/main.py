@@ -26,12 +26,17 @@ def main(argv: Sequence[str] | None = None, *, hooks: "Hooks | None" = None) -> 
 
 
 def complain(message: str, code: ExitCode) -> ExitCode:
-    """Say on standard error what is wrong, in one line that no terminal obeys; return the code."""
+    """Say on standard error what is wrong, in characters that no terminal obeys; return the code."""
+    import os
+    from contextlib import suppress
+
     from yarrow.client.inert import inert
 
-    line = inert(" ".join(message.split()))
-    sys.stderr.buffer.write(f"yarrow: {line}\n".encode("utf-8", "backslashreplace"))
-    sys.stderr.buffer.flush()
+    text = "\n".join(inert(line) for line in message.splitlines())
+    # Standard error that is closed or full leaves nobody to tell; the code still says it. Nor is anything left in a
+    # buffer, which the interpreter would try again to write at its end.
+    with suppress(OSError):
+        os.write(2, f"yarrow: {text}\n".encode("utf-8", "backslashreplace"))
     return code
 
 
@@ -57,17 +62,24 @@ def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
 
 
 def say(text: str) -> int:
-    """Print what ends the program; a reader who left is no error."""
+    """Print what ends the program; that nobody reads it is no error. Raises `StorageError`."""
+    import errno
     import os
 
-    data = text.encode()
+    data = text.encode("utf-8", "surrogateescape")
     try:
         while data:
             data = data[os.write(1, data) :]
-    except BrokenPipeError:
-        return ExitCode.DONE
+    except OSError as error:
+        if error.errno in (errno.EPIPE, errno.EBADF):
+            return ExitCode.DONE
+        from yarrow.errors import StorageError
+
+        raise StorageError(f"standard output cannot be written: {error.strerror}") from None
     return ExitCode.DONE
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from yarrow.cli.entry import main as entry
+
+    sys.exit(entry())

@@ -1,8 +1,9 @@
 """`yarrow models`: the model files on this machine, and `yarrow models pull`, which fetches the starter model."""
 
 import os
-import sys
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 from yarrow.cli.main import say
 from yarrow.errors import UsageError
@@ -15,6 +16,8 @@ def models(words: Sequence[str]) -> int:
         case ():
             return say("".join(f"{models_dir(os.environ) / name}\n" for name in installed(os.environ)))
         case ("pull",):
+            # An interrupt has something to clean up here: what was fetched so far.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             return say(f"{pull(_Bar().show, os.environ)}\n")
         case _:
             raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")
@@ -24,7 +27,7 @@ class _Bar:
     """Progress on standard error: one line that is redrawn on a terminal, else one line per phase."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = os.isatty(2)
         self._told: tuple[Phase, int] | None = None
 
     def show(self, phase: Phase, done: int, total: int) -> None:
@@ -36,5 +39,6 @@ class _Bar:
         words = {"fetch": "fetching", "check": "checking", "done": "ready"}[phase]
         line = f"yarrow: {words} {STARTER} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
         end = "\n" if phase == "done" or not self._terminal else "\r"
-        sys.stderr.write(line + end)
-        sys.stderr.flush()
+        # Progress that cannot be shown stops no download.
+        with suppress(OSError):
+            os.write(2, (line + end).encode())

@@ -11,6 +11,8 @@ from yarrow.errors import UsageError
 
 PROMPT_LIMIT = 8_000_000
 """Bytes of a prompt, files, images and piped input together: what fits in one request of 8 MiB."""
+TEXT_LIMIT = 4 << 20
+"""Bytes of a prompt's text, of which the service takes no more; images may fill the rest."""
 
 _SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
@@ -58,9 +60,12 @@ def compose(arguments: Arguments, piped: str) -> Prompt:
     text = _clean("\n\n".join(filter(str.strip, [said, *labelled])))
     if not text and not images:
         raise UsageError('there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more')
-    size = len(text.encode()) + sum(len(image.data) for image in images)
+    size = len(text.encode())
+    if size > TEXT_LIMIT:
+        raise too_much_text("the text of the prompt", size)
+    size += sum(len(image.data) for image in images)
     if size > PROMPT_LIMIT:
-        raise too_large("the prompt", size)
+        raise _too_large("the prompt", size)
     return Prompt(text, tuple(images))
 
 
@@ -74,10 +79,13 @@ def decode(data: bytes, source: str) -> str:
         ) from None
 
 
-def too_large(source: str, size: int | None) -> UsageError:
-    """Return the error for a source over the limit; `size` is in bytes, None when the end was not reached."""
-    holds = f"more than {PROMPT_LIMIT:,}" if size is None else f"{size:,}"
-    return UsageError(f"{source} has {holds} bytes; a prompt holds at most {PROMPT_LIMIT:,}")
+def too_much_text(source: str, size: int | None) -> UsageError:
+    """Return the error for text over the limit; `size` is in bytes, None when the end was not reached."""
+    holds = f"more than {TEXT_LIMIT:,}" if size is None else f"{size:,}"
+    return UsageError(
+        f"{source} has {holds} bytes, and a prompt holds at most {TEXT_LIMIT:,} of text; name a file without @, and "
+        "the agent reads of it what it needs"
+    )
 
 
 def size_of(descriptor: int) -> int | None:
@@ -102,10 +110,17 @@ def _file(word: str) -> str | PromptImage | None:
         raise UsageError(f"{path}: there is no such file; to say {word} to the agent, put it after --") from None
     except OSError as error:
         raise UsageError(f"{path}: it cannot be read: {error.strerror}") from None
-    if len(data) > PROMPT_LIMIT:
-        raise too_large(str(path), size)
     media_type = next((name for name, matches in _SIGNATURES if matches(data)), None)
+    if not media_type and len(data) > TEXT_LIMIT:
+        raise too_much_text(str(path), size)
+    if len(data) > PROMPT_LIMIT:
+        raise _too_large(str(path), size)
     return PromptImage(media_type, data) if media_type else decode(data, str(path))
+
+
+def _too_large(source: str, size: int | None) -> UsageError:
+    holds = f"more than {PROMPT_LIMIT:,}" if size is None else f"{size:,}"
+    return UsageError(f"{source} has {holds} bytes; a prompt holds at most {PROMPT_LIMIT:,}, images included")
 
 
 def _label(opening: str, name: str, text: str) -> str:

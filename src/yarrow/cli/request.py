@@ -1,7 +1,5 @@
 """Turns arguments and a prompt into what the service is asked."""
 
-from pathlib import Path
-
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.prompt import Prompt
 from yarrow.config.settings import Settings
@@ -10,12 +8,12 @@ from yarrow.service.translate import THINKING
 from yarrow.v1 import agent_pb2 as pb
 
 
-def prompt_request(arguments: Arguments, settings: Settings, prompt: Prompt) -> pb.PromptRequest:
+def prompt_request(arguments: Arguments, settings: Settings, *, prompt: Prompt, cwd: str) -> pb.PromptRequest:
     """Return the prompt with its working directory and the settings that flags name."""
     return pb.PromptRequest(
         text=prompt.text,
         images=[pb.Image(media_type=image.media_type, data=image.data) for image in prompt.images],
-        cwd=str(Path.cwd()),
+        cwd=cwd,
         settings=session_settings(arguments, settings),
         options=pb.PromptOptions(ephemeral=arguments.no_session),
     )

@@ -2,11 +2,9 @@
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,10 +13,11 @@ from yarrow.agent.hooks import Hooks
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.compose import compose
 from yarrow.cli.exit_codes import ExitCode, of_run, of_status
+from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
 from yarrow.cli.main import complain
 from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
-from yarrow.cli.prompt import Prompt
+from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
@@ -30,7 +29,8 @@ from yarrow.client.session import Session, find_session, make_session, newest_se
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
-from yarrow.service.server import OPTIONS, serving
+from yarrow.errors import Code, ProviderError
+from yarrow.service.server import CLIENT_OPTIONS, serving
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -40,29 +40,32 @@ from yarrow.wire.registrar import Registrar
 def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
     """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
     open_standard_descriptors()
-    set_up(user_directory(Path.home(), os.environ), os.environ)
-    loaded = load(home=Path.home(), cwd=Path.cwd(), environment=os.environ, overrides=arguments.overrides())
+    home = home_directory()
+    set_up(user_directory(home, os.environ), os.environ)
+    overrides = arguments.overrides()
+    loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
     if arguments.command == "serve":
         return _until_done(_serve(arguments, loaded, hooks))
     if arguments.list_models:
         return _until_done(_list_models(arguments, loaded, hooks))
+    # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
+    cwd = os.sep if arguments.resume else working_directory()
     started = time.monotonic()
     piped = read_stdin(Patience(started) if arguments.has_prompt else None)
     prompt = compose_prompt(arguments, piped.text)
     notices = (*loaded.notices, *filter(None, [piped.notice]))
-    return _until_done(_prompt(arguments, loaded, prompt, notices=notices, hooks=hooks))
+    request = prompt_request(arguments, loaded.settings, prompt=prompt, cwd=cwd)
+    return _until_done(_prompt(arguments, loaded, request, notices=notices, hooks=hooks))
 
 
 def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Run it; an interrupt, a hang-up or a request to end cancels it once, and what it opened is closed first."""
+    """Run it; an interrupt, a hang-up or a request to end cancels it, and what it opened is closed first."""
 
     async def guarded() -> ExitCode:
         task = asyncio.ensure_future(doing)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
         try:
-            return await task
+            with interrupts.cancel(task):
+                return await task
         except asyncio.CancelledError:
             return ExitCode.INTERRUPTED
         except ReaderGone:
@@ -73,16 +76,16 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
             refused = refusal(error)
             return complain(refused.message, of_status(refused.status, refused.reason))
 
-    return asyncio.run(guarded())
+    with Interrupts() as interrupts:
+        return asyncio.run(guarded())
 
 
 async def _prompt(
-    arguments: Arguments, loaded: Loaded, prompt: Prompt, *, notices: tuple[str, ...], hooks: Hooks | None
+    arguments: Arguments, loaded: Loaded, request: pb.PromptRequest, *, notices: tuple[str, ...], hooks: Hooks | None
 ) -> ExitCode:
     async with _stub(arguments, loaded, hooks) as stub, Output() as output:
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
-        request = prompt_request(arguments, loaded.settings, prompt)
         session = await _session(stub, arguments, request)
         if arguments.json:
             client = json_lines.run(stub, session, request, out=output.out)
@@ -103,6 +106,10 @@ async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, 
         with suppress(grpc.aio.AioRpcError):
             await stub.Abort(pb.AbortRequest(session_id=session.session_id))
         return await showing
+    finally:
+        # Not over yet when it was told a second time.
+        showing.cancel()
+        await asyncio.wait([showing])
 
 
 async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:
@@ -122,8 +129,8 @@ async def _list_models(arguments: Arguments, loaded: Loaded, hooks: Hooks | None
 
 
 async def _serve(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
-    default = user_directory(Path.home(), os.environ) / "run" / "yarrow.sock"
-    path = Path(arguments.socket).expanduser().absolute() if arguments.socket else default
+    default = user_directory(home_directory(), os.environ) / "run" / "yarrow.sock"
+    path = absolute(arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket")
     for notice in loaded.notices:
         complain(notice, ExitCode.DONE)
     try:
@@ -139,9 +146,15 @@ async def _serve(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> E
 async def _stub(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> AsyncGenerator[Stub]:
     """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
     if arguments.attach:
-        address = arguments.attach if ":" in arguments.attach else f"unix:{Path(arguments.attach).absolute()}"
-        async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-            yield AgentServiceStub(channel)
+        address = arguments.attach if ":" in arguments.attach else f"unix:{absolute(arguments.attach, '--attach')}"
+        async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+            try:
+                yield AgentServiceStub(channel)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
+                    raise
+                sentence = f"no service answers at {address}: start one with yarrow serve --socket PATH"
+                raise ProviderError(Code.UNREACHABLE, sentence) from None
         return
     servicer = compose(loaded.settings, os.environ, hooks=hooks)
     registrar = Registrar()

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from yarrow.cli.arguments import Arguments
-from yarrow.cli.prompt import PROMPT_LIMIT, decode, size_of, too_large
+from yarrow.cli.prompt import TEXT_LIMIT, decode, size_of, too_much_text
 from yarrow.errors import UsageError
 
 FIRST_BYTE_SECONDS = 0.5
@@ -74,8 +74,8 @@ def _read(descriptor: int, patience: Patience | None) -> tuple[bytes, str]:
         if not chunk:
             return bytes(data), ""
         data += chunk
-        if len(data) > PROMPT_LIMIT:
-            raise too_large("standard input", size_of(descriptor))
+        if len(data) > TEXT_LIMIT:
+            raise too_much_text("standard input", size_of(descriptor))
     if data:
         return bytes(data), f"standard input paused after {len(data)} bytes and was not closed; going on with those"
     return b"", "standard input is open and brought nothing; going on without it"

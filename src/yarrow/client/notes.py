@@ -16,14 +16,14 @@ _TELLING = ("command", "pattern", "path")
 
 def call_note(name: str, arguments_json: str, invalid_arguments: str) -> str:
     """Return a call as `> bash: ls -la timeout=30`."""
+    raw = invalid_arguments or arguments_json
     try:
-        arguments = msgspec.json.decode(invalid_arguments or arguments_json, type=dict[str, Any])
+        parts = _parts(msgspec.json.decode(raw, type=dict[str, Any]))
     except msgspec.DecodeError:
-        return _cut(f"> {name}: arguments that are no JSON object: {invalid_arguments or arguments_json}")
-    keys = sorted(arguments, key=lambda key: _TELLING.index(key) if key in _TELLING else len(_TELLING))
-    parts = [f"{key}={_text(arguments[key])}" for key in keys]
-    if keys and keys[0] in _TELLING:
-        parts[0] = _text(arguments[keys[0]])
+        return _cut(f"> {name}: arguments that are no JSON object: {raw}")
+    except RecursionError:
+        # Nested too deeply to be taken apart; how it begins can still be read.
+        return _cut(f"> {name}: {raw}")
     return _cut(f"> {name}: {' '.join(parts)}" if parts else f"> {name}")
 
 
@@ -67,6 +67,15 @@ def end_note(outcome: Outcome) -> str:
     if outcome.error_message:
         return f"yarrow: {': '.join(filter(None, (outcome.error_code, outcome.error_message)))}"
     return "" if outcome.reason == "COMPLETED" else f"yarrow: the run ended early: {outcome.reason.lower()}"
+
+
+def _parts(arguments: dict[str, Any]) -> list[str]:
+    """Return what is said of each argument, the most telling first and without its name."""
+    keys = sorted(arguments, key=lambda key: _TELLING.index(key) if key in _TELLING else len(_TELLING))
+    parts = [f"{key}={_text(arguments[key])}" for key in keys]
+    if keys and keys[0] in _TELLING:
+        parts[0] = _text(arguments[keys[0]])
+    return parts
 
 
 def _text(value: Any) -> str:

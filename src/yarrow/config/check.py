@@ -6,10 +6,11 @@ import msgspec
 
 from yarrow.config.explain import Fault, explain
 from yarrow.config.layer import KeyPath, Layer, dotted
-from yarrow.config.settings import ProviderType, Settings
+from yarrow.config.settings import BUILT_IN, ProviderType, Settings
+from yarrow.config.texts import check_texts
 from yarrow.errors import ConfigError
 
-ADAPTERS: tuple[str, ...] = get_args(ProviderType)
+TYPES: tuple[str, ...] = get_args(ProviderType)
 """Provider types, each of them also a provider's id that needs no configuration."""
 LARGEST_NUMBER = 2**31 - 1
 """Of any number that is configured: what every counter on the wire can hold."""
@@ -25,6 +26,7 @@ def check_layer(layer: Layer) -> None:
             explain(layer.values, Settings)
         _check_numbers(layer.values, ())
         _check_urls(layer.values)
+        check_texts(layer.values)
     except Fault as fault:
         raise ConfigError(f"{layer.origin(fault.path)}: {fault}") from None
 
@@ -32,11 +34,11 @@ def check_layer(layer: Layer) -> None:
 def check_providers(settings: Settings, layers: list[Layer]) -> None:
     """Raise `ConfigError` unless the provider in force and every configured provider has an adapter."""
     for name, provider in settings.providers.items():
-        if provider.type is None and name not in ADAPTERS:
+        if provider.type is None and name not in BUILT_IN:
             path = ("providers", name)
             place = next(layer.origin(path) for layer in reversed(layers) if name in layer.values.get("providers", ()))
-            raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(ADAPTERS)}")
-    known = sorted({*settings.providers, *ADAPTERS})
+            raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(TYPES)}")
+    known = sorted({*settings.providers, *BUILT_IN})
     if settings.provider and settings.provider not in known:
         place = next(layer.origin(("provider",)) for layer in reversed(layers) if "provider" in layer.values)
         raise ConfigError(

@@ -7,10 +7,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.config.check import ADAPTERS, check_layer, check_providers
+from yarrow.config.check import check_layer, check_providers
 from yarrow.config.files import find_project_file, read_file, user_file
 from yarrow.config.layer import FileLayer, KeyPath, Layer, NamedLayer, dotted, has, merge
-from yarrow.config.settings import Settings
+from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.variables import read_variables
 
 HARMLESS = ("thinking", "compaction")
@@ -91,7 +91,7 @@ def _harmless(project: FileLayer) -> tuple[FileLayer, list[str]]:
 def _with_provider(layer: NamedLayer, configured: Mapping[str, Any]) -> NamedLayer:
     """Take a model written `provider/model` apart, unless the layer names a provider of its own."""
     provider, slash, model = layer.values.get("model", "").partition("/")
-    if not slash or "provider" in layer.values or (provider not in configured and provider not in ADAPTERS):
+    if not slash or "provider" in layer.values or (provider not in configured and provider not in BUILT_IN):
         return layer
     values = {**layer.values, "provider": provider, "model": model}
     return NamedLayer(values, {**layer.names, "provider": layer.names["model"]})

@@ -45,6 +45,16 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     """For the scripted provider: path of its script."""
 
 
+BUILT_IN: dict[str, ProviderSettings] = {
+    "openai": ProviderSettings(type="openai"),
+    "llamacpp": ProviderSettings(type="llamacpp"),
+    "ollama": ProviderSettings(type="openai", base_url="http://127.0.0.1:11434/v1"),
+    "local": ProviderSettings(type="local"),
+    "scripted": ProviderSettings(type="scripted"),
+}
+"""Provider ids that mean something without configuration; what is configured under one comes on top."""
+
+
 class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Directories besides the working directory that file tools may touch."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.errors import ConfigError
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import is_secret_file
 
@@ -32,12 +33,13 @@ class Workspace(Struct, frozen=True):
 
     @classmethod
     def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
-        """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`."""
+        """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`.
 
-        def roots(texts: Iterable[str]) -> tuple[Path, ...]:
-            return tuple(_real(cwd / Path(text).expanduser()) for text in texts)
-
-        return cls(writable=(_real(cwd), *roots(extra)), readable=roots(read))
+        Raises ConfigError when one of them is not a path.
+        """
+        writable = tuple(_configured("workspace.extra", text, cwd) for text in extra)
+        readable = tuple(_configured("workspace.read", text, cwd) for text in read)
+        return cls(writable=(_real(cwd), *writable), readable=readable)
 
     def resolve_read(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be read."""
@@ -70,6 +72,14 @@ class Workspace(Struct, frozen=True):
         if _is_protected(real, root) or _is_protected(literal, _root(literal, self.writable) or root):
             return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
         return real
+
+
+def _configured(setting: str, text: str, cwd: Path) -> Path:
+    try:
+        return _real(cwd / Path(text).expanduser())
+    except (RuntimeError, ValueError) as error:  # the home of nobody; a NUL, or what no file name can hold
+        reason = str(error).rstrip(".")
+        raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
 
 
 def _real(path: Path) -> Path:

@@ -42,6 +42,8 @@ class ProviderInfo(Struct, frozen=True):
     context_window: int = 0
     has_tool_call: bool = True
     has_images: bool = False
+    reads_only: bool = False
+    """So weak a model that tools that write are offered to it only when somebody names them."""
 
 
 class TextPiece(Struct, frozen=True):

@@ -19,7 +19,7 @@ OLLAMA = "http://127.0.0.1:11434"
 NONE = """\
 no model backend was found. There are four ways to give one:
   Ollama:        run `ollama serve` and `ollama pull qwen3`
-  llama.cpp:     run `llama-server -m MODEL.gguf --jinja`
+  llama.cpp:     run `llama-server -m MODEL.gguf --jinja --port 8080`
   a hosted one:  export OPENAI_API_KEY=..., and name a model with -m
   none of these: pip install 'yarrow[local]', then `yarrow models pull` or providers.local.models"""
 
@@ -47,7 +47,7 @@ async def detect(environment: Mapping[str, str], settings: Settings, *, places: 
     """
     if len(settings.providers) == 1:
         [name] = settings.providers
-        return Found(name, "", f"{name} is the only configured provider")
+        return Found(name, "", "")
     places = places or Places()
     http = HttpClient()
     try:

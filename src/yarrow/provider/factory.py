@@ -7,18 +7,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.config.settings import ProviderSettings, ProviderType, Settings
+from yarrow.config.settings import BUILT_IN, ProviderSettings, ProviderType, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.provider.base import Provider, ProviderInfo
-
-BUILT_IN: dict[str, ProviderSettings] = {
-    "openai": ProviderSettings(type="openai"),
-    "llamacpp": ProviderSettings(type="llamacpp"),
-    "ollama": ProviderSettings(type="openai", base_url="http://127.0.0.1:11434/v1"),
-    "local": ProviderSettings(type="local"),
-    "scripted": ProviderSettings(type="scripted"),
-}
-"""Ids that mean something without configuration; what is configured under one comes on top."""
 
 
 class Built(NamedTuple):
@@ -127,7 +118,7 @@ async def _llamacpp(plan: Plan) -> Provider:
 async def _local(plan: Plan) -> Provider:
     from yarrow.provider.http.client import HttpClient
     from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-    from yarrow.provider.local.models import installed
+    from yarrow.provider.local.models import STARTER_ANSWER, installed, is_starter
     from yarrow.provider.local.provider import LocalProvider
     from yarrow.provider.local.server import LocalServer, LocalSettings
 
@@ -139,8 +130,10 @@ async def _local(plan: Plan) -> Provider:
 
     def speak(base_url: str, key: str) -> Provider:
         # The library lowers a window that is larger than the model was trained for: only the server knows it.
-        there = replace(settings, base_url=base_url, context_window=0)
-        return LlamaCppProvider(plan.name, _local_model(plan).name, settings=there, key=key, http=HttpClient())
+        model = _local_model(plan).name
+        limit = settings.max_tokens or (STARTER_ANSWER if is_starter(model) else 0)
+        there = replace(settings, base_url=base_url, context_window=0, max_tokens=limit)
+        return LlamaCppProvider(plan.name, model, settings=there, key=key, http=HttpClient())
 
     names = (*(Path(path).name for path in settings.models), *installed(plan.environment))
     return LocalProvider(start, speak, names)

@@ -110,7 +110,7 @@ class Sessions:
             model=built.info.model,
             system=header.system_prompt,
             thinking=header.thinking,
-            tools=header.tools,
+            tools=self._offered(header.tools, built.info),
             dry_run=header.dry_run,
             max_turns=settings.max_turns,
             max_tokens=configured.max_tokens if configured else 0,
@@ -140,6 +140,13 @@ class Sessions:
         await asyncio.gather(*(entry.close() for entry in self._active))
         self._active.clear()
         self._parts.manager.close()
+
+    def _offered(self, named: tuple[str, ...] | None, info: ProviderInfo) -> tuple[str, ...] | None:
+        """Return the tools to offer: those that were named, else all, or to a weak model those that only read."""
+        if named is not None or not info.reads_only:
+            return named
+        registry = self._parts.registry
+        return tuple(name for name in registry.names() if registry.read_only(name))
 
     def _lock(self, session_id: str) -> asyncio.Lock:
         return self._opening.setdefault(session_id, asyncio.Lock())

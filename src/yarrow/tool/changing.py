@@ -12,7 +12,7 @@ from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Result, ToolContext, ToolFailed
 from yarrow.tool.diff import change_counts
 from yarrow.tool.limits import bounded_diff
-from yarrow.tool.paths import locate, os_problem
+from yarrow.tool.paths import locate, os_problem, unknown_home
 from yarrow.tool.replacing import replace_file
 
 CHANGED_BYTES = 33_554_432
@@ -81,6 +81,8 @@ def current_bytes(real: Path) -> bytes | None | ToolFailed:
 
 
 def _writable(path: str, context: ToolContext) -> Path | ToolFailed:
+    if why := unknown_home(path, context.cwd):
+        return ToolFailed(why)
     real = context.workspace.resolve_write(locate(path, context.cwd))
     return ToolFailed(real.text) if isinstance(real, Refused) else real
 

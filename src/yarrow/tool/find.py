@@ -16,6 +16,7 @@ from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
+from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_program
 from yarrow.tool.threads import in_thread
@@ -77,9 +78,12 @@ class _Search:
         self._prefix = prefix
         self._root = root
         self._glob = Glob(arguments.pattern)
-        self._found: Smallest[list[str]] = Smallest(max(1, arguments.limit))
-        self._secrets = 0
         self._was_slow = False
+        self._start()
+
+    def _start(self) -> None:
+        self._found: Smallest[list[str]] = Smallest(max(1, self._arguments.limit))
+        self._secrets = 0
 
     async def by_ripgrep(self, program: str) -> bool:
         """Look; return False when ripgrep refused."""
@@ -93,7 +97,8 @@ class _Search:
         return True
 
     def by_ourselves(self, stop: threading.Event) -> None:
-        """Look."""
+        """Look, from the start."""
+        self._start()
         deadline = time.monotonic() + SEARCH_SECONDS
         for entry in walk(self._root, stop):
             if time.monotonic() > deadline:
@@ -105,7 +110,7 @@ class _Search:
     def result(self) -> Result:
         """Return what was found so far."""
         slash = "/" if self._arguments.type == "directory" else ""
-        lines = [f"{self._prefix}{'/'.join(names)}{slash}" for names in self._found.kept()]
+        lines = [told(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.kept()]
         if not lines:
             lines = [f"Nothing matches {self._arguments.pattern!r}."]
         elif len(lines) < self._found.count:

@@ -14,6 +14,7 @@ from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Query, Report
+from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_hits, ripgrep_program
 from yarrow.tool.search import Searcher, SearchError, search_below
@@ -99,11 +100,12 @@ class _Search:
         self._target = target
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
+        self._prefix = prefix
         self._report = Report(self._query, prefix)
         self._notes = [] if self._is_file else _secrets_note(target)
 
     async def by_ripgrep(self, program: str) -> bool:
-        """Search; return False when ripgrep refused, before it found anything."""
+        """Search; return False when ripgrep refused."""
         # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
         glob = self._arguments.glob
         globs = (glob,) if self._globs and re.fullmatch(r"[\w.*?-]+", glob) else ()
@@ -119,7 +121,8 @@ class _Search:
         return True
 
     def by_ourselves(self, stop: threading.Event) -> Result:
-        """Search, and return the result."""
+        """Search, from the start, and return the result."""
+        self._report = Report(self._query, self._prefix)
         try:
             searcher = Searcher(self._query)
             if self._is_file:
@@ -146,5 +149,5 @@ class _Search:
 
 def _secrets_note(directory: Path) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
-    names = sorted(path.name for path in directory.iterdir() if is_secret_file(path.name))
+    names = sorted(told(path.name) for path in directory.iterdir() if is_secret_file(path.name))
     return [f"{', '.join(names)} not searched: secrets"] if names else []

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from yarrow.tool.content import FALLBACK
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, plural
+from yarrow.tool.names import told
 
 LINE_CHARACTERS = 500
 """The most of a line that is shown."""
@@ -60,9 +61,10 @@ class Report:
     def add(self, hits: Hits) -> bool:
         """Take the hits of a file; return whether more are wanted."""
         self._files += 1
+        path = told(self._prefix + hits.path)
         if hits.is_binary:
             self._matches += 1
-            self._show(f"{self._prefix}{hits.path}: binary file matches", is_match=True)
+            self._show(f"{path}: binary file matches", is_match=True)
             return self._matches < COUNTED_MATCHES
         self._matches += hits.matches
         before, last_match = -1, -1
@@ -71,7 +73,7 @@ class Report:
                 break
             mark = ":" if is_match else "-"
             gap = "--\n" if self._query.context and self._shown and number != before + 1 else ""
-            self._show(f"{gap}{self._prefix}{hits.path}{mark}{number}{mark}{shortened(line)}", is_match=is_match)
+            self._show(f"{gap}{path}{mark}{number}{mark}{shortened(line)}", is_match=is_match)
             before, last_match = number, number if is_match else last_match
         return self._matches < COUNTED_MATCHES
 

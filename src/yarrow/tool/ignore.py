@@ -1,11 +1,17 @@
 """Reads ignore files, such as `.gitignore`, and tells what their last word on a path is."""
 
+import os
 import re
+import stat
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
 from yarrow.tool.globs import Name, compile_names, match_names
+
+IGNORE_BYTES = 1_048_576
+"""The largest ignore file; one that is larger is as if it were not there, as is one that is no regular file."""
 
 
 class _Rule(Struct, frozen=True):
@@ -36,6 +42,30 @@ class IgnoreFile:
             ):
                 return rule.ignores
         return None
+
+
+def read_ignore_file(path: str) -> IgnoreFile | None:
+    """Return what an ignore file says, None when there is none to be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait
+            if not _is_usual(os.fstat(file.fileno())):
+                return None
+            data = file.read(IGNORE_BYTES)
+    except OSError:
+        return None
+    return IgnoreFile(data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def is_odd_ignore_file(path: str) -> bool:
+    """Whether something by that path is there that `read_ignore_file` passes over, and others might read for ever."""
+    try:
+        return not _is_usual(Path(path).stat())
+    except OSError:
+        return False
+
+
+def _is_usual(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_size <= IGNORE_BYTES
 
 
 def _rule(line: str) -> _Rule | None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
+from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem
 from yarrow.tool.threads import in_thread
 
@@ -61,5 +62,5 @@ def listing(directory: Path, limit: int) -> str:
     with os.scandir(directory) as entries:
         for entry in entries:
             names.add(entry.name + ("/" if entry.is_dir() else ""))
-    text = "\n".join(names.kept()) or "[the directory is empty]"
+    text = "\n".join(told(name) for name in names.kept()) or "[the directory is empty]"
     return text if names.count <= limit else f"{text}\n[{limit:,} of {names.count:,} names; set limit to see more]"

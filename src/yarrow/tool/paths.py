@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from yarrow.tool.names import meant, told
+
 NEAREST_NAMES = 1_000
 """How many names of a directory are looked at for one that was meant."""
 
@@ -10,9 +12,10 @@ NEAREST_NAMES = 1_000
 def locate(text: str, cwd: Path) -> Path:
     """Return the absolute path, with no link followed.
 
-    It is relative to `cwd`; `~` is the home directory. Models copy the `@` of a mention: it is dropped when
-    nothing is there by the name that has it.
+    It is relative to `cwd`; `~` is the home directory; quoted names are those of `yarrow.tool.names`. Models copy
+    the `@` of a mention: it is dropped when nothing is there by the name that has it.
     """
+    text = meant(text)
     if text == "~" or text.startswith("~/"):
         text = os.path.expanduser(text)  # noqa: PTH111  (Path would also take ~somebody, and raise)
     if text.startswith("@") and not os.path.lexists(cwd / text.split("/", 1)[0].replace("\0", "")):
@@ -20,17 +23,25 @@ def locate(text: str, cwd: Path) -> Path:
     return cwd / text
 
 
+def unknown_home(text: str, cwd: Path) -> str:
+    """Return why a path to write that begins with `~somebody/` is not taken, empty for any other.
+
+    Such a directory is never made, for what was meant is a home directory; one that exists is an ordinary name.
+    """
+    first, slash, _ = text.partition("/")
+    if not slash or not first.startswith("~") or first == "~" or os.path.lexists(cwd / first.replace("\0", "")):
+        return ""
+    return f"{text!r} is not written: only ~ alone stands for a home directory. Give the whole path."
+
+
 def shown(path: Path, cwd: Path) -> str:
-    """Return the path relative to `cwd` when it lies below, as written otherwise."""
-    try:
-        return str(path.relative_to(cwd))
-    except ValueError:
-        return str(path)
+    """Return the path as a model is told it: relative to `cwd` when it lies below, as written otherwise."""
+    return told(_relative(path, cwd))
 
 
 def prefix_of(directory: Path, cwd: Path) -> str:
-    """Return what goes before a path relative to `directory` to make it one relative to `cwd`, as it is told."""
-    name = shown(directory, cwd)
+    """Return what goes before a path relative to `directory` to make it one relative to `cwd`."""
+    name = _relative(directory, cwd)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
@@ -49,6 +60,13 @@ def missing(path: Path, name: str) -> str:
             names = [entry.name for entry in itertools.islice(entries, NEAREST_NAMES)]
     except OSError:
         return f"{name} does not exist, nor does the directory it would be in. Look with ls or find."
-    nearest = difflib.get_close_matches(path.name, names, n=3)
+    nearest = [told(near) for near in difflib.get_close_matches(path.name, names, n=3)]
     hint = f"Did you mean {' or '.join(nearest)}, in the same directory?" if nearest else "Look with ls or find."
     return f"{name} does not exist. {hint}"
+
+
+def _relative(path: Path, cwd: Path) -> str:
+    try:
+        return str(path.relative_to(cwd))
+    except ValueError:
+        return str(path)

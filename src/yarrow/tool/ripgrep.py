@@ -13,9 +13,26 @@ from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
+from yarrow.tool.walk import has_odd_ignore_file
+
+MEMORY_KIB = 1_048_576
+"""The most address space ripgrep is given, 1 GiB: an ignore file may be a link to a device that never ends."""
+CPU_SECONDS = 360
+"""The most processor time it is given: what its 12 threads, the most it starts, can use in `SEARCH_SECONDS`."""
+WITHIN_BOUNDS = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MEMORY_KIB}; ulimit -t {CPU_SECONDS}; exec "$@"'
+"""The shell sets the bounds, so that they hold for a ripgrep that outlives us too, and becomes ripgrep. Where
+one of them cannot be set it is done without. Messages go nowhere, for they would mix with results."""
 
 SAME_AS_OURS = (
-    *("--no-config", "--no-messages", "--color=never", "--hidden", "--glob=!.git", f"--max-filesize={SEARCHED_BYTES}"),
+    *(
+        "--no-config",
+        "--no-messages",
+        "--no-mmap",
+        "--color=never",
+        "--hidden",
+        "--glob=!.git",
+        f"--max-filesize={SEARCHED_BYTES}",
+    ),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude"),
 )
 
@@ -71,7 +88,15 @@ async def ripgrep_files(program: str, directory: Path) -> AsyncGenerator[str]:
 async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple[str, ...]) -> AsyncGenerator[Hits]:
     """Yield what is found in a file or below a directory, in order, among files of these names. Raises RipgrepError."""
     directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
-    options = [*SAME_AS_OURS, "--json", "--binary", "--crlf", "--no-mmap", "--sort=path", f"--context={query.context}"]
+    options = [
+        *SAME_AS_OURS,
+        "--json",
+        "--binary",
+        "--crlf",
+        "--line-buffered",
+        "--sort=path",
+        f"--context={query.context}",
+    ]
     options += ["--fixed-strings"] * query.literal + ["--ignore-case"] * query.ignore_case
     options += [f"--type-add=wanted:{glob}" for glob in globs] + ["--type=wanted"] * bool(globs)
     hits = Hits("", query.limit)
@@ -95,14 +120,18 @@ async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple
 
 async def _records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
     """Yield what it prints, cut at line feeds or, for paths, at NULs. Raises RipgrepError when it failed."""
+    if has_odd_ignore_file(directory):
+        raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
-    command = Command((program, *options), directory, child_environment(os.environ), SEARCH_SECONDS)
+    bounded = ("/bin/sh", "-c", WITHIN_BOUNDS, "sh", program, *options)
+    command = Command(bounded, directory, child_environment(os.environ), SEARCH_SECONDS)
     unfinished: list[bytes] = []
     has_any = False
     async with aclosing(run(command)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Exit):
-                if piece.timed_out or (not has_any and piece.code not in {0, 1}):
+                # 2 also tells of files it could not read; whatever else it is, it died on the way.
+                if piece.timed_out or piece.code not in ({0, 1, 2} if has_any else {0, 1}):
                     raise RipgrepError(timed_out=piece.timed_out)
                 return
             first, *others = piece.split(separator)
@@ -111,6 +140,6 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
                 record = b"".join(unfinished)
                 unfinished = [other]
                 if separator == b"\n" and not record.startswith(b"{"):
-                    raise RipgrepError(timed_out=False)  # an error message, about the pattern or an option
+                    raise RipgrepError(timed_out=False)  # nothing that ripgrep says
                 has_any = True
                 yield record

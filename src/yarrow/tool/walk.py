@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.tool.ignore import IgnoreFile
+from yarrow.tool.ignore import IgnoreFile, is_odd_ignore_file, read_ignore_file
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
 """Names of ignore files; what one says goes before what a later one says, however deep that lies."""
@@ -56,6 +56,12 @@ def walk(root: Path, stop: threading.Event) -> Iterator[Entry]:
             stack.append((path + "/", (*rules, *_rules(path)), iter(_entries(path))))
 
 
+def has_odd_ignore_file(directory: Path) -> bool:
+    """Whether an ignore file of a directory, or of one above it, is not one to be read; those below are not seen."""
+    above = (_with_slash(str(level)) for level in (directory, *directory.parents))
+    return any(is_odd_ignore_file(level + name) for level in above for name in IGNORE_FILES)
+
+
 def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
@@ -67,17 +73,9 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 def _rules(directory: str) -> list[_Rules]:
     """Return the rules of a directory, nothing when it has none."""
     base = _with_slash(directory)
-    files = {name: file for name in IGNORE_FILES if (file := _ignore_file(base + name)) is not None}
+    files = {name: file for name in IGNORE_FILES if (file := read_ignore_file(base + name)) is not None}
     is_repository = os.path.lexists(base + NEVER)
     return [_Rules(base, files, is_repository)] if files or is_repository else []
-
-
-def _ignore_file(path: str) -> IgnoreFile | None:
-    try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            return IgnoreFile(file.read())
-    except OSError:
-        return None
 
 
 def _is_ignored(path: str, rules: tuple[_Rules, ...], *, is_dir: bool) -> bool:

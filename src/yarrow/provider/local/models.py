@@ -19,6 +19,8 @@ from yarrow.errors import Code, ProviderError
 
 STARTER = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STARTER_BYTES = 98_362_432
+STARTER_ANSWER = 512
+"""Tokens of its answer when nothing else is configured: left alone, so small a model may repeat itself for ever."""
 
 
 class Carried(Struct, frozen=True):

@@ -5,8 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.local.models import is_starter
 
 
 class RunningServer(Protocol):
@@ -49,7 +52,8 @@ class LocalProvider:
 
     async def info(self) -> ProviderInfo:
         """Start the server and ask it what it can do."""
-        return await (await self._running()).info()
+        info = await (await self._running()).info()
+        return replace(info, reads_only=is_starter(info.model))
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer. A server that died is started again for the next request."""

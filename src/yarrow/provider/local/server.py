@@ -103,7 +103,7 @@ class LocalServer:
         """End the child: by closing its input, else by SIGTERM, else by SIGKILL. Without effect when it has ended."""
         process = self._process
         cast("asyncio.StreamWriter", process.stdin).close()
-        for end in ():
+        for end in (process.terminate, process.kill):
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), END_SECONDS)
                 break

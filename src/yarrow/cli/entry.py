@@ -1,0 +1,30 @@
+"""Where the process of the command `yarrow` begins: an interrupt ends it quietly also before and after its work."""
+
+import os
+
+_INTERRUPTED = 130
+"""The exit code; the table of them all is not imported yet where this one is needed."""
+
+
+def _end(_number: int, _frame: object) -> None:
+    os._exit(_INTERRUPTED)
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    try:
+        # Inside, since importing takes long enough to be interrupted.
+        import signal
+
+        # Nothing is open and nothing has begun while modules are imported; what has begun takes the signal for itself.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+
+        from yarrow.cli.main import main as command
+
+        code = command()
+        # The interpreter takes a while to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        os._exit(_INTERRUPTED)
+    return code

@@ -1,0 +1,67 @@
+"""Takes the signals that tell a program to end, from before its event loop until after it."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+BOUNCE_SECONDS = 0.5
+"""Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
+_CHUNK = 64
+
+
+class Interrupts:
+    """Turns signals into the cancellation of a task, for one `with`.
+
+    Once one was obeyed the process is on its way out: further ones stay ignored after the `with`, since its threads
+    and the interpreter take a while to end and must not be killed meanwhile. Else the former handlers come back.
+    """
+
+    def __init__(self) -> None:
+        self._obeyed: float | None = None
+        self._before: dict[signal.Signals, Any] = {}
+        # What the interpreter writes to wakes a loop that is just about to wait, for which a handler alone is too late.
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        """Take the signals."""
+        self._before = {number: signal.signal(number, _nothing) for number in SIGNALS}
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the signals back, or ignore them from now on."""
+        for number, before in self._before.items():
+            signal.signal(number, before if self._obeyed is None else signal.SIG_IGN)
+        signal.set_wakeup_fd(-1)
+        os.close(self._woken)
+        os.close(self._wake)
+
+    @contextmanager
+    def cancel(self, task: "asyncio.Task[Any]") -> Generator[None]:
+        """Cancel `task` at each signal that is obeyed while this is open, and at one that came before."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._woken, self._take, task)
+        try:
+            yield
+        finally:
+            loop.remove_reader(self._woken)
+
+    def _take(self, task: "asyncio.Task[Any]") -> None:
+        with suppress(BlockingIOError):
+            os.read(self._woken, _CHUNK)
+        now = time.monotonic()
+        if self._obeyed is None or now - self._obeyed > BOUNCE_SECONDS:
+            self._obeyed = now
+            task.cancel()
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Stand in the place of a handler that would end the process; the loop is woken and does what is to be done."""

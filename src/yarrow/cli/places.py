@@ -1,0 +1,53 @@
+"""The directories a command starts from, and a sentence for each way in which one cannot be used."""
+
+from pathlib import Path
+
+from yarrow.errors import UsageError
+
+
+def home_directory() -> Path:
+    """Return the home directory. Raises `UsageError` when nothing says which it is."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise UsageError("there is no home directory for this user; set HOME to one") from None
+
+
+def working_directory() -> str:
+    """Return the path of the current directory. Raises `UsageError` when a prompt cannot be run in it."""
+    try:
+        path = str(Path.cwd())
+    except OSError as error:
+        raise UsageError(f"the current directory cannot be used: {error.strerror}; change to one that exists") from None
+    return _utf8(path, "the current directory")
+
+
+def nearest_directory(home: Path) -> Path:
+    """Return the directory whose project's settings are in force: the current one, and `home` when that is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return home
+
+
+def absolute(text: str, source: str) -> Path:
+    """Return the absolute path that a text means; `source` is where it was given. Raises `UsageError`."""
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError:
+        home = text.partition("/")[0]
+        raise UsageError(f"{source} is {text!r}, but there is no home directory {home}; write the whole path") from None
+    except OSError as error:
+        raise UsageError(
+            f"{source} is {text!r}, and the current directory cannot be used: {error.strerror}; write the whole path"
+        ) from None
+    _utf8(str(path), source)
+    return path
+
+
+def _utf8(path: str, source: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{source} is {path!r}, which is not UTF-8; use a directory with a name in UTF-8") from None
+    return path

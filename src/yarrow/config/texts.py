@@ -1,0 +1,48 @@
+"""Checks that every configured text is UTF-8 and that every configured path begins in a directory that there is."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from yarrow.config.explain import Fault
+from yarrow.config.layer import KeyPath, dotted
+
+_PATHS = frozenset({"sessionDir", "script", "chatTemplate", "models", "extra", "read"})
+"""Keys that hold a path or a list of paths, wherever they stand."""
+_ANYTHING = frozenset({"extraBody", "headers"})
+"""Keys whose value is passed on as it is."""
+
+
+def check_texts(value: Any, path: KeyPath = ()) -> None:
+    """Raise `Fault` for a text that is not UTF-8, and for a path below the home of somebody who is not known here."""
+    match value:
+        case dict():
+            for key, item in cast("dict[str, Any]", value).items():
+                if key not in _ANYTHING:
+                    check_texts(item, (*path, key))
+        case list():
+            for index, item in enumerate(cast("list[Any]", value)):
+                check_texts(item, (*path, index))
+        case str():
+            _check_utf8(value, path)
+            if value.startswith("~") and not _PATHS.isdisjoint(path[-2:]):
+                _check_home(value, path)
+        case _:
+            return
+
+
+def _check_utf8(text: str, path: KeyPath) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Fault(path, f"{dotted(path)} is {text!r}, which is not UTF-8; write it in UTF-8") from None
+
+
+def _check_home(text: str, path: KeyPath) -> None:
+    try:
+        Path(text).expanduser()
+    except RuntimeError:
+        home = text.partition("/")[0]
+        raise Fault(
+            path,
+            f"{dotted(path)} is {text!r}, but there is no home directory {home}; write the whole path, or ./{text}",
+        ) from None

@@ -1,0 +1,73 @@
+"""File names that hold line feeds, terminal codes or bytes that are not UTF-8: how they are told and taken back."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tool_calls import call, names_in
+
+from yarrow.tool.names import meant, told
+
+ODD = {
+    "nl\nname": r'"nl\nname"',
+    "esc\x1b[2Jx": r'"esc\u001b[2Jx"',
+    "c1\x9b2Jx": r'"c1\u009b2Jx"',
+    "line\u2028end": r'"line\u2028end"',
+    "byte\udcff": r'"byte\udcff"',
+    '"nl\\nname"': r'"\"nl\\nname\""',
+    "é\x7f": r'"é\u007f"',
+}
+"""Names, and how they are told."""
+
+
+@pytest.mark.parametrize(("name", "shown"), ODD.items())
+async def test_an_odd_name_is_one_line_and_is_taken_back(ws: Path, name: str, shown: str) -> None:
+    (ws / "d").mkdir()
+    (ws / "d" / name).write_text("needle\n")
+    whole = f'"d/{shown[1:]}'
+    assert (await call("ls", ws, {"path": "d"})).done.text == shown
+    assert (await call("find", ws, {"pattern": "*"})).done.text == whole
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == f"{whole}:1:needle"
+    for number, path in enumerate((whole, f"d/{shown}")):
+        assert (await call("read", ws, {"path": path})).done.text == f"{'new ' * number}needle\n"
+        edits = [{"old": "needle", "new": "new needle"}]
+        assert (await call("edit", ws, {"path": path, "edits": edits})).done.text.startswith(f"Changed {whole} in")
+    assert (await call("write", ws, {"path": whole, "content": "x"})).done.text.startswith(f"Replaced {whole}, ")
+    assert [path.name for path in (ws / "d").iterdir()] == [name]
+    assert (ws / "d" / name).read_text() == "x"
+
+
+async def test_an_odd_directory_is_listed_and_entered(ws: Path) -> None:
+    (ws / "a\nb").mkdir()
+    (ws / "a\nb/f").write_text("x\n")
+    assert (await call("ls", ws, {})).done.text == r'"a\nb/"'
+    for path in (r'"a\nb/"', r'"a\nb"', r'"a\nb"/'):
+        assert (await call("ls", ws, {"path": path})).done.text == "f"
+    assert (await call("read", ws, {"path": r'"a\nb"/f'})).done.text == "x\n"
+
+
+async def test_quotation_marks_that_nobody_put_there_belong_to_the_name(ws: Path) -> None:
+    await call("write", ws, {"path": '"a"', "content": "x"})
+    await call("write", ws, {"path": 'say "no"', "content": "x"})
+    assert names_in(ws) == ['"a"', 'say "no"']
+    assert (await call("ls", ws, {})).done.text == '"\\"a\\""\nsay "no"'
+
+
+async def test_the_home_of_somebody_is_not_guessed(ws: Path) -> None:
+    path = "~no-such-user/x"
+    assert "does not exist" in (await call("read", ws, {"path": path})).failed.text
+    for name, rest in (("write", {"content": "x"}), ("edit", {"edits": [{"old": "a", "new": "b"}]})):
+        failed = (await call(name, ws, {"path": path, **rest})).failed
+        assert failed.text == f"'{path}' is not written: only ~ alone stands for a home directory. Give the whole path."
+    assert not list(ws.iterdir())
+    (ws / "~no-such-user").mkdir()
+    assert (await call("write", ws, {"path": path, "content": "x"})).done
+
+
+@given(path=st.text(st.sampled_from('ab"\\nu0/\n\x1b\x9b\u2028\udcffé'), min_size=1))
+def test_every_path_is_one_line_and_is_had_back(path: str) -> None:
+    text = told(path)
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
+    assert meant(text) == path
