@@ -54,7 +54,7 @@ def verify() -> str:
     last = messages[-1]
     if last.role is not Role.ASSISTANT or not last.text.strip() or last.incomplete:
         return "there is no final text"
-    print(f"\nsession file: {files[-1]}\n{len(called)} call, its result and a final text: all there")
+    print(f"\nsession file: {files[-1]}\na tool call, its result and a final text: all there")
     return ""
 
 
@@ -62,6 +62,8 @@ def demo() -> int:
     """Run the main job and check what it left; return an exit code."""
     flags, hooks = choose()
     os.chdir(ROOT)
+    if hooks.before_provider_request:
+        print("a very small model: scripts/small_steps.py leads it by the hand, and its words mean nothing")
     print(f"\n$ yarrow {' '.join(flags)} {PROMPT!r}\n", flush=True)
     code = main([*flags, "--session-dir", str(SESSIONS), PROMPT], hooks=hooks)
     missing = f"yarrow ended with {code}" if code else verify()

@@ -12,7 +12,7 @@ uv=$(command -v uv || true)
 if [ -z "$uv" ]; then
   uv=$PWD/.tools/uv/bin/uv
   if [ ! -x "$uv" ]; then
-    echo "uv is not installed: putting it into .tools/uv"
+    echo "uv is not installed: putting it into .tools/uv" >&2
     python3 -m venv .tools/uv
     .tools/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
   fi

@@ -4,8 +4,10 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 
-from yarrow.cli.main import say
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import complain, say
 from yarrow.errors import UsageError
 from yarrow.provider.local.models import STARTER, STARTER_BYTES, Phase, installed, models_dir, pull
 
@@ -18,7 +20,10 @@ def models(words: Sequence[str]) -> int:
         case ("pull",):
             # An interrupt has something to clean up here: what was fetched so far.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            return say(f"{pull(_Bar().show, os.environ)}\n")
+            path = pull(_Bar().show, os.environ)
+            if find_spec("xllamacpp") is None:
+                complain("to run it, the extra is needed: pip install '.[local]' in the checkout", ExitCode.DONE)
+            return say(f"{path}\n")
         case _:
             raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")
 
@@ -33,10 +38,10 @@ class _Bar:
     def show(self, phase: Phase, done: int, total: int) -> None:
         percent = 100 * done // total if total else 100
         step = percent if self._terminal else percent // 25
-        if self._told == (phase, step):
+        if self._told == (phase, step) or (phase == "check" and not self._terminal):
             return
         self._told = (phase, step)
-        words = {"fetch": "fetching", "check": "checking", "done": "ready"}[phase]
+        words = {"fetch": "fetching", "check": "checking", "done": "ready   "}[phase]
         line = f"yarrow: {words} {STARTER} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
         end = "\n" if phase == "done" or not self._terminal else "\r"
         # Progress that cannot be shown stops no download.

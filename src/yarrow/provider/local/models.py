@@ -77,6 +77,8 @@ def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
     for place in places:
         if place.is_file():
             return place.resolve()
+    if name != path.name:
+        raise _failed(f"there is no model file {name}: correct its path")
     there = ", ".join(installed(environment)) or "none"
     raise _failed(f"there is no model {name!r}: name the path of a GGUF file, or one of the installed ones ({there})")
 
