@@ -1,6 +1,7 @@
 """Runs what needs the service: a prompt, a list of models, or the service itself for other programs."""
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import AsyncGenerator, Coroutine
@@ -39,6 +40,8 @@ from yarrow.wire.registrar import Registrar
 
 def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
     """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
+    gc.freeze()
+    gc.enable()
     open_standard_descriptors()
     home = home_directory()
     set_up(user_directory(home, os.environ), os.environ)

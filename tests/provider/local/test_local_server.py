@@ -80,8 +80,9 @@ async def started(machine: Machine) -> AsyncGenerator[Callable[..., Any]]:
         return servers[-1]
 
     yield start
-    for server in servers:
-        await server.close()
+    async with asyncio.timeout(SOON):
+        for server in servers:
+            await server.close()
 
 
 async def until(happened: Callable[[], bool]) -> None:
