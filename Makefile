@@ -3,6 +3,8 @@
 .PHONY: demo test setup check bench mutants generate lock clean
 SHELL := /bin/bash
 BIN := .venv/bin
+# Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
+export PATH := $(PATH):$(CURDIR)/.tools/uv/bin
 
 demo:
 	@scripts/environment.sh .run requirements/run.lock
