@@ -21,7 +21,7 @@ from yarrow.session.reader import load
 
 ROOT = Path(__file__).parents[1]
 SESSIONS = ROOT / "build" / "demo"
-PROMPT = "Use ls on the folder docs."
+PROMPT = "What does VERSION say?"
 
 
 def choose() -> tuple[list[str], Hooks]:
