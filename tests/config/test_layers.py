@@ -20,7 +20,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"
-        self.project = self.home / "work" / "project"
+        self.project = self.home / "code" / "project"
         self.cwd = self.project / "src" / "deep"
         self.cwd.mkdir(parents=True)
         self.environment: dict[str, str] = {}
@@ -89,7 +89,7 @@ def test_later_layers_win_and_objects_merge(place: Place) -> None:
     assert (settings.max_turns, settings.dry_run) == (7, True)
     assert settings.providers["openai"].headers == {"a": "1", "b": "1"}
     origins = loaded.origins()
-    users, projects = "~/.yarrow/config.json", "~/work/project/.yarrow/config.json"
+    users, projects = "~/.yarrow/config.json", "~/code/project/.yarrow/config.json"
     assert origins["provider"] == "--provider"
     assert origins["model"] == "YARROW_MODEL"
     assert origins["maxTurns"] == "YARROW_MAX_TURNS"
@@ -284,7 +284,7 @@ def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
     assert loaded.settings.providers["openai"].base_url == "https://mine/v1"
     assert loaded.settings.providers["openai"].api_key_command == ""
     (notice,) = loaded.notices
-    assert notice.startswith("~/work/project/.yarrow/config.json is a project's file, so provider, model, providers, ")
+    assert notice.startswith("~/code/project/.yarrow/config.json is a project's file, so provider, model, providers, ")
     assert notice.endswith("sessionDir, maxTurns are ignored there")
 
 
@@ -293,7 +293,7 @@ def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
     place.projects({"dryRun": False})
     loaded = place.load()
     assert loaded.settings.dry_run
-    assert loaded.notices == ("~/work/project/.yarrow/config.json is a project's file, so dryRun is ignored there",)
+    assert loaded.notices == ("~/code/project/.yarrow/config.json is a project's file, so dryRun is ignored there",)
     assert loaded.origins()["dryRun"] == "~/.yarrow/config.json:1"
 
 
@@ -423,7 +423,7 @@ def test_what_only_some_readers_take_for_json(place: Place) -> None:
 def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
     place.projects('{"providers": {"x": 1}}')
     assert (
-        place.refusal() == "~/work/project/.yarrow/config.json:1: providers.x: expected an object, found the number 1"
+        place.refusal() == "~/code/project/.yarrow/config.json:1: providers.x: expected an object, found the number 1"
     )
 
 
@@ -440,7 +440,7 @@ def test_a_directory_in_the_place_of_the_file(place: Place) -> None:
 def test_a_pipe_in_the_place_of_a_projects_file_does_not_hang(place: Place) -> None:
     (place.project / ".yarrow").mkdir()
     os.mkfifo(place.project / ".yarrow" / "config.json")
-    assert place.refusal() == "~/work/project/.yarrow/config.json: it must be a file, and is something else"
+    assert place.refusal() == "~/code/project/.yarrow/config.json: it must be a file, and is something else"
 
 
 def test_a_link_that_leads_to_itself(place: Place) -> None:
