@@ -365,6 +365,17 @@ async def test_a_full_disk_ends_the_run_with_a_typed_error() -> None:
     assert not log.held
 
 
+async def test_a_disk_that_refuses_at_the_very_end_leaves_no_session_busy() -> None:
+    log = ListLog()
+    log.full_at_release = True
+    rig = Rig([[{"text": "a"}], [{"text": "b"}]], log=log)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert failure.code is Code.STORAGE
+    log.full_at_release = False
+    assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
+
+
 async def test_a_steer_that_the_disk_refuses_is_not_accepted() -> None:
     log = ListLog()
     rig = Rig([[{"wait": "w"}, {"text": "a"}]], log=log)

@@ -86,6 +86,7 @@ class ListLog:
         self.records: list[Record] = []
         self.held = False
         self.full_after: int | None = None
+        self.full_at_release = False
         self._yields = yields
 
     @contextlib.asynccontextmanager
@@ -96,6 +97,8 @@ class ListLog:
             yield False
         finally:
             self.held = False
+            if self.full_at_release:
+                raise StorageError("the disk is full at the end")
 
     async def append(self, *records: Record) -> None:
         assert self.held, "appended without the lock"

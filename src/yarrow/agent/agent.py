@@ -139,7 +139,7 @@ class Agent:
             await self._take_lock()
             left = self.session.queued
             await self._append(*(self._undelivered(queued.id) for queued in left), message)
-        except BaseException:
+        except BaseException:  # also a cancelled service: what was not accepted must not keep the session busy
             self._busy = False
             await self._lock.aclose()
             raise
@@ -205,7 +205,10 @@ class Agent:
             await self._log.flush()
         except StorageError as error:
             end = _End(EndReason.ERROR, end.failure or error.failure())
-        await self._lock.aclose()
+        try:
+            await self._lock.aclose()
+        except StorageError as error:  # letting go may write too; the end must be told all the same
+            end = _End(EndReason.ERROR, end.failure or error.failure())
         self._machine.enter(AgentState.IDLE)
         self.run_id = ""
         self._busy = False

@@ -72,7 +72,7 @@ class Loop:
                 async for piece in pieces:
                     draft.add(piece)
             draft.check()
-        except BaseException as error:
+        except BaseException as error:  # an abort and a bug too: the bracket closes whatever cut the message
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)

@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None, *, hooks: "Hooks | None" = None) -> 
         return _dispatch(parse(sys.argv[1:] if argv is None else argv), hooks)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # to tell our errors from bugs without importing them for a version
         from yarrow.errors import YarrowError
 
         if not isinstance(error, YarrowError):

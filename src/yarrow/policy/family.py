@@ -132,7 +132,7 @@ def _environment(pid: int) -> bytes:
         environment = _read(f"/proc/{pid}/environ", ENVIRON_BYTES)
         if environment or _read(f"/proc/{pid}/cmdline", 1) or _stat(pid) is None:
             return environment
-        time.sleep(EXEC_SECONDS)
+        time.sleep(EXEC_SECONDS)  # shorter than a turn of the event loop, and exec is over by then
     return b""
 
 

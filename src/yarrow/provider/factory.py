@@ -45,7 +45,7 @@ async def build(name: str, model: str, *, settings: Settings, environment: Mappi
     created = await create(name, model, settings=settings, environment=environment)
     try:
         info = await created.provider.info()
-    except BaseException:
+    except BaseException:  # also a cancellation: a child process may have been started
         await created.provider.close()
         raise
     return Built(created.provider, info, created.reason)

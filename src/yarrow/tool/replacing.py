@@ -46,7 +46,7 @@ def _rename_over(path: Path, data: bytes, old: os.stat_result | None) -> None:
                 _take_over(descriptor, path, old)
             os.fsync(descriptor)
         beside.replace(path)
-    except BaseException:
+    except BaseException:  # also an interrupt: no temporary file stays behind
         beside.unlink(missing_ok=True)
         raise
 

@@ -1,5 +1,7 @@
 """Keeps the tokens that a stream reports, wherever in a chunk they stand."""
 
+from math import isnan
+
 from yarrow.message import Usage
 from yarrow.provider.chat_completions.chunk import Chunk, Timings, TokenCounts
 
@@ -56,6 +58,6 @@ def _last(new: float | None, old: float | None) -> float | None:
 
 
 def _count(value: float | None) -> int:
-    if value is None or value != value:  # noqa: PLR0124 - only not-a-number differs from itself
+    if value is None or isnan(value):
         return 0
     return int(min(max(0, value), MAX_COUNT))

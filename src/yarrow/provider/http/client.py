@@ -118,6 +118,6 @@ class HttpClient:
 async def _answered(connection: Connection, exchange: Exchange) -> None:
     try:
         await exchange.head()
-    except BaseException:
+    except BaseException:  # also a cancellation: a half-read connection is no use to anybody
         connection.abort()
         raise

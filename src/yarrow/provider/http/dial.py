@@ -82,7 +82,7 @@ async def _knock(address: _Address, limit: float | None) -> socket.socket:
         sock.settimeout(0)
         async with asyncio.timeout(limit):
             await asyncio.get_running_loop().sock_connect(sock, name)
-    except BaseException:
+    except BaseException:  # also a cancellation: nobody else knows this socket
         sock.close()
         raise
     return sock

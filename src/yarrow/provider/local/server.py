@@ -94,7 +94,7 @@ class LocalServer:
             await server.close()
             sentence = f"the model {order.model} was not loaded after {within:g} s: try a smaller one"
             raise _failed(sentence) from None
-        except BaseException:
+        except BaseException:  # also a cancellation: nobody else knows this child
             await server.close()
             raise
         return server
