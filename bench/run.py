@@ -34,20 +34,46 @@ def control(path: str, value: object = None) -> Any:
         return json.load(response)
 
 
-def agents(folder: Path, yarrow: str) -> dict[str, list[str]]:
+HOOK = """
+def extend(yarrow):
+    yarrow.hook("BeforeProviderRequest", lambda request: request)
+"""
+"""An extension that looks at every request and hands it on."""
+
+
+def agents(folder: Path, yarrow: str) -> dict[str, tuple[list[str], Path]]:
+    """Return each command with the home directory it runs in."""
+    plain = home(folder / "plain")
+    furnished = home(folder / "furnished")
+    for number in range(10):
+        skill = furnished / ".yarrow" / "skills" / f"skill-{number}" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: skill-{number}\ndescription: Does thing {number}.\n---\n" + "A line.\n" * 200)
+        template = furnished / ".yarrow" / "prompts" / f"template-{number}.md"
+        template.parent.mkdir(exist_ok=True)
+        template.write_text(f"---\ndescription: Template {number}.\n---\nDo $1.\n" + "A line.\n" * 200)
+    hooked = home(folder / "hooked", extensions=["hook.py"])
+    (hooked / ".yarrow" / "hook.py").write_text(HOOK)
+    return {
+        "yarrow": ([yarrow, "hi"], plain),
+        "10 skills": ([yarrow, "hi"], furnished),
+        "a hook": ([yarrow, "hi"], hooked),
+        "floor-raw": ([PYTHON, "-S", "-E", str(HERE / "floor_raw.py"), "hi"], plain),
+        "floor-httpx": ([PYTHON, str(HERE / "floor_httpx.py"), "hi"], plain),
+    }
+
+
+def home(folder: Path, **more: object) -> Path:
     settings = {
         "provider": "mock",
         "model": "mock-model",
         "sandbox": "off",
         "providers": {"mock": {"type": "openai", "baseUrl": f"{BASE}/v1", "contextWindow": 200_000}},
+        **more,
     }
-    (folder / ".yarrow").mkdir()
+    (folder / ".yarrow").mkdir(parents=True)
     (folder / ".yarrow" / "config.json").write_text(json.dumps(settings))
-    return {
-        "yarrow": [yarrow, "hi"],
-        "floor-raw": [PYTHON, "-S", "-E", str(HERE / "floor_raw.py"), "hi"],
-        "floor-httpx": [PYTHON, str(HERE / "floor_httpx.py"), "hi"],
-    }
+    return folder
 
 
 def once(argv: list[str], environment: dict[str, str]) -> dict[str, float]:
@@ -118,7 +144,6 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, list[dict[str, float]]]]:
     environment = {
-        "HOME": str(folder),
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": f"{BASE}/v1",
@@ -127,7 +152,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, 
     commands = agents(folder, arguments.yarrow)
     runs: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in commands}
     for repetition in range(arguments.reps + 1):
-        for name, argv in commands.items():
+        for name, (argv, where) in commands.items():
+            environment["HOME"] = str(where)
             done = {kind: scenario(kind, argv, environment) for kind in SCENARIOS}
             if name == "yarrow":
                 done |= {flag: once([argv[0], flag], environment) for flag in ("--version", "--help")}

@@ -9,12 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-from small_steps import small_steps
+from small_steps import extend as lead_by_the_hand
 
-from yarrow.agent.hooks import Hooks
 from yarrow.cli.main import main
 from yarrow.config.settings import Settings
 from yarrow.errors import ProviderError
+from yarrow.extension.load import ExtensionFunction
 from yarrow.message import Message, Role
 from yarrow.provider.detection import detect
 from yarrow.session.reader import load
@@ -24,8 +24,8 @@ SESSIONS = ROOT / "build" / "demo"
 PROMPT = "What does VERSION say?"
 
 
-def choose() -> tuple[list[str], Hooks]:
-    """Return the flags and the hooks for the backend that is there; fetch the embedded model when there is none."""
+def choose() -> tuple[list[str], list[ExtensionFunction]]:
+    """Return flags and extensions for the backend that is there; fetch the embedded model when there is none."""
     try:
         found = asyncio.run(detect(os.environ, Settings()))
     except ProviderError:
@@ -33,10 +33,10 @@ def choose() -> tuple[list[str], Hooks]:
     if found is None or found.name == "local":
         if main(["models", "pull"]):
             raise SystemExit("the embedded model could not be fetched")
-        return ["--provider", "local"], Hooks((small_steps,))
+        return ["--provider", "local"], [lead_by_the_hand]
     if found.name == "openai":
-        return ["-m", f"openai/{os.environ.get('YARROW_MODEL', 'gpt-5-mini')}"], Hooks()
-    return ["-m", f"{found.name}/{found.model}"] if found.model else ["--provider", found.name], Hooks()
+        return ["-m", f"openai/{os.environ.get('YARROW_MODEL', 'gpt-5-mini')}"], []
+    return ["-m", f"{found.name}/{found.model}"] if found.model else ["--provider", found.name], []
 
 
 def verify() -> str:
@@ -60,12 +60,12 @@ def verify() -> str:
 
 def demo() -> int:
     """Run the main job and check what it left; return an exit code."""
-    flags, hooks = choose()
+    flags, extensions = choose()
     os.chdir(ROOT)
-    if hooks.before_provider_request:
+    if extensions:
         print("a very small model: scripts/small_steps.py leads it by the hand, and its words mean nothing")
     print(f"\n$ yarrow {' '.join(flags)} {PROMPT!r}\n", flush=True)
-    code = main([*flags, "--session-dir", str(SESSIONS), PROMPT], hooks=hooks)
+    code = main([*flags, "--session-dir", str(SESSIONS), PROMPT], extensions=extensions)
     missing = f"yarrow ended with {code}" if code else verify()
     if missing:
         print(f"the demo failed: {missing}", file=sys.stderr)

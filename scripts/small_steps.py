@@ -6,8 +6,8 @@ It is also the shortest program that embeds the command line and changes each re
 import sys
 from typing import Any
 
-from yarrow.agent.hooks import Hooks
 from yarrow.cli.main import main
+from yarrow.extension.api import Yarrow
 
 
 def small_steps(request: dict[str, Any]) -> dict[str, Any]:
@@ -21,5 +21,10 @@ def small_steps(request: dict[str, Any]) -> dict[str, Any]:
     return request | small | {"tools": tools, "toolChoice": choice}
 
 
+def extend(yarrow: Yarrow) -> None:
+    """Register the hook."""
+    yarrow.hook("BeforeProviderRequest", small_steps)
+
+
 if __name__ == "__main__":
-    sys.exit(main(hooks=Hooks((small_steps,))))
+    sys.exit(main(extensions=[extend]))

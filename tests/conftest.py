@@ -19,3 +19,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 # A shared machine can be slow at any moment; what is slow is found by benchmarks, not by a deadline.
 settings.register_profile("yarrow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("yarrow")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a value that would be named by its address, which differs from worker to worker, by its type."""
+    return type(val).__name__ if " at 0x" in repr(val) else None

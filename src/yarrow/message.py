@@ -138,6 +138,8 @@ class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=T
     """Cut by a failure or an abort: kept, never sent back to a model."""
     provider: str = ""
     model: str = ""
+    typed: str = ""
+    """Of a person's message that a command was expanded to: what was typed."""
 
     @property
     def text(self) -> str:

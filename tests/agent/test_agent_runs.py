@@ -8,7 +8,6 @@ import pytest
 
 from doubles.rig import ListLog, Rig, call
 from yarrow.agent import draft, queues
-from yarrow.agent.hooks import Hooks
 from yarrow.agent.queues import MAX_WAITING
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
@@ -397,24 +396,3 @@ async def test_a_bug_ends_the_run_with_an_id(caplog: pytest.LogCaptureFixture) -
     assert failure.code is Code.INTERNAL
     assert "Traceback" not in failure.message
     assert rig.seen[0].run_id in caplog.text
-
-
-async def test_hooks_may_change_any_field_and_a_bad_one_costs_a_notice() -> None:
-    def cooler(request: dict[str, Any]) -> dict[str, Any]:
-        return request | {"temperature": 0.1, "maxTokens": 7, "tools": [], "toolChoice": "none"}
-
-    async def quiet(request: dict[str, Any]) -> None:
-        return None
-
-    def broken(request: dict[str, Any]) -> dict[str, Any]:
-        raise ValueError("no")
-
-    def nonsense(request: dict[str, Any]) -> dict[str, Any]:
-        return {"messages": 5}
-
-    rig = Rig([[{"text": "a"}]])
-    rig.hooks = Hooks((cooler, quiet, broken, nonsense))
-    bodies = await rig.run()
-    (request,) = rig.provider.requests
-    assert (request.temperature, request.max_tokens, request.tools, request.tool_choice) == (0.1, 7, (), "none")
-    assert [notice.code for notice in of_kind(bodies, ev.Notice)] == ["HOOK_FAILED", "HOOK_FAILED"]

@@ -46,7 +46,7 @@ class Place:
 
     def refusal(self) -> str:
         with pytest.raises(ConfigError) as caught:
-            self.load()
+            self.load().check_providers()
         assert caught.value.code is Code.CONFIG
         assert "\n" not in caught.value.message
         return caught.value.message
@@ -193,6 +193,16 @@ def test_a_file_names_them_apart(place: Place) -> None:
     assert (settings.provider, settings.model) == ("work", "openai/gpt")
 
 
+def test_an_added_provider_may_be_named_before_its_model(place: Place) -> None:
+    place.overrides = {"model": "theirs/a/b"}
+    loaded = place.load()
+    assert (loaded.settings.provider, loaded.settings.model) == ("", "theirs/a/b")
+    added = loaded.with_providers(["theirs"])
+    assert (added.settings.provider, added.settings.model) == ("theirs", "a/b")
+    assert added.origins()["provider"] == "--model"
+    assert added.with_providers(["a"]) == added
+
+
 # ---- where files are ----
 
 
@@ -284,8 +294,10 @@ def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
     assert loaded.settings.providers["openai"].base_url == "https://mine/v1"
     assert loaded.settings.providers["openai"].api_key_command == ""
     (notice,) = loaded.notices
-    assert notice.startswith("~/code/project/.yarrow/config.json is a project's file, so provider, model, providers, ")
-    assert notice.endswith("sessionDir, maxTurns are ignored there")
+    assert notice == (
+        "~/code/project/.yarrow/config.json is not trusted, so provider, model, providers, sessionDir, maxTurns "
+        "are ignored there; yarrow trust shows what it would change, and grants it"
+    )
 
 
 def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
@@ -293,7 +305,8 @@ def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
     place.projects({"dryRun": False})
     loaded = place.load()
     assert loaded.settings.dry_run
-    assert loaded.notices == ("~/code/project/.yarrow/config.json is a project's file, so dryRun is ignored there",)
+    (notice,) = loaded.notices
+    assert notice.startswith("~/code/project/.yarrow/config.json is not trusted, so dryRun is ignored there; ")
     assert loaded.origins()["dryRun"] == "~/.yarrow/config.json:1"
 
 
@@ -309,6 +322,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         "sessionDir": "x",
         "sync": "run",
         "maxTurns": 1,
+        "extensions": [],
     }
     # A new setting must be put here, or among the harmless.
     assert {*allowed, *examples} == set(Settings.__struct_encode_fields__)
@@ -405,14 +419,22 @@ def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: 
 
 @pytest.mark.parametrize(
     ("text", "place_in_file"),
-    [('{"maxTurns": 1,}', ":1:"), ("{\n  // a comment\n}", ":2:3:"), ('{"model": "x"', ":1:14:"), ("", ":1:1:")],
+    [
+        ('{"maxTurns": 1,,}', ":1:16:"),
+        ('{ // a comment\n  "model" "m"}', ":2:11:"),
+        ("{\n  # a comment\n}", ":2:3:"),
+        ('{"model": "m"} /* a comment', ":1:16:"),
+        ('{"model": "x"', ":1:14:"),
+        ("", ":1:1:"),
+    ],
 )
 def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
     place.user(text)
     message = place.refusal()
     assert message.startswith(f"~/.yarrow/config.json{place_in_file}")
     assert ": it is not JSON: " in message
-    assert message.endswith("; comments are not JSON") == ("//" in text)
+    assert message.endswith("; a comment begins with //") == ("#" in text)
+    assert message.endswith("; this comment has no end") == ("/*" in text)
 
 
 def test_what_only_some_readers_take_for_json(place: Place) -> None:
@@ -421,10 +443,26 @@ def test_what_only_some_readers_take_for_json(place: Place) -> None:
 
 
 def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
-    place.projects('{"providers": {"x": 1}}')
-    assert (
-        place.refusal() == "~/code/project/.yarrow/config.json:1: providers.x: expected an object, found the number 1"
+    place.projects('{"compaction": 1}')
+    assert place.refusal() == (
+        "~/code/project/.yarrow/config.json:1: compaction: expected an object, found the number 1"
     )
+    place.projects('{"providers": ')
+    assert place.refusal().startswith("~/code/project/.yarrow/config.json:1:15: it is not JSON: ")
+
+
+def test_a_mistake_in_what_is_ignored_anyway_stops_nobody(place: Place) -> None:
+    place.projects('{"providers": {"x": 1}, "modle": "m", "maxTurns": -1, "dryRun": "yes"}')
+    (notice,) = place.load().notices
+    assert "so providers, modle, maxTurns, dryRun are ignored there" in notice
+
+
+def test_a_provider_may_be_added_by_something_else(place: Place) -> None:
+    place.user({"provider": "theirs", "providers": {"theirs": {"baseUrl": "http://h"}}})
+    loaded = place.load()
+    loaded.check_providers(["theirs"])
+    with pytest.raises(ConfigError, match=r"providers\.theirs needs a type"):
+        loaded.check_providers()
 
 
 def test_bytes_that_are_no_text(place: Place) -> None:
@@ -570,6 +608,7 @@ def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory,
         ({"providers": {"local": {"chatTemplate": "~nouser/x"}}}, "providers.local.chatTemplate"),
         ({"workspace": {"extra": ["~nouser/x"]}}, "workspace.extra[0]"),
         ({"workspace": {"read": ["~nouser/x"]}}, "workspace.read[0]"),
+        ({"extensions": ["a.py", "~nouser/x"]}, "extensions[1]"),
     ],
 )
 def test_a_path_below_the_home_of_somebody_unknown(place: Place, settings: dict[str, Any], key: str) -> None:

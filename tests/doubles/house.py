@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from doubles.rig import ActTool, EchoTool
-from yarrow.agent.hooks import Hooks
+from yarrow.agent.added import Added, nothing
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
+from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
-from yarrow.service.sessions import Parts
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import Registry
@@ -31,10 +31,15 @@ if TYPE_CHECKING:
 class House:
     """One service with what a test needs to see of it."""
 
-    def __init__(self, folder: Path, turns: Sequence[Sequence[dict[str, Any]]], **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, turns: Sequence[Sequence[dict[str, Any]]], *, added: Added | None = None, **settings: Any
+    ) -> None:
         self.sessions = folder / "sessions"
         self.cwd = folder / "project"
         self.cwd.mkdir(exist_ok=True)
+        self.home = folder / "home"
+        self.users = self.home / ".yarrow"
+        self.users.mkdir(parents=True, exist_ok=True)
         script = folder / "script.json"
         script.write_text(json.dumps(turns))
         providers = {
@@ -42,19 +47,21 @@ class House:
             "other": ProviderSettings("scripted", script=str(script)),
         }
         self.settings = Settings(provider="scripted", providers=providers, **settings)
-        self.providers = Providers(self.settings, {})
+        added = added or nothing()
+        self.providers = Providers(self.settings, {}, added.providers)
         self.act = ActTool()
-        self.servicer = Servicer(
-            Parts(
-                settings=self.settings,
-                manager=SessionManager(self.sessions, sync="message", disk=Disk()),
-                providers=self.providers,
-                registry=Registry([EchoTool(), self.act]),
-                now=lambda: 1_700_000_000.0,
-                version="1.2.3",
-                hooks=Hooks(),
-            )
+        self.parts = Parts(
+            settings=self.settings,
+            manager=SessionManager(self.sessions, sync="message", disk=Disk()),
+            providers=self.providers,
+            registry=Registry([EchoTool(), self.act, *added.tools]),
+            now=lambda: 1_700_000_000.0,
+            version="1.2.3",
+            added=added,
+            home=self.home,
+            users=self.users,
         )
+        self.servicer = Servicer(self.parts)
 
     async def scripted(self) -> ScriptedProvider:
         provider = (await self.providers.get("scripted", "")).provider
@@ -87,6 +94,13 @@ async def play(stub: "AgentServiceAsyncStub", request: pb.PromptRequest) -> list
 async def read(call: Any) -> Any:
     """Read one response; typed loosely, since the end of a stream is a value of another type."""
     return await call.read()
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
 
 
 def kinds(events: Sequence[pb.AgentEvent]) -> list[str]:

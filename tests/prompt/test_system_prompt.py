@@ -1,33 +1,59 @@
-"""The system prompt: facts, a replacement, an addition; and the size of a first request."""
+"""The system prompt: facts, a replacement, context files, skills, an addition; and the size of a first request."""
 
+import os
 from datetime import date
 from pathlib import Path
 
+import pytest
+
 from yarrow.message import Message, Role, Text
-from yarrow.prompt.system import system_prompt
+from yarrow.prompt.context_files import ContextFile
+from yarrow.prompt.gather import Gathered
+from yarrow.prompt.skills import Skill
+from yarrow.prompt.system import Facts, system_prompt
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.chat_completions.encode import encode, to_json
 from yarrow.provider.history import Target
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
 
-TODAY = date(2026, 11, 28)
+FACTS = Facts(cwd=Path("/w"), today=date(2026, 11, 28))
+GATHERED = Gathered(
+    context=(ContextFile("~/AGENTS.md", "Home."), ContextFile("/w/AGENTS.md", "Here.")),
+    skills=(Skill("pdf", "Reads.", Path("/w/.agents/skills/pdf/SKILL.md")),),
+)
 
 
 def test_it_names_the_facts_and_no_time() -> None:
-    prompt = system_prompt(cwd=Path("/w"), today=TODAY, tools=["read", "ls"])
-    assert "Working directory: /w" in prompt
-    assert "Date: 2026-11-28" in prompt
-    assert "Tools: read, ls" in prompt
-    assert ":" not in prompt.partition("Date: ")[2].partition("\n")[0].removeprefix("2026-11-28")
+    prompt = system_prompt(Facts(cwd=Path("/w"), today=date(2026, 11, 28), tools=("read", "ls")))
+    assert prompt.startswith("You are Yarrow")
+    assert prompt.endswith("\n\nWorking directory: /w\nDate: 2026-11-28\nTools: read, ls")
 
 
 def test_a_replacement_takes_our_words_and_an_addition_comes_last() -> None:
-    prompt = system_prompt(cwd=Path("/w"), today=TODAY, tools=[], replacement="Be a poet.", addition="In verse.")
-    assert prompt.startswith("Be a poet.\n\nWorking directory")
-    assert prompt.endswith("\n\nIn verse.")
-    assert "Yarrow" not in prompt
-    assert "Tools" not in prompt
+    assert system_prompt(FACTS, replacement="Be a poet.", addition="In verse.") == (
+        "Be a poet.\n\nWorking directory: /w\nDate: 2026-11-28\n\nIn verse."
+    )
+
+
+def test_an_empty_replacement_is_no_text_of_ours() -> None:
+    assert system_prompt(FACTS, replacement="") == "Working directory: /w\nDate: 2026-11-28"
+
+
+def test_context_files_and_skills_come_between_facts_and_addition() -> None:
+    prompt = system_prompt(FACTS, GATHERED, replacement="", addition="In verse.")
+    context, _, skills = prompt.removeprefix("Working directory: /w\nDate: 2026-11-28\n\n").partition("\n\nSkills ")
+    assert context.split("\n\n")[1:] == [
+        '<context_file path="~/AGENTS.md">\nHome.\n</context_file>',
+        '<context_file path="/w/AGENTS.md">\nHere.\n</context_file>',
+    ]
+    assert skills.endswith("\n- pdf: Reads. (/w/.agents/skills/pdf/SKILL.md)\n\nIn verse.")
+
+
+@pytest.mark.parametrize("name", [b"a\nTools: none", b"\xff"])
+def test_a_strange_directory_adds_no_line_and_can_be_encoded(name: bytes) -> None:
+    prompt = system_prompt(Facts(cwd=Path("/w") / os.fsdecode(name), today=FACTS.today), replacement="")
+    assert prompt.encode().count(b"\n") == 1
 
 
 def test_the_first_request_is_small() -> None:
@@ -38,6 +64,6 @@ def test_the_first_request_is_small() -> None:
         model="m",
         messages=(message,),
         tools=registry.specs(),
-        system=system_prompt(cwd=Path("/home/somebody/project"), today=TODAY, tools=registry.names()),
+        system=system_prompt(Facts(Path("/home/somebody/project"), FACTS.today, tuple(registry.names()))),
     )
     assert len(to_json(encode(request, Target("p", "m"), fields={}, extra={}))) < 5000

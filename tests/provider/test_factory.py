@@ -15,7 +15,7 @@ from yarrow.message import Message, Role, Text
 from yarrow.provider import detection, keys
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import Found, Places, detect
-from yarrow.provider.factory import BUILT_IN, Built, build, create
+from yarrow.provider.factory import BUILT_IN, Built, Ground, build, create
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
@@ -34,7 +34,7 @@ async def server() -> AsyncGenerator[ChatServer]:
 async def built(
     name: str, model: str = "m", *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings
 ) -> Built:
-    return await build(name, model, settings=configured(**providers), environment=environment or {})
+    return await build(name, model, Ground(configured(**providers), environment or {}))
 
 
 async def key_sent(provider: Provider, server: ChatServer) -> str:
@@ -49,7 +49,7 @@ async def key_sent(provider: Provider, server: ChatServer) -> str:
 
 async def setup_error(name: str, *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings) -> str:
     with pytest.raises(ProviderError) as caught:
-        await build(name, "m", settings=configured(**providers), environment=environment or {})
+        await build(name, "m", Ground(configured(**providers), environment or {}))
     assert caught.value.code is Code.PROVIDER_SETUP
     return caught.value.message
 
@@ -117,7 +117,7 @@ async def test_a_provider_that_is_not_ready_is_closed(server: ChatServer, monkey
 async def test_models_are_listed_without_one_being_named(server: ChatServer) -> None:
     server.pages["/v1/models"] = page({"data": [{"id": "one"}]})
     settings = configured(mine=ProviderSettings(type="openai", base_url=server.root))
-    provider, name, _ = await create("mine", "", settings=settings, environment={})
+    provider, name, _ = await create("mine", "", Ground(settings, {}))
     assert name == "mine"
     assert isinstance(provider, ListsModels)
     assert [entry.name for entry in await provider.list_models()] == ["one"]
@@ -130,9 +130,9 @@ async def test_only_the_adapter_that_is_used_is_imported(tmp_path: Path) -> None
     program = (
         "import asyncio, sys\n"
         "from yarrow.config.settings import ProviderSettings, Settings\n"
-        "from yarrow.provider.factory import build\n"
+        "from yarrow.provider.factory import Ground, build\n"
         f"settings = Settings(providers={{'s': ProviderSettings(type='scripted', script={str(script)!r})}})\n"
-        "asyncio.run(build('s', '', settings=settings, environment={}))\n"
+        "asyncio.run(build('s', '', Ground(settings, {})))\n"
         "print(*sys.modules)\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
@@ -197,7 +197,7 @@ async def test_no_local_model_is_an_error_that_says_how_to_get_one(tmp_path: Pat
 
 async def setup_error_of(model: str, environment: dict[str, str]) -> str:
     with pytest.raises(ProviderError) as caught:
-        await build("local", model, settings=Settings(), environment=environment)
+        await build("local", model, Ground(Settings(), environment))
     assert caught.value.code is Code.PROVIDER_SETUP
     return caught.value.message
 
@@ -210,7 +210,7 @@ KEYS = {"OPENAI_API_KEY": "vendor", "MINE": "mine"}
 async def test_a_foreign_server_never_gets_the_vendors_key(server: ChatServer) -> None:
     plain = ProviderSettings(type="openai", base_url=server.root)
     for name in ("mine", "openai"):
-        provider, _, _ = await build(name, "m", settings=configured(**{name: plain}), environment=KEYS)
+        provider, _, _ = await build(name, "m", Ground(configured(**{name: plain}), KEYS))
         assert await key_sent(provider, server) == ""
 
 

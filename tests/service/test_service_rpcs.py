@@ -291,8 +291,6 @@ async def test_sessions_are_listed_newest_first(house: House, stub: "Stub", tmp_
     assert {summary.session_id for summary in everywhere.sessions} == {one, made.session_id}
     only = await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, limit=1))
     assert len(only.sessions) == 1
-    search = stub.ListSessions(pb.ListSessionsRequest(search="x"))
-    assert await refused(search) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
 async def test_models_are_listed(stub: "Stub") -> None:
@@ -396,7 +394,7 @@ async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path:
 
 STILL_LATER = {
     "GetStats", "AnswerPermission", "Compact", "BranchSession", "ForkSession", "RebaseSession", "MergeSession",
-    "DeleteSession", "GetSessionTree", "ExportSession", "ImportSession", "ListCommands", "RunTool", "ListFiles",
+    "GetSessionTree", "ExportSession", "ImportSession", "RunTool", "ListFiles",
 }  # fmt: skip
 
 
@@ -423,8 +421,11 @@ async def test_what_comes_later_says_so(stub: "Stub", name: str) -> None:
 def test_every_rpc_is_here_or_later() -> None:
     methods = {method.name for method in pb.DESCRIPTOR.services_by_name["AgentService"].methods}
     from yarrow.service.servicer import Servicer
+    from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
-    assert {name for name in methods if name in vars(Servicer)} | set(LATER) == methods
+    ours = {name for name in methods if getattr(Servicer, name) is not getattr(AgentServiceServicer, name)}
+    assert ours == methods
+    assert set(LATER) <= methods
 
 
 def test_every_code_has_a_status() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from session_samples import header, message, moment, names, write_session
 
-from yarrow.errors import InvalidArgument, NotFound, StorageError
+from yarrow.errors import InvalidArgument, NotFound, Precondition, StorageError
 from yarrow.session.catalog import MAX_CANDIDATES, MAX_SLUG, project_dir
 from yarrow.session.disk import Disk
 from yarrow.session.ids import new_id
@@ -236,3 +236,68 @@ async def test_what_is_not_found_is_told_with_what_is_near(manager: SessionManag
     assert caught.value.message.count("(hello)") == MAX_CANDIDATES
     with pytest.raises(NotFound, match=r"there is no session '\?'$"):
         await manager.resolve("?")
+
+
+# --- deleting, searching, making whole
+
+
+async def test_a_deleted_session_is_gone_with_all_that_was_beside_it(manager: SessionManager, root: Path) -> None:
+    path = put(root, "abcdefgh")
+    blob = path.with_suffix(".blobs") / "x"
+    blob.parent.mkdir()
+    blob.write_text("y")
+    await manager.delete("abcdefgh")
+    assert not path.exists()
+    assert not blob.exists()
+    assert await manager.find("abcdefgh") is None
+    with pytest.raises(NotFound):
+        await manager.delete("abcdefgh")
+
+
+async def test_a_session_that_is_written_is_not_deleted(manager: SessionManager, root: Path) -> None:
+    path = put(root, "abcdefgh")
+    log = await manager.open("abcdefgh")
+    async with log.lock():
+        with pytest.raises(Precondition, match="this process"):
+            await manager.delete("abcdefgh")
+    assert path.exists()
+    await manager.delete("abcdefgh")
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+async def test_what_is_no_id_deletes_nothing(manager: SessionManager, root: Path, hostile: str) -> None:
+    path = put(root, "abcdefgh")
+    with pytest.raises(InvalidArgument):
+        await manager.delete(hostile)
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "found"),
+    [
+        ("Grüße aus KÖLN", "köln", True),
+        ("Grüße aus KÖLN", "grüsse", True),
+        ('a "quoted" line\nand more', 'quoted" line', True),
+        ("a\tb", "a\tb", True),
+        ("back\\slash", "BACK\\SLASH", True),
+        ("hello world", "hello  world", False),
+        ("hello", "role", False),
+        ("hello", "user", False),
+        ("項目", "項", True),
+    ],
+)
+async def test_searching(manager: SessionManager, root: Path, said: str, wanted: str, found: bool) -> None:
+    put(root, "abcdefgh", text=said)
+    put(root, "other-project", cwd="/u", text=said)
+    assert [head.id for head in await manager.holding("/t", wanted)] == (["abcdefgh"] if found else [])
+    assert len(await manager.holding(None, wanted)) == (2 if found else 0)
+
+
+async def test_a_session_is_made_whole_or_not_at_all(manager: SessionManager, root: Path) -> None:
+    lines = [encode(message("one")), encode(message("two"))]
+    await manager.create_whole(header("abcdefgh"), lines)
+    loaded = await manager.load("abcdefgh")
+    assert [stored.value.text for stored in loaded.records if hasattr(stored.value, "text")] == ["one", "two"]  # pyright: ignore
+    with pytest.raises(InvalidArgument, match="exists already"):
+        await manager.create_whole(header("abcdefgh", cwd="/elsewhere"), lines)
+    assert [path.name for path in root.rglob("*") if path.is_file()] == ["abcdefgh.jsonl"]

@@ -9,14 +9,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.agent.ending import End, by_bug, by_error
+from yarrow.agent.hooks import About, Hooks
 from yarrow.agent.loop import Loop
+from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.queues import Queues, Waiting
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
-from yarrow.errors import Code, Failure, Precondition, StorageError, YarrowError
+from yarrow.errors import Code, Precondition, StorageError, YarrowError
 from yarrow.event.bus import Bus
-from yarrow.event.events import AgentEnd, AgentStart, AgentState, EndReason, Notice, QueuedText
+from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, Message, Role, Text
 from yarrow.session.ids import new_id, timestamp
 from yarrow.session.record import Change, Queued, Record, Undelivered
@@ -24,8 +27,6 @@ from yarrow.session.state import SessionState, fold
 from yarrow.session.store import Log
 
 _logger = logging.getLogger("yarrow.agent")
-
-_REASONS = {Code.TURN_LIMIT: EndReason.TURN_LIMIT, Code.LOOP_DETECTED: EndReason.LOOP_DETECTED}
 
 
 class Source(Struct, frozen=True):
@@ -35,13 +36,6 @@ class Source(Struct, frozen=True):
     state: SessionState
     reload: Callable[[], Awaitable[SessionState]]
     """Reads the session anew, after another process wrote to it."""
-
-
-class _End(Struct, frozen=True):
-    """How the loop ended."""
-
-    reason: EndReason
-    failure: Failure | None = None
 
 
 class Agent:
@@ -62,6 +56,7 @@ class Agent:
         self._abort_early = False
         self.run_id = ""
         """Of the run that is going on; empty when there is none."""
+        self._points = self._points_of(Hooks())
 
     @property
     def state(self) -> AgentState:
@@ -79,9 +74,10 @@ class Agent:
         shown = self._queues.shown()
         return shown.steering, shown.follow_ups
 
-    async def prompt(self, content: tuple[Block, ...], equipment: Equipment) -> str:
+    async def prompt(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str = "") -> str:
         """Accept a prompt and start its run; return the run's id once the prompt is on disk.
 
+        `typed` is what a person wrote, when that was a command of which `content` was made.
         Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was accepted.
         """
         if self._busy:
@@ -89,14 +85,14 @@ class Agent:
                 f"session {self._bus.session_id} is running: steer it, queue a follow-up or abort it", code=Code.BUSY
             )
         self._busy = True
-        return await to_the_end(self._accept(content, equipment))
+        return await to_the_end(self._accept(content, equipment, typed))
 
-    async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False) -> str:
+    async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
         """Queue a text for the run; return the id of the message that it becomes once it is on disk.
 
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
-        return await to_the_end(self._queue(content, "followUp" if follow_up else "steer"))
+        return await to_the_end(self._queue(content, "followUp" if follow_up else "steer", typed))
 
     async def change(self, change: Change) -> None:
         """Change settings of the session. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
@@ -131,12 +127,14 @@ class Agent:
         await self.settled()
         self._bus.close()
 
-    async def _accept(self, content: tuple[Block, ...], equipment: Equipment) -> str:
-        message = self._user_message(new_id(), content)
+    async def _accept(self, content: tuple[Block, ...], equipment: Equipment, typed: str) -> str:
         self._abort_early = False
+        early: list[Body] = []
         try:
             await self.settled()
             await self._take_lock()
+            content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
+            message = self._user_message(new_id(), content, typed)
             left = self.session.queued
             await self._append(*(self._undelivered(queued.id) for queued in left), message)
         except BaseException:  # also a cancelled service: what was not accepted must not keep the session busy
@@ -145,7 +143,10 @@ class Agent:
             raise
         self.run_id = new_id()
         self._bus.begin_run(self.run_id)
+        self._points = self._points_of(equipment.hooks)
         self._bus.publish(AgentStart(message.text, message.id))
+        for body in early:
+            self._bus.publish(body)
         self._machine.enter(AgentState.THINKING)
         if left:
             self._bus.publish(_interrupted(left))
@@ -167,27 +168,27 @@ class Agent:
 
     async def _go(self, equipment: Equipment) -> None:
         loop = Loop(self._ports(), equipment)
-        end = _End(EndReason.COMPLETED)
+        end = End(EndReason.COMPLETED)
         self._abortable = True
         try:
             if self._abort_early:
                 self._stop()
                 raise asyncio.CancelledError
+            await self._points.agent_start(self.session.messages[-1].text)
             await loop.run()
         except asyncio.CancelledError:
-            end = _End(EndReason.ABORTED)
+            end = End(EndReason.ABORTED)
         except YarrowError as error:
-            end = _End(_REASONS.get(error.code, EndReason.ERROR), error.failure())
+            end = by_error(error)
         except Exception as error:  # a bug of ours must end the run like any failure, with an id to find it by
             _logger.exception("run %s failed by a bug", self.run_id)
-            text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {self.run_id}"
-            end = _End(EndReason.ERROR, Failure(Code.INTERNAL, text))
+            end = by_bug(error, self.run_id)
         self._abortable = False
         try:
             # An abort that was put off while the last message was recorded strikes here, not in the middle of the end.
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            end = end if end.failure else _End(EndReason.ABORTED)
+            end = end if end.failure else End(EndReason.ABORTED)
         await self._finish(end, loop)
 
     def _stop(self) -> None:
@@ -195,7 +196,7 @@ class Agent:
         self._queues.refuse()
         self._machine.enter(AgentState.ABORTING)
 
-    async def _finish(self, end: _End, loop: Loop) -> None:
+    async def _finish(self, end: End, loop: Loop) -> None:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
@@ -204,23 +205,27 @@ class Agent:
             await self._append(*(self._undelivered(shown.message_id) for shown in left))
             await self._log.flush()
         except StorageError as error:
-            end = _End(EndReason.ERROR, end.failure or error.failure())
+            end = End(EndReason.ERROR, end.failure or error.failure())
+        await self._points.agent_end(AgentEnd(end.reason, loop.usage, end.failure, left))
         try:
             await self._lock.aclose()
         except StorageError as error:  # letting go may write too; the end must be told all the same
-            end = _End(EndReason.ERROR, end.failure or error.failure())
+            end = End(EndReason.ERROR, end.failure or error.failure())
         self._machine.enter(AgentState.IDLE)
         self.run_id = ""
         self._busy = False
         self._bus.publish(AgentEnd(end.reason, loop.usage, end.failure, left))
         self._bus.end_run()
 
-    async def _queue(self, content: tuple[Block, ...], mode: Literal["steer", "followUp"]) -> str:
+    async def _queue(self, content: tuple[Block, ...], mode: Literal["steer", "followUp"], typed: str) -> str:
+        content = await self._points.input(content, mode)
         text = "".join(block.text for block in content if isinstance(block, Text))
-        waiting = Waiting(QueuedText(new_id(), text, mode == "followUp"), content)
+        waiting = Waiting(QueuedText(new_id(), text, mode == "followUp"), content, typed)
         self._queues.push(waiting)
         self._bus.publish(self._queues.shown())
-        queued = Queued(id=waiting.shown.message_id, timestamp=self.timestamp(), mode=mode, content=content)
+        queued = Queued(
+            id=waiting.shown.message_id, timestamp=self.timestamp(), mode=mode, content=content, typed=typed
+        )
         try:
             await self._append(queued)
         except StorageError:
@@ -237,7 +242,7 @@ class Agent:
 
     async def _record_delivery(self, taken: tuple[Waiting, ...]) -> None:
         try:
-            await self._append(*(self._user_message(one.shown.message_id, one.content) for one in taken))
+            await self._append(*(self._user_message(one.shown.message_id, one.content, one.typed) for one in taken))
         except StorageError:
             self._queues.put_back(taken)
             raise
@@ -249,9 +254,15 @@ class Agent:
             await self._log.append(*records)
             self.session = fold(self.session, records)
 
+    def _points_of(self, hooks: Hooks, emit: Callable[[Body], None] | None = None) -> Points:
+        header = self.session.header
+        about = About(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
+        return Points(hooks, about, emit or self._bus.publish)
+
     def _ports(self) -> Ports:
         return Ports(
             emit=self._bus.publish,
+            points=self._points,
             record=self._append,
             deliver=self._deliver,
             enter=self._enter,
@@ -265,8 +276,8 @@ class Agent:
         if self._machine.current is not AgentState.ABORTING:
             self._machine.enter(state)
 
-    def _user_message(self, message_id: str, content: tuple[Block, ...]) -> Message:
-        return Message(id=message_id, role=Role.USER, content=content, timestamp=self.timestamp())
+    def _user_message(self, message_id: str, content: tuple[Block, ...], typed: str) -> Message:
+        return Message(id=message_id, role=Role.USER, content=content, timestamp=self.timestamp(), typed=typed)
 
     def _undelivered(self, message_id: str) -> Undelivered:
         return Undelivered(id=message_id, timestamp=self.timestamp())

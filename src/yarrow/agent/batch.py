@@ -14,6 +14,7 @@ from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
+from yarrow.tool.registry import within_limits
 
 MAX_PARALLEL = 8
 """Read-only calls that run at one time."""
@@ -38,18 +39,20 @@ class Batch:
         self._ports = ports
         self._equipment = equipment
         self._repetition = Repetition()
-        offered = equipment.settings.tools
-        self._offered = None if offered is None else frozenset(offered)
+        self._offered: frozenset[str] = frozenset()
 
-    async def run(self, calls: Sequence[ToolCall]) -> None:
-        """Run the calls and record their results in call order.
+    async def run(self, message: Message, *, offered: frozenset[str]) -> None:
+        """Run the calls of a message and record their results in call order; the model was told `offered` tools.
 
         Raises `RunError` (LOOP_DETECTED) after the batch when a call came too often. When it is cancelled, the
         calls that were not answered are answered as aborted first.
         """
+        calls = message.tool_calls
         unanswered = list(calls)
+        self._offered = offered
         worst = 0
         try:
+            await self._ports.points.response(message)
             for alone, group in groupby(calls, key=self._runs_alone):
                 if alone:
                     for call in group:
@@ -120,9 +123,29 @@ class Batch:
 
     def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
         equipment = self._equipment
-        return equipment.registry.execute(
+        pieces = equipment.registry.execute(
             call, equipment.context, dry_run=equipment.settings.dry_run, offered=self._offered
         )
+        return self._hooked(call, pieces) if self._ports.points.at_tools else pieces
+
+    async def _hooked(
+        self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
+    ) -> AsyncGenerator[Progress | Result]:
+        """Run a call between its hooks, of which one may answer in its place."""
+        points = self._ports.points
+        result: Result | None = None
+        async with aclosing(pieces):
+            # What cannot be run is answered by the registry.
+            if not call.invalid_arguments:
+                result = await points.before_call(call, read_only=self._equipment.registry.read_only(call.name))
+            if result is None:
+                async for piece in pieces:
+                    if isinstance(piece, Progress):
+                        yield piece
+                    else:
+                        result = piece
+        if result is not None:
+            yield within_limits(await points.after_call(call, result))
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a call that ran; return how often it came in a row with this result."""

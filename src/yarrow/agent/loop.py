@@ -7,7 +7,7 @@ from itertools import count
 
 from yarrow.agent.batch import Batch
 from yarrow.agent.draft import Draft
-from yarrow.agent.hooks import before_provider_request
+from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, RunError, YarrowError
@@ -41,12 +41,14 @@ class Loop:
 
     async def _turn(self, turn: int, delivered: tuple[QueuedText, ...]) -> Message:
         self._ports.enter(AgentState.THINKING)
+        await self._ports.points.turn(HookName.TURN_START, turn)
         request = await self._request()
         with self._turn_bracket(turn, delivered):
             message = await self._message(request)
             if message.tool_calls:
                 self._ports.enter(AgentState.EXECUTING)
-                await self._batch.run(message.tool_calls)
+            await self._batch.run(message, offered=frozenset(tool.name for tool in request.tools))
+            await self._ports.points.turn(HookName.TURN_END, turn)
         return message
 
     async def _request(self) -> CompletionRequest:
@@ -61,7 +63,7 @@ class Loop:
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
         )
-        return await before_provider_request(self._equipment.hooks, request, self._ports.emit)
+        return await self._ports.points.request(request, self._ports.timestamp())
 
     async def _message(self, request: CompletionRequest) -> Message:
         """Stream one answer and record it; it is on disk before its end is told."""

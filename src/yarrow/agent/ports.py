@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from yarrow.agent.hooks import Hooks
+from yarrow.agent.points import Points
 from yarrow.event.events import AgentState, Body, QueuedText
 from yarrow.message import Message, ThinkingLevel
 from yarrow.provider.base import Provider, ProviderInfo
@@ -39,7 +40,7 @@ class Equipment(Struct, frozen=True):
     info: ProviderInfo
     registry: Registry
     context: ToolContext
-    hooks: Hooks = Hooks()
+    hooks: Hooks
 
 
 class Deliver(Protocol):
@@ -58,6 +59,7 @@ class Ports(Struct, frozen=True):
     """Raises `StorageError`."""
     deliver: Deliver
     enter: Callable[[AgentState], None]
+    points: Points
     history: Callable[[], Sequence[Message]]
     new_id: Callable[[], str]
     timestamp: Callable[[], str]

@@ -4,13 +4,17 @@ from typing import NamedTuple
 
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 COMMANDS = {
-    "models": "local models: which there are, and how to get one",
     "serve": "run the service for other programs",
+    "models": "local models: which there are, and how to get one",
+    "config": "what is configured, and where each value came from",
+    "trust": "let this project's configuration apply, or take that back",
+    "init": "write a project configuration and an AGENTS.md to start from",
+    "doctor": "what is wrong here, and what to do about it",
 }
 """What the first word can be instead of a prompt, and what it does."""
-TAKES_WORDS = ("models",)
+TAKES_WORDS = ("models", "config", "trust", "init", "doctor")
 """Commands that more words may follow."""
-COMMANDS_TO_COME = ("sessions", "config", "trust", "init", "doctor")
+COMMANDS_TO_COME = ("sessions",)
 """Words kept for commands: sent to a model today, they would change their meaning with the next version."""
 
 

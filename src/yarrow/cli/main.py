@@ -8,13 +8,13 @@ from yarrow.cli.arguments import Arguments, parse
 from yarrow.cli.exit_codes import ExitCode, of_code
 
 if TYPE_CHECKING:
-    from yarrow.agent.hooks import Hooks
+    from yarrow.extension.load import ExtensionFunction
 
 
-def main(argv: Sequence[str] | None = None, *, hooks: "Hooks | None" = None) -> int:
-    """Run the command line and return its exit code. `hooks` are functions of a program that embeds Yarrow."""
+def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFunction]" = ()) -> int:
+    """Run the command line and return its exit code. `extensions` are functions of a program that embeds Yarrow."""
     try:
-        return _dispatch(parse(sys.argv[1:] if argv is None else argv), hooks)
+        return _dispatch(parse(sys.argv[1:] if argv is None else argv), extensions)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:  # to tell our errors from bugs without importing them for a version
@@ -40,7 +40,7 @@ def complain(message: str, code: ExitCode) -> ExitCode:
     return code
 
 
-def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
+def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -> int:
     # Each command imports what it needs and no more: a version is not to wait for a network stack.
     match arguments.show or arguments.command:
         case "version":
@@ -55,10 +55,31 @@ def _dispatch(arguments: Arguments, hooks: "Hooks | None") -> int:
             from yarrow.cli.models import models
 
             return models(arguments.words)
+        case "config":
+            from yarrow.cli.config import config
+
+            return config(_with_json(arguments))
+        case "trust":
+            from yarrow.cli.trust import trust
+
+            return trust(arguments.words)
+        case "init":
+            from yarrow.cli.init import init
+
+            return init(arguments.words)
+        case "doctor":
+            from yarrow.cli.doctor import doctor
+
+            return doctor(_with_json(arguments))
         case _:
             from yarrow.cli.run import run
 
-            return run(arguments, hooks)
+            return run(arguments, extensions)
+
+
+def _with_json(arguments: Arguments) -> tuple[str, ...]:
+    """Return a command's words; `--json` asks for the same as the word `json`."""
+    return (*arguments.words, "json") if arguments.json else arguments.words
 
 
 def say(text: str) -> int:

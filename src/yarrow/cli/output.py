@@ -215,6 +215,16 @@ def _write(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
+def own_output() -> int:
+    """Keep standard output for the answer alone and return its descriptor.
+
+    What a child process that an extension starts prints goes to standard error.
+    """
+    own = os.dup(1)
+    os.dup2(2, 1)
+    return own
+
+
 def open_standard_descriptors() -> None:
     """Put the null device where standard input, output or error is closed, so that no file of ours takes its number."""
     for descriptor in (0, 1, 2):

@@ -4,20 +4,20 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 
-from yarrow.agent.hooks import Hooks
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.compose import compose
 from yarrow.cli.exit_codes import ExitCode, of_run, of_status
 from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
 from yarrow.cli.main import complain
-from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
+from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors, own_output
 from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
@@ -31,14 +31,26 @@ from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
 from yarrow.errors import Code, ProviderError
+from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
+from yarrow.extension.load import load as load_extensions
 from yarrow.service.server import CLIENT_OPTIONS, serving
+from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
 
-def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
+class Start(NamedTuple):
+    """What a command begins with."""
+
+    arguments: Arguments
+    loaded: Loaded
+    extensions: Extensions
+    """None are loaded for a service that runs elsewhere: it has its own."""
+
+
+def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
     gc.freeze()
     gc.enable()
@@ -47,10 +59,24 @@ def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
     set_up(user_directory(home, os.environ), os.environ)
     overrides = arguments.overrides()
     loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
+    extensions = no_extensions() if arguments.attach else _extensions(loaded, home, given)
+    try:
+        loaded = loaded.with_providers(extensions.added.providers)
+        loaded.check_providers(extensions.added.providers)
+        doing = _command(Start(arguments, loaded, extensions))
+    except BaseException:
+        extensions.abandon()
+        raise
+    return _until_done(doing)
+
+
+def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
+    """Return what is to be done, with all that it needs read."""
+    arguments, loaded = start.arguments, start.loaded
     if arguments.command == "serve":
-        return _until_done(_serve(arguments, loaded, hooks))
+        return _serve(start)
     if arguments.list_models:
-        return _until_done(_list_models(arguments, loaded, hooks))
+        return _list_models(start)
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = os.sep if arguments.resume else working_directory()
     started = time.monotonic()
@@ -58,7 +84,14 @@ def run(arguments: Arguments, hooks: Hooks | None) -> ExitCode:
     prompt = compose_prompt(arguments, piped.text)
     notices = (*loaded.notices, *filter(None, [piped.notice]))
     request = prompt_request(arguments, loaded.settings, prompt=prompt, cwd=cwd)
-    return _until_done(_prompt(arguments, loaded, request, notices=notices, hooks=hooks))
+    return _prompt(start, request, notices=notices)
+
+
+def _extensions(loaded: Loaded, home: Path, given: Sequence[ExtensionFunction]) -> Extensions:
+    """Load the extensions; a configured file with a relative path lies below the person's own directory."""
+    users = user_directory(home, os.environ).absolute()
+    files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
+    return load_extensions(files, given=given, tools=[tool.name for tool in BUILTIN_TOOLS])
 
 
 def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
@@ -83,10 +116,9 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
         return asyncio.run(guarded())
 
 
-async def _prompt(
-    arguments: Arguments, loaded: Loaded, request: pb.PromptRequest, *, notices: tuple[str, ...], hooks: Hooks | None
-) -> ExitCode:
-    async with _stub(arguments, loaded, hooks) as stub, Output() as output:
+async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str, ...]) -> ExitCode:
+    arguments = start.arguments
+    async with _stub(start) as stub, Output(out=_descriptor(start)) as output:
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
         session = await _session(stub, arguments, request)
@@ -96,6 +128,10 @@ async def _prompt(
             client = plain.run(stub, session, request, out=output.out, err=output.err)
         outcome = await _abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
+
+
+def _descriptor(start: Start) -> int:
+    return own_output() if start.extensions.loaded else 1
 
 
 async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
@@ -123,33 +159,36 @@ async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) 
     return await open_session(stub, session_id, request.settings)
 
 
-async def _list_models(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
-    async with _stub(arguments, loaded, hooks) as stub, Output() as output:
-        await list_models(
-            stub, session_settings(arguments, loaded.settings).provider, json=arguments.json, out=output.out
-        )
+async def _list_models(start: Start) -> ExitCode:
+    provider = session_settings(start.arguments, start.loaded.settings).provider
+    async with _stub(start) as stub, Output(out=_descriptor(start)) as output:
+        await list_models(stub, provider, json=start.arguments.json, out=output.out)
     return ExitCode.DONE
 
 
-async def _serve(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> ExitCode:
+async def _serve(start: Start) -> ExitCode:
+    given = start.arguments.socket
     default = user_directory(home_directory(), os.environ) / "run" / "yarrow.sock"
-    path = absolute(arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket")
-    for notice in loaded.notices:
+    path = absolute(given or str(default), "--socket" if given else "the path of the socket")
+    added = start.extensions.added
+    for notice in (*start.loaded.notices, *added.warnings):
         complain(notice, ExitCode.DONE)
     try:
-        async with serving(compose(loaded.settings, os.environ, hooks=hooks), path):
+        async with serving(compose(start.loaded.settings, os.environ, added), path):
             complain(f"listening on unix:{path}; tools run unasked and without a sandbox", ExitCode.DONE)
             await asyncio.Event().wait()
     except asyncio.CancelledError:
         return ExitCode.DONE
+    finally:
+        await start.extensions.close()
     return ExitCode.DONE
 
 
 @asynccontextmanager
-async def _stub(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> AsyncGenerator[Stub]:
+async def _stub(start: Start) -> AsyncGenerator[Stub]:
     """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
-    if arguments.attach:
-        address = arguments.attach if ":" in arguments.attach else f"unix:{absolute(arguments.attach, '--attach')}"
+    if attach := start.arguments.attach:
+        address = attach if ":" in attach else f"unix:{absolute(attach, '--attach')}"
         async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
             try:
                 yield AgentServiceStub(channel)
@@ -159,7 +198,7 @@ async def _stub(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> As
                 sentence = f"no service answers at {address}: start one with yarrow serve --socket PATH"
                 raise ProviderError(Code.UNREACHABLE, sentence) from None
         return
-    servicer = compose(loaded.settings, os.environ, hooks=hooks)
+    servicer = compose(start.loaded.settings, os.environ, start.extensions.added)
     registrar = Registrar()
     add_AgentServiceServicer_to_server(servicer, registrar)
     try:
@@ -168,3 +207,4 @@ async def _stub(arguments: Arguments, loaded: Loaded, hooks: Hooks | None) -> As
     finally:
         # A run that was interrupted is recorded to its end before the process goes.
         await servicer.close()
+        await start.extensions.close()

@@ -26,7 +26,7 @@ class EventEncoder:
     def __init__(self) -> None:
         self._ids = ("", "")
         self._id_text = ""
-        self._seconds = -1
+        self._seconds: int | None = None
         self._second_text = ""
 
     def encode(self, event: pb.AgentEvent, kind: str) -> str:

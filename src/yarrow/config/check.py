@@ -1,5 +1,6 @@
 """Checks that every key of one source of settings is known and that every value can stand where it does."""
 
+from collections.abc import Collection, Sequence
 from typing import Any, cast, get_args
 
 import msgspec
@@ -31,14 +32,18 @@ def check_layer(layer: Layer) -> None:
         raise ConfigError(f"{layer.origin(fault.path)}: {fault}") from None
 
 
-def check_providers(settings: Settings, layers: list[Layer]) -> None:
-    """Raise `ConfigError` unless the provider in force and every configured provider has an adapter."""
+def check_providers(settings: Settings, layers: Sequence[Layer], added: Collection[str]) -> None:
+    """Raise `ConfigError` unless the provider in force and every configured provider has an adapter.
+
+    `added` are the ids of providers that bring their own.
+    """
+    ready = {*BUILT_IN, *added}
     for name, provider in settings.providers.items():
-        if provider.type is None and name not in BUILT_IN:
+        if provider.type is None and name not in ready:
             path = ("providers", name)
             place = next(layer.origin(path) for layer in reversed(layers) if name in layer.values.get("providers", ()))
             raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(TYPES)}")
-    known = sorted({*settings.providers, *BUILT_IN})
+    known = sorted({*settings.providers, *ready})
     if settings.provider and settings.provider not in known:
         place = next(layer.origin(("provider",)) for layer in reversed(layers) if "provider" in layer.values)
         raise ConfigError(

@@ -1,19 +1,20 @@
 """Finds and reads configuration files: the user's, and the project's found upward from the working directory."""
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from yarrow.config.layer import FileLayer
+from yarrow.config.visible import visible
 from yarrow.errors import ConfigError
 
 DIRECTORY = ".yarrow"
 FILE = "config.json"
 LARGEST_FILE = 1 << 20
-"""Bytes of a configuration file; a larger one is refused."""
+"""Bytes of a configuration file, and of the store of what is trusted; a larger one is refused."""
 
 
 def user_file(home: Path, environment: Mapping[str, str]) -> Path:
@@ -30,15 +31,20 @@ def user_directory(home: Path, environment: Mapping[str, str]) -> Path:
     return home / DIRECTORY
 
 
+def project_files(cwd: Path, home: Path) -> Iterator[Path]:
+    """Return where a project's file may be, nearest first: `.yarrow/config.json` upward from `cwd`, below `home`."""
+    for directory in (cwd, *cwd.parents):
+        if directory == home:
+            return
+        yield directory / DIRECTORY / FILE
+
+
 def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
-    """Return the nearest `.yarrow/config.json` from `cwd` upward, stopping below `home`; None if there is none.
+    """Return the nearest project's file; None if there is none.
 
     The user's own file is no project's, whatever path leads to it.
     """
-    for directory in (cwd, *cwd.parents):
-        if directory == home:
-            return None
-        candidate = directory / DIRECTORY / FILE
+    for candidate in project_files(cwd, home):
         try:
             candidate.stat()
         except OSError:
@@ -48,30 +54,39 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
     return None
 
 
+def label_of(path: Path, home: Path) -> str:
+    """Return a path as it is told to people, safe for a terminal; what lies below `home` begins with `~`."""
+    return visible(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
+
+
 def read_file(path: Path, home: Path, *, required: bool = False) -> FileLayer | None:
     """Return a file's settings, not yet checked; None when it is absent and not `required`. Raises `ConfigError`."""
-    label = f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    label = label_of(path, home)
+    data = read_data(path, label)
+    if data is None and required:
+        raise ConfigError(f"{label}: there is no such file; YARROW_CONFIG names it")
+    return None if data is None else decode(data, label)
+
+
+def read_data(path: Path, label: str) -> bytes | None:
+    """Return the bytes of a configuration file; None when it is absent. Raises `ConfigError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{label}: it must be a file, and is {_kind(status.st_mode)}")
-        if status.st_size > LARGEST_FILE:
-            raise ConfigError(f"{label}: it has {status.st_size} bytes; at most {LARGEST_FILE} are read")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
     except (FileNotFoundError, NotADirectoryError):
-        if required:
-            raise ConfigError(f"{label}: there is no such file; YARROW_CONFIG names it") from None
         return None
     except OSError as error:
         raise ConfigError(f"{label}: it cannot be read: {error.strerror}") from None
-    return _decode(data, label)
+    if len(data) > LARGEST_FILE:
+        raise ConfigError(f"{label}: it has {status.st_size} bytes; at most {LARGEST_FILE} are read")
+    return data
 
 
-def _kind(mode: int) -> str:
-    return "a directory" if stat.S_ISDIR(mode) else "something else"
-
-
-def _decode(data: bytes, label: str) -> FileLayer:
+def decode(data: bytes, label: str) -> FileLayer:
+    """Return the settings in a file's bytes, not yet checked; JSON with comments. Raises `ConfigError`."""
     try:
         # Some editors begin a file with a byte order mark.
         text = data.decode("utf-8-sig")
@@ -80,13 +95,33 @@ def _decode(data: bytes, label: str) -> FileLayer:
         raise ConfigError(
             f"{label}:{line}: it is not UTF-8 text: byte {data[error.start]:#04x} cannot stand here"
         ) from None
-    try:
-        values: Any = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ConfigError(_syntax(text, label, str(error))) from None
+    text, values = _parse(text, label)
     if not isinstance(values, dict):
         raise ConfigError(f"{label}:1: it must hold one JSON object, such as {{}}")
-    return FileLayer(label, text, cast("dict[str, Any]", values))
+    settings = cast("dict[str, Any]", values)
+    if isinstance(settings.get("$schema"), str):
+        # It is for the editor.
+        del settings["$schema"]
+    return FileLayer(label, text, settings)
+
+
+def _parse(text: str, label: str) -> tuple[str, Any]:
+    """Return a text as strict JSON, and its value. Raises `ConfigError`."""
+    try:
+        return text, msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Here, since most files have no comments.
+        from yarrow.config.comments import without_comments
+
+        text = without_comments(text)
+    try:
+        return text, msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ConfigError(_syntax(text, label, str(error))) from None
+
+
+def _kind(mode: int) -> str:
+    return "a directory" if stat.S_ISDIR(mode) else "something else"
 
 
 def _syntax(text: str, label: str, message: str) -> str:
@@ -98,7 +133,8 @@ def _syntax(text: str, label: str, message: str) -> str:
         json.loads(text)
     except json.JSONDecodeError as error:
         rest = text[error.pos :].lstrip()
-        hint = "; comments are not JSON" if rest.startswith(("//", "/*", "#")) else ""
+        hint = "; a comment begins with //" if rest.startswith("#") else ""
+        hint = "; this comment has no end" if rest.startswith("/*") else hint
         return f"{label}:{error.lineno}:{error.colno}: it is not JSON: {error.msg}{hint}"
     except RecursionError:
         return f"{label}: it is nested too deeply"

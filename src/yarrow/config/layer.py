@@ -5,13 +5,17 @@ from typing import Any, cast
 from msgspec import Struct
 
 from yarrow.config.locate import line_of
+from yarrow.config.visible import visible
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of a source to one value, as they are written in JSON."""
 
 
 class FileLayer(Struct, frozen=True):
-    """The settings of one file; `label` is how its path is told to people."""
+    """The settings of one file.
+
+    `label` is how its path is told to people; `text` is strict JSON, with spaces where the file has comments.
+    """
 
     label: str
     text: str
@@ -37,7 +41,7 @@ Layer = FileLayer | NamedLayer
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as people write it, such as `providers.work.models[0]`."""
+    """Return a path as people write it, such as `providers.work.models[0]`, safe for a terminal."""
     text = ""
     for step in path:
         match step:
@@ -45,7 +49,7 @@ def dotted(path: KeyPath) -> str:
                 text += f"[{step}]"
             case str():
                 text += f".{step}" if text else step
-    return text
+    return visible(text)
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -67,3 +71,21 @@ def has(values: Any, path: KeyPath) -> bool:
             return False
         values = cast("dict[str | int, Any]", values)[step]
     return True
+
+
+def value_at(values: Any, path: KeyPath) -> Any:
+    """Return the value at `path`. Raises `KeyError` when `has` would say no."""
+    for step in path:
+        values = values[step]
+    return values
+
+
+def leaves(values: dict[str, Any], path: KeyPath = ()) -> list[KeyPath]:
+    """Return the path of every value; objects are taken apart, a list or an empty object is one value."""
+    found: list[KeyPath] = []
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            found.extend(leaves(cast("dict[str, Any]", value), (*path, key)))
+        else:
+            found.append((*path, key))
+    return found

@@ -1,8 +1,11 @@
 """Finds the line of a JSON text on which a value stands, so that an error can point at it."""
 
 import re
+from functools import lru_cache
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_KEPT = 64
+"""Objects and lists of which it is known where everything stands; the one not asked for longest is forgotten."""
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
@@ -10,34 +13,37 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
 
     Of a key written twice it is the last, which is the one that counts.
     """
+    place = value = _skip(text, 0)
+    for step in path:
+        place, value = _members(text, value)[step]
+    return text.count("\n", 0, place) + 1
+
+
+def _skip(text: str, index: int) -> int:
+    found = _SPACE.match(text, index)
+    return found.end() if found else index
+
+
+# Whoever asks for one line mostly asks for those beside it, of thousands too.
+@lru_cache(_KEPT)
+def _members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
+    """Return where each member of the object or list at `index` stands, and where its value does."""
     # Here, since only an error or `yarrow config` needs it and most runs have neither.
     from json import JSONDecoder
 
     decoder = JSONDecoder()
-
-    def skip(index: int) -> int:
-        found = _SPACE.match(text, index)
-        return found.end() if found else index
-
-    def members(index: int) -> list[tuple[str | int, int, int]]:
-        """Return key, where it stands and where its value stands, for each member of the container at `index`."""
-        found: list[tuple[str | int, int, int]] = []
-        is_object = text[index] == "{"
-        index = skip(index + 1)
-        while text[index] not in "}]":
-            start = index
-            key: str | int = len(found)
-            if is_object:
-                key, index = decoder.raw_decode(text, index)
-                index = skip(skip(index) + 1)
-            found.append((key, start, index))
-            _, index = decoder.raw_decode(text, index)
-            index = skip(index)
-            if text[index] == ",":
-                index = skip(index + 1)
-        return found
-
-    place = value = skip(0)
-    for step in path:
-        place, value = next((at, inside) for key, at, inside in reversed(members(value)) if key == step)
-    return text.count("\n", 0, place) + 1
+    found: dict[str | int, tuple[int, int]] = {}
+    is_object = text[index] == "{"
+    index = _skip(text, index + 1)
+    while text[index] not in "}]":
+        start = index
+        key: str | int = len(found)
+        if is_object:
+            key, index = decoder.raw_decode(text, index)
+            index = _skip(text, _skip(text, index) + 1)
+        found[key] = start, index
+        _, index = decoder.raw_decode(text, index)
+        index = _skip(text, index)
+        if text[index] == ",":
+            index = _skip(text, index + 1)
+    return found

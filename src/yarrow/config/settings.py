@@ -92,3 +92,5 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """When what is written is forced to the disk."""
     max_turns: int = 200
     """Turns of one run; 0 is no limit."""
+    extensions: tuple[str, ...] = ()
+    """Paths of Python files; a relative one lies below the user's directory. Only from the user's own file."""

@@ -6,7 +6,7 @@ from typing import Any, cast
 from yarrow.config.explain import Fault
 from yarrow.config.layer import KeyPath, dotted
 
-_PATHS = frozenset({"sessionDir", "script", "chatTemplate", "models", "extra", "read"})
+_PATHS = frozenset({"sessionDir", "script", "chatTemplate", "models", "extra", "read", "extensions"})
 """Keys that hold a path or a list of paths, wherever they stand."""
 _ANYTHING = frozenset({"extraBody", "headers"})
 """Keys whose value is passed on as it is."""

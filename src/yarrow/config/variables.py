@@ -9,6 +9,7 @@ from msgspec import inspect
 from yarrow.config.explain import nearest
 from yarrow.config.layer import NamedLayer
 from yarrow.config.settings import Settings
+from yarrow.config.visible import visible
 
 PREFIX = "YARROW_"
 OTHERS = frozenset({"CONFIG", "HOME", "LOG"})
@@ -40,7 +41,7 @@ def read_variables(environment: Mapping[str, str], others: Collection[str]) -> t
             values[field.encode_name] = _value(environment[name], field.type)
             names[field.encode_name] = name
         elif word not in OTHERS and not word.endswith("_API_KEY") and (near := nearest(word, list(known))):
-            notices.append(f"{name} is not a setting and was ignored; did you mean {PREFIX}{near}?")
+            notices.append(f"{visible(name)} is not a setting and was ignored; did you mean {PREFIX}{near}?")
     return NamedLayer(values, names), tuple(notices)
 
 

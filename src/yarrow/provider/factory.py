@@ -37,12 +37,25 @@ class Plan(Struct, frozen=True):
     environment: Mapping[str, str]
 
 
-async def build(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> Built:
+Builder = Callable[[Plan], Awaitable[Provider]]
+"""Makes a provider that was asked nothing yet; raises ProviderError and ConfigError."""
+
+
+class Ground(Struct, frozen=True):
+    """What providers are built on."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    added: Mapping[str, Builder] = {}
+    """What extensions add, by provider id; each id is also one that needs no configuration."""
+
+
+async def build(name: str, model: str, ground: Ground) -> Built:
     """Return the provider `name` for `model`; an empty name looks for one, an empty model takes its first.
 
     Raises ProviderError (PROVIDER_SETUP says what to do) and ConfigError.
     """
-    created = await create(name, model, settings=settings, environment=environment)
+    created = await create(name, model, ground)
     try:
         info = await created.provider.info()
     except BaseException:  # also a cancellation: a child process may have been started
@@ -51,24 +64,29 @@ async def build(name: str, model: str, *, settings: Settings, environment: Mappi
     return Built(created.provider, info, created.reason)
 
 
-async def create(name: str, model: str, *, settings: Settings, environment: Mapping[str, str]) -> Created:
+async def create(name: str, model: str, ground: Ground) -> Created:
     """Return the provider without asking it what it can do, as listing its models needs it."""
     reason = ""
     if not name:
         from yarrow.provider.detection import detect
 
-        found = await detect(environment, settings)
+        found = await detect(ground.environment, ground.settings)
         name, model, reason = found.name, model or found.model, found.reason
-    plan = Plan(name, model, _settings(name, settings), environment)
+    configured = ground.settings.providers.get(name)
+    added = ground.added.get(name) if configured is None or configured.type is None else None
+    if added is not None:
+        plan = Plan(name, model, configured or ProviderSettings(), ground.environment)
+        return Created(await added(plan), name, reason)
+    plan = Plan(name, model, _settings(name, ground), ground.environment)
     return Created(await _BUILDERS[plan.settings.type or "openai"](plan), name, reason)
 
 
-def _settings(name: str, settings: Settings) -> ProviderSettings:
+def _settings(name: str, ground: Ground) -> ProviderSettings:
     """Return a provider's settings, with what its id alone means filled in."""
     built_in = BUILT_IN.get(name)
-    configured = settings.providers.get(name)
+    configured = ground.settings.providers.get(name)
     if configured is None and built_in is None:
-        known = ", ".join(sorted({*BUILT_IN, *settings.providers}))
+        known = ", ".join(sorted({*BUILT_IN, *ground.settings.providers, *ground.added}))
         sentence = f"there is no provider {name!r}: name one of {known}, or configure providers.{name} with a type"
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     if configured is None:
@@ -162,7 +180,7 @@ async def _scripted(plan: Plan) -> Provider:
     return ScriptedProvider(plan.name, plan.model, script=script)
 
 
-_BUILDERS: dict[ProviderType, Callable[[Plan], Awaitable[Provider]]] = {
+_BUILDERS: dict[ProviderType, Builder] = {
     "openai": _openai,
     "llamacpp": _llamacpp,
     "local": _local,

@@ -44,6 +44,11 @@ class Active:
             await leaving.close()
         self._put(entry)
 
+    def remove(self, session_id: str) -> Entry | None:
+        """Let a session go and return it; its owner closes it."""
+        self._touched.pop(session_id, None)
+        return self._entries.pop(session_id, None)
+
     def clear(self) -> None:
         """Forget all."""
         self._entries.clear()

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from yarrow.agent.agent import Agent
+from yarrow.agent.hooks import About, HookName, Hooks
+from yarrow.agent.payloads import SessionPayload
 from yarrow.errors import Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus
-from yarrow.event.events import Event
+from yarrow.event.events import Event, Notice
 from yarrow.service.translate import to_event
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
@@ -19,17 +21,20 @@ _logger = logging.getLogger("yarrow.service")
 
 BATCH_BYTES = 1 << 20
 """Of the events in one response, when there is more than one."""
+MAX_WARNINGS = 100
+"""That are kept of one session; later ones are dropped."""
 
 
 class Entry:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, warnings: tuple[str, ...] = ()) -> None:
+    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks) -> None:
         self.agent = agent
         self.bus = bus
         self._log = log
-        self.warnings = warnings
-        """What loading the file had to skip."""
+        self._hooks = hooks
+        self.warnings: list[str] = []
+        """What a person should be told of how the session was made or loaded."""
         self.reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
         self._translated: dict[int, pb.AgentEvent] = {}
@@ -58,10 +63,23 @@ class Entry:
     async def close(self) -> None:
         """End the run if there is one, and write what the disk refused before if it takes it now."""
         await self.agent.close()
+        await self.tell(HookName.SESSION_END)
         try:
             await self._log.close()
         except (StorageError, Precondition) as error:
             _logger.warning("session %s: %s", self.id, error.message)
+
+    async def tell(self, name: HookName) -> None:
+        """Tell the hooks that the session came, or goes."""
+        if name in self._hooks:
+            header = self.state.header
+            payload = SessionPayload(header.provider, header.model, len(self.state.messages))
+            about = About(self.id, header.cwd, dry_run=header.dry_run)
+            await self._hooks.through(name, payload, about=about, notify=self._warn)
+
+    def _warn(self, notice: Notice) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(notice.text)
 
     def translated(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.

@@ -8,15 +8,16 @@ from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory
 from yarrow.provider.base import ListsModels, ModelEntry
-from yarrow.provider.factory import Built
+from yarrow.provider.factory import Builder, Built, Ground
 
 
 class Providers:
     """Builds on first use; two sessions that ask for the same get the same."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        self._settings = settings
-        self._environment = environment
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], added: Mapping[str, Builder] | None = None
+    ) -> None:
+        self._ground = Ground(settings, environment, added or {})
         self._built: dict[tuple[str, str], Built] = {}
         # A lock lives as long as somebody waits for the provider it is for.
         self._building: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -30,7 +31,7 @@ class Providers:
         async with self._building.setdefault((name, model), asyncio.Lock()):
             known = self._built.get((name, model))
             if known is None:
-                known = await factory.build(name, model, settings=self._settings, environment=self._environment)
+                known = await factory.build(name, model, self._ground)
                 for key in ((name, model), (known.info.name, known.info.model)):
                     self._built.setdefault(key, known)
             return known
@@ -38,7 +39,7 @@ class Providers:
     async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
         """Return a provider's id and its models; it need not be able to answer a prompt."""
         name, model = self._in_force(name, "")
-        created = await factory.create(name, model, settings=self._settings, environment=self._environment)
+        created = await factory.create(name, model, self._ground)
         try:
             if not isinstance(created.provider, ListsModels):
                 raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{created.name} cannot list its models")
@@ -55,6 +56,6 @@ class Providers:
 
     def _in_force(self, name: str, model: str) -> tuple[str, str]:
         """Fill in what is configured; a configured model belongs to the configured provider alone."""
-        configured = self._settings
+        configured = self._ground.settings
         name = name or configured.provider
         return name, model or (configured.model if name == configured.provider else "")

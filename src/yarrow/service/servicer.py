@@ -3,15 +3,19 @@
 import os
 from collections.abc import AsyncIterator
 
-from yarrow.errors import Code, InvalidArgument, YarrowError
+from yarrow.errors import Code, YarrowError
 from yarrow.event.events import AgentEnd
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
 from yarrow.service.choices import read_choices, read_content, read_cwd, read_name
+from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
 from yarrow.service.later import Later
-from yarrow.service.sessions import Parts, SessionPlan, Sessions
+from yarrow.service.making import SessionPlan
+from yarrow.service.parts import Parts
+from yarrow.service.saved import SavedSessions
+from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
@@ -19,12 +23,13 @@ BATCH_EVENTS = 64
 """Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
-class Servicer(Later, AgentServiceServicer):
+class Servicer(SavedSessions, Later, AgentServiceServicer):
     """The one implementation of `AgentService`, whatever channel it is reached by."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._sessions = Sessions(parts)
+        sessions = Sessions(parts)
+        super().__init__(parts, sessions)
+        self._commands = Commands(parts)
         self._draining = False
         self.epoch = os.urandom(16).hex()
 
@@ -50,10 +55,11 @@ class Servicer(Later, AgentServiceServicer):
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
         equipment = await self._sessions.equip(entry)
+        said = await self._commands.said(content, entry.cwd)
         subscription = entry.bus.subscribe()
         run_id = ""
         try:
-            run_id = await entry.agent.prompt(content, equipment)
+            run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed)
             limit = BATCH_EVENTS if request.options.batch else 1
             epoch = self.epoch
             while True:
@@ -106,16 +112,12 @@ class Servicer(Later, AgentServiceServicer):
     @answers
     async def Steer(self, request: pb.SteerRequest, context: Context) -> pb.SteerResponse:
         """Give a text to the running run."""
-        entry = await self._sessions.lookup(request.session_id)
-        content = read_content(request.text, list(request.images))
-        return pb.SteerResponse(message_id=await entry.agent.steer(content))
+        return pb.SteerResponse(message_id=await self._queue(request, follow_up=False))
 
     @answers
     async def FollowUp(self, request: pb.FollowUpRequest, context: Context) -> pb.FollowUpResponse:
         """Queue a text for the end of the run."""
-        entry = await self._sessions.lookup(request.session_id)
-        content = read_content(request.text, list(request.images))
-        return pb.FollowUpResponse(message_id=await entry.agent.steer(content, follow_up=True))
+        return pb.FollowUpResponse(message_id=await self._queue(request, follow_up=True))
 
     @answers
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
@@ -141,19 +143,24 @@ class Servicer(Later, AgentServiceServicer):
             subscription.close()
 
     @answers
-    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
-        """List saved sessions."""
-        if request.search:
-            raise InvalidArgument("search", "searching the text of sessions comes with a later version")
-        return await views.sessions(request, self._parts.manager, self._sessions)
-
-    @answers
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         """List the models of a provider."""
         name, models = await self._parts.providers.list_models(request.provider)
         return pb.ListModelsResponse(
             models=[pb.Model(name=one.name, context_window=one.context_window) for one in models], provider=name
         )
+
+    @answers
+    async def ListCommands(self, request: pb.ListCommandsRequest, context: Context) -> pb.ListCommandsResponse:
+        """List what a prompt can begin with."""
+        if request.session_id:
+            return await self._commands.list((await self._sessions.get_or_load(request.session_id)).cwd)
+        return await self._commands.list(read_cwd(request.cwd) if request.cwd else None)
+
+    async def _queue(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
+        entry = await self._sessions.lookup(request.session_id)
+        said = await self._commands.said(read_content(request.text, list(request.images)), entry.cwd)
+        return await entry.agent.steer(said.content, follow_up=follow_up, typed=said.typed)
 
     def _plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:
         choices = read_choices(settings, self._parts.registry, self._parts.settings.compaction)

@@ -1,57 +1,27 @@
 """The sessions in memory and how a request finds its own: get-or-create, load-on-demand, or in memory alone."""
 
 import asyncio
-from collections.abc import Callable
-from datetime import datetime
 from functools import partial
-from pathlib import Path
 from weakref import WeakValueDictionary
 
-from msgspec import UNSET, Struct
-
 from yarrow.agent.agent import Agent, Source
-from yarrow.agent.hooks import Hooks
+from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
-from yarrow.config.settings import Settings
-from yarrow.errors import Code, InvalidArgument, NotFound, YarrowError
+from yarrow.errors import Code, InvalidArgument, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.policy.workspace import Workspace
-from yarrow.prompt.system import system_prompt
+from yarrow.prompt.skills import skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.active import Active
-from yarrow.service.choices import Choices
 from yarrow.service.entry import Entry
-from yarrow.service.providers import Providers
-from yarrow.session.ids import new_id, timestamp, valid_id
-from yarrow.session.manager import SessionManager
+from yarrow.service.making import SessionPlan, make_header
+from yarrow.service.parts import Parts
+from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.record import Header
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
-from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
-
-
-class Parts(Struct, frozen=True):
-    """What sessions are made with."""
-
-    settings: Settings
-    manager: SessionManager
-    providers: Providers
-    registry: Registry
-    now: Callable[[], float]
-    version: str
-    hooks: Hooks = Hooks()
-
-
-class SessionPlan(Struct, frozen=True):
-    """How a session is made when there is none."""
-
-    cwd: Path
-    choices: Choices = Choices()
-    name: str = ""
-    ephemeral: bool = False
 
 
 class Sessions:
@@ -116,7 +86,8 @@ class Sessions:
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
-        return Equipment(run, built.provider, built.info, self._parts.registry, self._context(entry), self._parts.hooks)
+        hooks = self._parts.added.hooks
+        return Equipment(run, built.provider, built.info, self._parts.registry, await self._context(entry), hooks)
 
     async def info(self, entry: Entry) -> ProviderInfo | None:
         """Return what the session's model can do; None when its provider cannot be had now."""
@@ -126,6 +97,19 @@ class Sessions:
             return None
         entry.reason = built.reason
         return built.info
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session. Raises `NotFound`, and `Precondition` while it runs here (BUSY) or elsewhere (LOCKED)."""
+        if await self._parts.manager.find(session_id) is None:
+            raise _unknown(session_id)
+        async with self._lock(session_id):
+            entry = self._active.get(session_id)
+            if entry is not None and entry.agent.busy:
+                raise Precondition(f"session {session_id} is running: abort it first", code=Code.BUSY)
+            if entry is not None:
+                self._active.remove(session_id)
+                await entry.close()
+            await self._parts.manager.delete(session_id)
 
     def active(self, session_id: str) -> bool:
         """Return whether the session is in memory."""
@@ -151,11 +135,12 @@ class Sessions:
     def _lock(self, session_id: str) -> asyncio.Lock:
         return self._opening.setdefault(session_id, asyncio.Lock())
 
-    def _context(self, entry: Entry) -> ToolContext:
+    async def _context(self, entry: Entry) -> ToolContext:
         workspace = self._parts.settings.workspace
+        skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
         return ToolContext(
             cwd=entry.cwd,
-            workspace=Workspace.make(entry.cwd, workspace.extra, workspace.read),
+            workspace=Workspace.make(entry.cwd, workspace.extra, (*workspace.read, *map(str, skills))),
             bash=self._parts.settings.bash,
         )
 
@@ -165,9 +150,9 @@ class Sessions:
         return await self._enter(log, state, warnings)
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
-        header = await self._header(session_id, plan)
+        header, warnings = await make_header(session_id, plan, self._parts)
         log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
-        return await self._enter(log, SessionState(header), ())
+        return await self._enter(log, SessionState(header), warnings)
 
     async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
         loaded = await self._parts.manager.load(session_id)
@@ -181,35 +166,11 @@ class Sessions:
         session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
         agent = Agent(Source(log, state, partial(self._reread, session_id)), bus, now=self._parts.now)
-        entry = Entry(agent, bus, log, warnings=warnings)
+        entry = Entry(agent, bus, log, hooks=self._parts.added.hooks)
+        entry.warnings += (*self._parts.added.warnings, *warnings)
         await self._active.add(entry)
+        await entry.tell(HookName.SESSION_START)
         return entry
-
-    async def _header(self, session_id: str, plan: SessionPlan) -> Header:
-        settings, choices, registry = self._parts.settings, plan.choices, self._parts.registry
-        built = await self._parts.providers.get(choices.provider or "", choices.model or "")
-        now = self._parts.now()
-        tools = choices.tools if choices.tools is not UNSET else None
-        return Header(
-            id=session_id,
-            cwd=str(plan.cwd),
-            name=plan.name,
-            provider=built.info.name,
-            model=built.info.model,
-            thinking=settings.thinking if choices.thinking is UNSET else choices.thinking,
-            system_prompt=system_prompt(
-                cwd=plan.cwd,
-                today=datetime.fromtimestamp(now).astimezone().date(),
-                tools=registry.names() if tools is None else tools,
-                replacement=choices.system_prompt or "",
-                addition=choices.append_system_prompt,
-            ),
-            tools=tools,
-            compaction=settings.compaction if choices.compaction is UNSET else choices.compaction,
-            dry_run=settings.dry_run if choices.dry_run is UNSET else choices.dry_run,
-            created_at=timestamp(now),
-            updated_at=timestamp(now),
-        )
 
 
 def _unknown(session_id: str) -> NotFound:

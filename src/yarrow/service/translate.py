@@ -204,6 +204,7 @@ def to_message(message: Message) -> pb.Message:
         provider=message.provider,
         model=message.model,
         time=time,
+        typed=message.typed,
     )
 
 

@@ -72,9 +72,10 @@ def settings(entry: Entry) -> pb.SessionSettings:
 async def sessions(
     request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
 ) -> pb.ListSessionsResponse:
-    """Return the saved sessions, newest first."""
+    """Return the saved sessions, newest first, or those of them in which a text was said."""
     cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
-    heads = (await manager.heads(cwd))[: request.limit or DEFAULT_LIMIT]
+    found = await manager.holding(cwd, request.search) if request.search else await manager.heads(cwd)
+    heads = found[: request.limit or DEFAULT_LIMIT]
     return pb.ListSessionsResponse(sessions=[_summary(head, active=active.active(head.id)) for head in heads])
 
 

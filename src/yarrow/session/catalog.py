@@ -1,14 +1,18 @@
 """The session files under one root, and how one is found: by id, by a part of it, by name, as the newest, in a list."""
 
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session.head import Head, head, last_name
 from yarrow.session.ids import valid_id
+from yarrow.session.lock import WriterLock
 from yarrow.session.reader import made_up_header
+from yarrow.session.search import holds
 
 MIN_PART = 4
 """Characters of the shortest part of an id that is looked up."""
@@ -70,6 +74,31 @@ def heads(root: Path, cwd: str | None) -> list[Head]:
     """
     projects = _projects(root) if cwd is None else [project_dir(root, cwd)]
     return sorted((_glance(path) for project in projects for path in _files(project)), key=_newest_first)
+
+
+def remove(root: Path, session_id: str) -> None:
+    """Delete a session with everything beside its file. Raises `NotFound`, `Precondition` (LOCKED) and `OSError`."""
+    path = find(root, session_id)
+    if path is None:
+        raise NotFound(f"there is no session {session_id!r}")
+    lock = WriterLock(path.with_suffix(".lock"))
+    lock.take()
+    try:
+        path.unlink(missing_ok=True)
+        shutil.rmtree(path.with_suffix(".blobs"), ignore_errors=True)
+    finally:
+        lock.release()
+
+
+def holding(root: Path, cwd: str | None, text: str) -> list[Head]:
+    """Return the sessions in which `text` was said, newest first. Raises `OSError`."""
+    found: list[Head] = []
+    for listed in heads(root, cwd):
+        # One that was deleted or cannot be read meanwhile holds nothing.
+        with contextlib.suppress(OSError):
+            if holds(listed.path, text):
+                found.append(listed)
+    return found
 
 
 def _projects(root: Path) -> list[Path]:

@@ -57,6 +57,11 @@ def encode(value: Record) -> bytes:
         return seal(lenient.encode(value))
 
 
+def resealed(raw: bytes) -> bytes:
+    """Return the raw line of a record as a sealed line: every byte stays, a checksum is added where there is none."""
+    return raw + b"\n" if _has_seal(raw) else seal(raw.rstrip())
+
+
 def read_lines(stream: BinaryIO) -> Iterator[Line]:
     r"""Yield the lines of a session from where the stream stands, which is taken as offset 0.
 
@@ -79,6 +84,10 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
             yield Line(number, start, raw, value, sealed)
 
 
+def _has_seal(raw: bytes) -> bool:
+    return raw[-_SEALED:-10] == _SEAL
+
+
 def _skip_line(stream: BinaryIO) -> int:
     skipped = 0
     while block := stream.readline(MAX_LINE):
@@ -89,7 +98,7 @@ def _skip_line(stream: BinaryIO) -> int:
 
 
 def _interpret(raw: bytes, *, ended: bool) -> tuple[Record | Unknown | Bad, bool]:
-    sealed = raw[-_SEALED:-10] == _SEAL
+    sealed = _has_seal(raw)
     if sealed and raw[-10:-2] != b"%08x" % crc32(memoryview(raw)[:-_SEALED]):
         return Bad(_reason(raw, "does not match its checksum", ended=ended)), False
     try:

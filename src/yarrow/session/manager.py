@@ -1,6 +1,6 @@
 """The owner of all sessions on the disk: makes them, finds them and opens them, off the event loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
 from yarrow.session.disk import Disk
-from yarrow.session.files import in_words
+from yarrow.session.files import create_file, in_words
 from yarrow.session.head import Head
+from yarrow.session.line import encode
 from yarrow.session.reader import Loaded, load
 from yarrow.session.record import Header
 from yarrow.session.store import SessionLog, Sync
@@ -68,6 +69,36 @@ class SessionManager:
     async def heads(self, cwd: str | None = None) -> list[Head]:
         """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
         return await self._look(catalog.heads, self.root, cwd)
+
+    async def holding(self, cwd: str | None, text: str) -> list[Head]:
+        """Return the sessions of a project, or of all, in which `text` was said, newest first."""
+        return await self._look(catalog.holding, self.root, cwd, text)
+
+    async def create_whole(self, header: Header, lines: Iterable[bytes]) -> None:
+        """Make a session that is there with its header and all `lines`, or not at all.
+
+        A line is sealed and ends in a newline. Raises `InvalidArgument` when the id is taken and `StorageError`.
+        """
+        if await self.find(header.id):
+            raise InvalidArgument("session_id", f"{header.id} exists already; choose another")
+        path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
+        try:
+            await self._disk.run(
+                lambda: create_file(
+                    self._disk.calls, path, b"".join((encode(header), *lines)), sync=self._sync != "none"
+                )
+            )
+        except FileExistsError:
+            raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
+        except OSError as error:
+            raise StorageError(f"the session {path} cannot be made: {in_words(error)}") from error
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while somebody writes it."""
+        try:
+            await self._disk.run(catalog.remove, self.root, session_id)
+        except OSError as error:
+            raise StorageError(f"the session {session_id} cannot be deleted: {in_words(error)}") from error
 
     def close(self) -> None:
         """Let the threads of the disk end; call it when every log is closed."""

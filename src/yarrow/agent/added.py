@@ -1,0 +1,35 @@
+"""What extensions add to a service: hooks, tools, commands and providers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec import Struct
+
+from yarrow.agent.hooks import Hooks
+from yarrow.provider.factory import Builder
+from yarrow.tool.base import Tool
+
+
+class AddedCommand(Struct, frozen=True):
+    """A command that a prompt can begin with."""
+
+    name: str
+    description: str
+    expand: Callable[[str, str], Awaitable[str]]
+    """Takes what follows the command's name and the working directory; returns the prompt to send."""
+
+
+class Added(Struct, frozen=True):
+    """Everything that was registered, in order."""
+
+    hooks: Hooks
+    tools: tuple[Tool, ...] = ()
+    commands: tuple[AddedCommand, ...] = ()
+    providers: Mapping[str, Builder] = {}
+    """What builds a provider, by the id it is configured and named with."""
+    warnings: tuple[str, ...] = ()
+    """What a person should be told: an extension that could not be loaded, a name that was taken."""
+
+
+def nothing() -> Added:
+    """Return what a service without extensions has."""
+    return Added(Hooks())

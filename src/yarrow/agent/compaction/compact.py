@@ -1,0 +1,183 @@
+"""Carries out a compaction: has the summary written, and makes the record that replaces what was dropped."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.agent.compaction.asking import PREFIX, WHOLE, Wanted, request, room, take_piece, within
+from yarrow.agent.compaction.files import files_of
+from yarrow.agent.compaction.plan import Plan, ineffective
+from yarrow.agent.compaction.summary import notes_of, summary_text, written
+from yarrow.agent.compaction.transcript import fitted, thinned, told
+from yarrow.agent.context import Meter, context_of, last_asked
+from yarrow.agent.draft import MAX_ANSWER
+from yarrow.errors import Code, ProviderError, RunError
+from yarrow.message import Message, StopReason, Usage
+from yarrow.provider.base import (
+    CallPiece,
+    CompletionRequest,
+    OpaquePiece,
+    Provider,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.session.record import Compaction
+from yarrow.session.state import apply
+
+MAX_PIECES = 16
+"""Requests' worth of conversation for one summary; of more, messages in the middle are left out with a mark."""
+NOTHING_SAID = "(nothing)"
+CUT_SUMMARY = "[cut here at the output limit]"
+
+
+class Answer(Struct, frozen=True):
+    """What a model wrote, and what that cost."""
+
+    text: str
+    usage: Usage | None = None
+
+
+Summarise = Callable[[CompletionRequest], Awaitable[Answer]]
+"""Makes one model call. Raises `ProviderError`."""
+
+
+async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: str) -> Compaction:
+    """Return the record of a compaction, which is for the caller to append; until then nothing has changed.
+
+    Raises `RunError` (EMPTY_RESPONSE) when a model wrote nothing, `RunError` (COMPACTION_INEFFECTIVE) when the
+    context would not become smaller, and what `summarise` raises.
+    """
+    task = plan.task
+    writer = _Writer(plan, meter, summarise)
+    notes = await writer.whole()
+    prefix = await writer.prefix() if plan.cut.split_turn else ""
+    previous = task.state.compaction
+    files = files_of(plan.dropped, previous, task.state.header.cwd)
+    messages = task.context.messages
+    kept = messages[plan.cut.first_kept].id if plan.cut.first_kept < len(messages) else ""
+    draft = Compaction(
+        timestamp=timestamp,
+        summary=summary_text(notes, files, listing=plan.listing, prefix=prefix),
+        first_kept_message_id=kept,
+        tokens_before=plan.tokens_before,
+        tokens_after=0,
+        reason=task.reason,
+        read_files=files.read,
+        modified_files=files.modified,
+        split_turn=plan.cut.split_turn,
+        model=writer.model,
+        usage=writer.usage,
+    )
+    return _shrinking(draft, plan, meter)
+
+
+def summarised_by(provider: Provider, spent: Callable[[Usage], None]) -> Summarise:
+    """Return how a provider writes summaries; `spent` is told what each call cost, also one that fails later.
+
+    What it returns raises `RunError` too: CONTENT_FILTER when the backend withholds the summary, OUTPUT_LIMIT when it
+    is longer than any answer may be.
+    """
+
+    async def summarise(asked: CompletionRequest) -> Answer:
+        text = ""
+        usage: Usage | None = None
+        stop: StopReason | None = None
+        async with aclosing(provider.stream(asked)) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case TextPiece(more):
+                        text += more
+                        _check_length(text)
+                    case UsagePiece(usage):
+                        spent(usage)
+                    case StopPiece(stop):
+                        pass
+                    case ThinkingPiece() | OpaquePiece() | CallPiece():  # no tools are offered
+                        continue
+                    case _:
+                        assert_never(piece)
+        if stop is StopReason.CONTENT_FILTER:
+            raise RunError("the backend withheld the summary by its content rules", code=Code.CONTENT_FILTER)
+        if stop is None:
+            raise ProviderError(Code.STREAM_TRUNCATED, "the summary broke off before it was whole", retryable=True)
+        cut = stop is StopReason.MAX_TOKENS and text.strip()
+        return Answer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
+
+    return summarise
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MAX_ANSWER:
+        raise RunError(f"the summary is longer than {MAX_ANSWER} characters", code=Code.OUTPUT_LIMIT)
+
+
+class _Writer:
+    """Has the texts of one compaction written by a model."""
+
+    def __init__(self, plan: Plan, meter: Meter, summarise: Summarise) -> None:
+        task = plan.task
+        self.model = task.summariser or task.frame.model
+        self.usage: Usage | None = None
+        self._plan = plan
+        self._summarise = summarise
+        # Windows are in the model's tokens; a ratio below 1 is not trusted to make room.
+        self._window = int(plan.window / max(1.0, meter.ratios.of(task.frame.provider, self.model)))
+        self._before = notes_of(task.state.compaction.summary) if task.state.compaction else ""
+
+    async def whole(self) -> str:
+        """Return the notes of all that is dropped, written piece by piece where it does not fit at once."""
+        wanted = self._wanted(WHOLE, self._plan.most)
+        notes = self._before
+        left = deque(self._entries(self._plan.dropped, wanted, pieces=MAX_PIECES, notes=within(wanted, notes)))
+        while left:
+            notes = within(wanted, notes)
+            piece = take_piece(left, room(wanted, notes) if wanted.window else None)
+            notes = await self._ask(request(wanted, piece, notes))
+        return notes
+
+    async def prefix(self) -> str:
+        """Return the notes of the dropped part of the turn that is cut in two."""
+        plan = self._plan
+        context, wanted = plan.task.context, self._wanted(PREFIX, plan.most // 2)
+        asked = last_asked(context.messages, plan.cut.first_kept)
+        began = max(asked or 0, context.start)
+        # What was dropped of this same turn before is in the notes of that time.
+        notes = within(wanted, self._before) if asked is not None and asked < context.start else ""
+        entries = self._entries(context.messages[began : plan.cut.first_kept], wanted, notes=notes)
+        return await self._ask(request(wanted, "\n".join(entries), notes))
+
+    def _wanted(self, text: str, most: int) -> Wanted:
+        return Wanted(self.model, self._window, most, text, self._plan.task.instructions)
+
+    def _entries(self, messages: Sequence[Message], wanted: Wanted, *, pieces: int = 1, notes: str = "") -> list[str]:
+        """Tell messages, so that they fit into so many requests; one alone takes at most a quarter of them."""
+        entries = [entry for entry in map(told, messages) if entry] or [NOTHING_SAID]
+        if not wanted.window:
+            return entries
+        space = room(wanted, notes)
+        return thinned([fitted(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces)
+
+    async def _ask(self, asked: CompletionRequest) -> str:
+        answer = await self._summarise(asked)
+        if answer.usage is not None:
+            self.usage = answer.usage + (self.usage or Usage())
+        text = written(answer.text)
+        if not text:
+            raise RunError(f"{self.model} answered the request for a summary with no text: nothing was compacted")
+        return text
+
+
+def _shrinking(draft: Compaction, plan: Plan, meter: Meter) -> Compaction:
+    """Return the record with its estimate. Raises `RunError` when the context would not become smaller."""
+    task = plan.task
+    after = context_of(apply(task.state, draft), compacted_at=len(task.context.messages))
+    tokens = meter.estimate(after, task.frame)
+    if tokens >= plan.tokens_before:
+        raise ineffective(task, meter)
+    return replace(draft, tokens_after=tokens)

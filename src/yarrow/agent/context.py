@@ -1,0 +1,263 @@
+"""What of a session a model is sent, and how many tokens that is."""
+
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from math import ceil
+from string import punctuation
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec, Usage
+from yarrow.session.record import Compaction
+from yarrow.session.state import SessionState
+
+IMAGE_TOKENS = 1600
+"""Of any image, whatever its size: the most that hosted backends count for one of usual size."""
+FRAME_TOKENS = 4
+"""Of what a chat template puts around a message or a call."""
+SUMMED_UP = "(The conversation before this point is replaced by the summary above.)"
+
+_DENSE = re.compile(rb"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{24,}+")
+"""Hashes and base64. A run is looked at from its beginning only, so that a long one costs no more than its length."""
+_WORD = re.compile(rb"[A-Za-z]+")
+_NUMBER = re.compile(rb"[0-9]+")
+_LINE_ENDS = re.compile(rb"[\r\n]+")
+_GAP = re.compile(rb"[ \t]{2,}")
+_MARKS = punctuation.encode() + bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+
+
+def text_tokens(text: str) -> int:
+    """Estimate the tokens of a text by classes of characters, which holds for prose, code and tool output alike."""
+    data = text.encode("ascii", "replace")
+    wide = len(text) - len(text.encode("ascii", "ignore"))
+    sparse, dense_runs = _DENSE.subn(b" ", data)
+    dense = len(data) - len(sparse) + dense_runs
+    marks = len(sparse) - len(sparse.translate(None, _MARKS)) - wide  # each wide character left a question mark
+    return ceil(
+        _runs(_WORD, sparse, lambda length: 1 if length <= 7 else length / 5)
+        + _runs(_NUMBER, sparse, lambda length: ceil(length / 3))
+        + _runs(_LINE_ENDS, sparse, lambda length: max(0.6, length / 32))
+        + _runs(_GAP, sparse, lambda length: max(0.7, length / 32))
+        + 0.7 * dense
+        + 0.65 * marks
+        + 0.75 * wide
+    )
+
+
+def _runs(pattern: re.Pattern[bytes], data: bytes, cost: Callable[[int], float]) -> float:
+    """Return the cost of all that matches; few lengths come often."""
+    return sum(times * cost(length) for length, times in Counter(map(len, pattern.findall(data))).items())
+
+
+def message_tokens(message: Message) -> int:
+    """Estimate the tokens of a message; none of one that is never sent."""
+    return 0 if message.incomplete else FRAME_TOKENS + sum(map(_block_tokens, message.content))
+
+
+def fixed_tokens(system: str, tools: Sequence[ToolSpec]) -> int:
+    """Estimate what goes with every request: the system prompt and the schemas of the tools."""
+    return text_tokens(system) + text_tokens(msgspec.json.encode(tools).decode())
+
+
+def _block_tokens(block: Block) -> int:
+    match block:
+        case Text(text) | Thinking(text):
+            return text_tokens(text)
+        case ToolCall():
+            return FRAME_TOKENS + text_tokens(block.name) + text_tokens(block.arguments)
+        case Image():
+            return IMAGE_TOKENS
+        case Opaque(data):
+            return text_tokens(data)
+        case _:
+            assert_never(block)
+
+
+class Frame(Struct, frozen=True):
+    """What a context has to fit into; numbers are tokens."""
+
+    provider: str
+    """The provider's configured id."""
+    model: str
+    window: int
+    """0 is unknown."""
+    fixed: int
+    """Of system prompt and tool schemas, as `fixed_tokens` estimates them."""
+
+
+class Context(Struct, frozen=True):
+    """What a model is sent: the opening, then the session's messages from `start` on."""
+
+    opening: tuple[Message, ...]
+    """The summary of a compaction; behind it, when that cut a turn in two, the user message the turn began with."""
+    messages: Sequence[Message]
+    """All of the session."""
+    start: int
+    said_since: int
+    """Index of the first message that was said after the compaction: usage reported before is of another context."""
+    created_at: str
+    """Of the session: usage of messages from before came with them from another one."""
+
+    def sent(self) -> tuple[Message, ...]:
+        """Return the messages, in time proportional to them."""
+        return (*self.opening, *self.messages[self.start :])
+
+
+def context_of(state: SessionState, *, compacted_at: int) -> Context:
+    """Return the context of a session; `compacted_at` is how many messages its last compaction was recorded after.
+
+    Messages from the first kept one on are in it, and all that came after the record. When the record names a message
+    that does not exist, nothing is left out: too much can be compacted again, too little is lost.
+    """
+    messages, record = state.messages, state.compaction
+    if record is None:
+        return Context((), messages, start=0, said_since=0, created_at=state.header.created_at)
+    compacted_at = min(compacted_at, len(messages))
+    start = compacted_at
+    if record.first_kept_message_id:
+        start = next((at for at in reversed(range(compacted_at)) if messages[at].id == record.first_kept_message_id), 0)
+    return Context(_opening(record, messages, start), messages, start, compacted_at, state.header.created_at)
+
+
+def _opening(record: Compaction, messages: Sequence[Message], start: int) -> tuple[Message, ...]:
+    text = Text(f"{record.summary}\n\n{SUMMED_UP}")
+    summary = Message(id="", role=Role.USER, content=(text,), timestamp=record.timestamp)
+    at = last_asked(messages, start) if record.split_turn else None
+    return (summary,) if at is None else (summary, messages[at])
+
+
+def last_asked(messages: Sequence[Message], before: int) -> int | None:
+    """Return the index of the last user message before an index; None when there is none."""
+    return next((at for at in reversed(range(before)) if is_asked(messages[at])), None)
+
+
+def is_asked(message: Message) -> bool:
+    """Tell whether a message is one of a person that is sent."""
+    return message.role is Role.USER and not message.incomplete
+
+
+class Ratios:
+    """How many tokens each model reports for one that we estimate, learnt from what it reported."""
+
+    MODELS = 64
+    """That are remembered; then the one not asked about for longest is forgotten and begins at 1 again."""
+    WEIGHT = 0.3
+    """Of the newest report."""
+    LEAST, MOST = 0.7, 2.5
+
+    def __init__(self) -> None:
+        self._ratios: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def of(self, provider: str, model: str) -> float:
+        """Return the ratio of a model, 1 when nothing is known."""
+        key = (provider, model)
+        if key not in self._ratios:
+            return 1.0
+        self._ratios.move_to_end(key)
+        return self._ratios[key]
+
+    def learn(self, frame: Frame, *, reported: int, estimated: int) -> None:
+        """Take in what a model reported for a request."""
+        seen = min(max(reported / max(estimated, 1), self.LEAST), self.MOST)
+        key = (frame.provider, frame.model)
+        self._ratios[key] = (
+            seen if key not in self._ratios else self._ratios[key] * (1 - self.WEIGHT) + seen * self.WEIGHT
+        )
+        self._ratios.move_to_end(key)
+        if len(self._ratios) > self.MODELS:
+            self._ratios.popitem(last=False)
+
+
+class Meter:
+    """Counts the tokens of the contexts of one session; no message is counted twice.
+
+    It holds one number per message, and counts anew when the last message it counted is not where it was.
+    """
+
+    def __init__(self, ratios: Ratios | None = None) -> None:
+        self.ratios = ratios or Ratios()
+        self._sums = [0]
+        """Tokens of the first 0, 1, 2 ... messages."""
+        self._last: Message | None = None
+        self._learnt: Message | None = None
+        self._record: Compaction | None = None
+        self._context: Context | None = None
+        self._opened: tuple[tuple[Message, ...], int] = ((), 0)
+
+    def context(self, state: SessionState, *, compacted_at: int) -> Context:
+        """Return `context_of(state)`, without looking for its beginning again while the compaction is the same."""
+        known = self._context
+        if known is None or self._record != state.compaction or known.said_since != compacted_at:
+            known = context_of(state, compacted_at=compacted_at)
+            self._record = state.compaction
+        self._context = msgspec.structs.replace(known, messages=state.messages)
+        return self._context
+
+    def used(self, context: Context, frame: Frame) -> int:
+        """Return the tokens of the context: what the model last reported, and an estimate of what follows.
+
+        All of it is estimated when the last answer was another model's or reported nothing that can be believed.
+        """
+        at = self._last_answer(context)
+        usage = None if at is None else _usage(context, at, frame)
+        if at is None or usage is None:
+            return self.estimate(context, frame)
+        asked = self._raw(context, frame, until=at)
+        reported = usage.context - usage.output
+        if reported * 2 < asked:  # a server that cut the prompt, or leaves cached tokens out
+            return self.estimate(context, frame)
+        answer = context.messages[at]
+        if answer is not self._learnt:
+            self._learnt = answer
+            self.ratios.learn(frame, reported=reported, estimated=asked)
+        return usage.context + self.scaled(self._sums[len(context.messages)] - self._sums[at + 1], frame)
+
+    def estimate(self, context: Context, frame: Frame) -> int:
+        """Estimate the tokens of a whole request, whatever was reported."""
+        return self.scaled(self._raw(context, frame, until=len(context.messages)), frame)
+
+    def sizes(self, context: Context, frame: Frame) -> list[int]:
+        """Estimate the tokens of each message from the context's start on."""
+        self._count(context.messages)
+        sums, indices = self._sums, range(context.start, len(context.messages))
+        return [self.scaled(sums[at + 1] - sums[at], frame) for at in indices]
+
+    def scaled(self, tokens: int, frame: Frame) -> int:
+        """Return what the model would report for tokens that we estimate."""
+        return ceil(tokens * self.ratios.of(frame.provider, frame.model))
+
+    def _opening(self, context: Context) -> int:
+        if self._opened[0] is not context.opening:
+            self._opened = (context.opening, sum(map(message_tokens, context.opening)))
+        return self._opened[1]
+
+    def _last_answer(self, context: Context) -> int | None:
+        """Return the index of the last good answer that was said in this context."""
+        for at in reversed(range(context.said_since, len(context.messages))):
+            message = context.messages[at]
+            if message.role is Role.ASSISTANT and not message.incomplete:
+                return at
+        return None
+
+    def _raw(self, context: Context, frame: Frame, *, until: int) -> int:
+        self._count(context.messages)
+        return frame.fixed + self._opening(context) + self._sums[until] - self._sums[context.start]
+
+    def _count(self, messages: Sequence[Message]) -> None:
+        """Count the messages that are new; a session only grows, so its last known message stands for all before."""
+        known = len(self._sums) - 1
+        if known and (known > len(messages) or messages[known - 1] != self._last):
+            self._sums, known = [0], 0
+        for message in messages[known:]:
+            self._sums.append(self._sums[-1] + message_tokens(message))
+            self._last = message
+
+
+def _usage(context: Context, at: int, frame: Frame) -> Usage | None:
+    """Return what an answer reported, if it speaks of this context and of the model that is asked next."""
+    answer = context.messages[at]
+    own = (answer.provider, answer.model) == (frame.provider, frame.model)
+    return answer.usage if own and answer.timestamp >= context.created_at else None

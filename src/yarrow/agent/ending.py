@@ -1,0 +1,26 @@
+"""How a run ended: what left the loop, as the reason and the error that its end tells."""
+
+from msgspec import Struct
+
+from yarrow.errors import Code, Failure, YarrowError
+from yarrow.event.events import EndReason
+
+_REASONS = {Code.TURN_LIMIT: EndReason.TURN_LIMIT, Code.LOOP_DETECTED: EndReason.LOOP_DETECTED}
+
+
+class End(Struct, frozen=True):
+    """What is told of the end of a run."""
+
+    reason: EndReason
+    failure: Failure | None = None
+
+
+def by_error(error: YarrowError) -> End:
+    """Return the end that an error of the tree makes."""
+    return End(_REASONS.get(error.code, EndReason.ERROR), error.failure())
+
+
+def by_bug(error: Exception, run_id: str) -> End:
+    """Return the end that a bug of ours makes; the log has the rest of it under the run's id."""
+    text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {run_id}"
+    return End(EndReason.ERROR, Failure(Code.INTERNAL, text))

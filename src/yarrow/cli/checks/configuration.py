@@ -1,0 +1,66 @@
+"""Looks at the files of settings: which there are, and whether they can be used."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from yarrow.cli.checks.check import Check, Scene, fail, ok, warn
+from yarrow.cli.places import working_directory
+from yarrow.config.files import user_file
+from yarrow.config.layers import Loaded, load
+from yarrow.config.project import read_project
+from yarrow.config.settings import Settings
+from yarrow.errors import ConfigError, UsageError
+from yarrow.extension.discovery import entry_points
+
+SECTION = "settings"
+
+
+def read_scene(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[Scene, list[Check]]:
+    """Return where the command stands and what is wrong with it; settings that are wrong give way to the defaults."""
+    loaded, faults = Loaded(Settings(), (), ()), list[Check]()
+    extensions = 0
+    try:
+        read = load(home=home, cwd=cwd, environment=environment, overrides={})
+        extensions = len(read.settings.extensions) + len(entry_points()[0])
+        read.check_providers({read.settings.provider, *read.settings.providers} if extensions else ())
+        loaded = read
+    except ConfigError as error:
+        todo = "correct it; no prompt is taken before, and what follows here is about the defaults"
+        faults.append(fail(SECTION, "error", seen=error.message, todo=todo, code=error.code))
+    scene = Scene(home, cwd, environment, loaded, extensions)
+    return scene, [*_files(scene), *faults, *_directory(), *_notices(loaded)]
+
+
+def _files(scene: Scene) -> list[Check]:
+    users = user_file(scene.home, scene.environment)
+    there = scene.short(users) if os.path.lexists(users) else f"{scene.short(users)} is not there, and need not be"
+    checks = [ok(SECTION, "yours", there), ok(SECTION, "project's", _project(scene))]
+    if scene.extensions:
+        checks.append(ok(SECTION, "extensions", f"{scene.extensions}, none of them loaded to look at them"))
+    return checks
+
+
+def _project(scene: Scene) -> str:
+    try:
+        project = read_project(home=scene.home, cwd=scene.cwd, environment=scene.environment)
+    except ConfigError:
+        return "cannot be used"
+    return f"{project.layer.label}, {project.standing.value}" if project else "none"
+
+
+def _directory() -> list[Check]:
+    try:
+        working_directory()
+    except UsageError as error:
+        seen, _, todo = error.message.rpartition("; ")
+        return [fail(SECTION, "directory", seen=seen, todo=todo, code=error.code)]
+    return []
+
+
+def _notices(loaded: Loaded) -> list[Check]:
+    checks = list[Check]()
+    for notice in loaded.notices:
+        seen, _, todo = notice.partition("; ")
+        checks.append(warn(SECTION, "notice", seen=seen, todo=todo or "see `yarrow config` and `yarrow trust`"))
+    return checks

@@ -1,0 +1,60 @@
+"""Says where a provider's key comes from, by name, and which texts must never be shown."""
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from yarrow.cli.checks.check import Scene
+from yarrow.config.settings import BUILT_IN, ProviderSettings
+from yarrow.policy.secrets import is_secret_variable
+from yarrow.provider.keys import vendor_key
+from yarrow.provider.openai.address import address_of
+
+SHORTEST_SECRET = 8
+"""Characters; what is shorter may be part of any word, and hiding it would hide too much."""
+CREDENTIALS = ("authorization", "api-key", "x-api-key")
+"""Headers, in lower case, that bring a key."""
+
+
+def key_source(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
+    """Return what a provider's key is taken from; empty when there is none."""
+    if settings.api_key_env:
+        return settings.api_key_env
+    if settings.api_key_command:
+        return f"providers.{name}.apiKeyCommand"
+    if any(header.lower() in CREDENTIALS for header in settings.headers):
+        return f"providers.{name}.headers"
+    built_in = BUILT_IN.get(name, ProviderSettings())
+    if (settings.type or built_in.type) != "openai":
+        return ""
+    url = settings.base_url or built_in.base_url
+    follows = name == "openai" and not url and environment.get("OPENAI_BASE_URL", "").strip()
+    return vendor_key(environment)[1] if follows or address_of(url).trusted else ""
+
+
+def secrets(scene: Scene) -> list[str]:
+    """Return every text that is a secret or part of one, the longest first."""
+    found = {text for text in _secrets(scene) if len(text) >= SHORTEST_SECRET}
+    return sorted(found, key=len, reverse=True)
+
+
+def _secrets(scene: Scene) -> Iterator[str]:
+    providers = scene.loaded.settings.providers.values()
+    named = {provider.api_key_env for provider in providers}
+    for name, value in scene.environment.items():
+        if name in named or is_secret_variable(name, value):
+            yield from {value, value.strip()}
+    for provider in providers:
+        if is_secret_variable("", provider.api_key_env):
+            yield provider.api_key_env  # a key in the place of a variable's name
+        yield from provider.headers.values()
+        yield from _in_url(provider.base_url)
+    yield from _in_url(scene.environment.get("OPENAI_BASE_URL", ""))
+
+
+def _in_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        yield url
+        return
+    yield from filter(None, [parts.password, parts.query, parts.netloc.rpartition("@")[0]])

@@ -1,0 +1,77 @@
+"""Looks at the program itself, at the programs that tools use, and at the terminal."""
+
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+
+from yarrow._version import VERSION
+from yarrow.cli.checks.check import Check, ok, warn
+from yarrow.tool.bash import SHELLS
+
+_DUMB = ("", "dumb", "unknown")
+"""What TERM is where nothing but plain text is shown."""
+
+
+def check_program() -> list[Check]:
+    """Return what runs here."""
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    return [ok("yarrow", "version", f"{VERSION}, {python}")]
+
+
+def check_tools(environment: Mapping[str, str]) -> list[Check]:
+    """Return which programs tools find, and what keeps shell commands in."""
+    path = environment.get("PATH", os.defpath)
+    bash = next((shell for shell in SHELLS if os.access(shell, os.X_OK)), shutil.which("bash", path=path))
+    return [
+        _program("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
+        _program("git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"),
+        _program("shell", bash, "install bash; commands are run by /bin/sh, and models write them for bash"),
+        warn(
+            "tools",
+            "sandbox",
+            seen="off: tools run unasked, with your rights, on all of your files",
+            todo="try --dry-run first, or run yarrow in a container, until a build has a sandbox",
+        ),
+        ok("tools", "bubblewrap", shutil.which("bwrap", path=path) or "not installed; this build does not use it"),
+    ]
+
+
+def _program(name: str, found: str | None, todo: str) -> Check:
+    return ok("tools", name, found) if found else warn("tools", name, seen="not found on PATH", todo=todo)
+
+
+def check_terminal(environment: Mapping[str, str]) -> list[Check]:
+    """Return what standard output is, and whether letters beyond ASCII arrive there."""
+    return [_screen(environment), _locale(environment)]
+
+
+def _screen(environment: Mapping[str, str]) -> Check:
+    if not os.isatty(1):
+        return ok("terminal", "output", "not a terminal")
+    name = environment.get("TERM", "")
+    size = os.get_terminal_size(1)
+    seen = f"{size.columns}x{size.lines}, TERM={name}, {'colours' if has_colours(environment) else 'no colours'}"
+    if name in _DUMB:
+        return warn("terminal", "output", seen=seen, todo="set TERM to what the terminal is, such as xterm-256color")
+    return ok("terminal", "output", seen)
+
+
+def has_colours(environment: Mapping[str, str]) -> bool:
+    """Return whether standard output shows colours, and nobody said that they are not wanted."""
+    return os.isatty(1) and not environment.get("NO_COLOR") and environment.get("TERM", "") not in _DUMB
+
+
+def _locale(environment: Mapping[str, str]) -> Check:
+    variable = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
+    seen = f"{variable}={environment[variable]}" if variable else "none is set"
+    if is_utf8(environment):
+        return ok("terminal", "locale", seen)
+    change = "unset LC_ALL and export LANG=C.UTF-8" if variable == "LC_ALL" else f"export {variable or 'LANG'}=C.UTF-8"
+    return warn("terminal", "locale", seen=f"{seen}, which is not UTF-8", todo=f"{change}, or another locale in UTF-8")
+
+
+def is_utf8(environment: Mapping[str, str]) -> bool:
+    """Return whether the locale says that texts are UTF-8."""
+    value = next((text for name in ("LC_ALL", "LC_CTYPE", "LANG") if (text := environment.get(name))), "")
+    return value.lower().replace("-", "").partition(".")[2].partition("@")[0] == "utf8"

@@ -1,0 +1,112 @@
+"""The files that `yarrow init` begins with: settings that are all commented out, and an outline of AGENTS.md."""
+
+_HARMLESS = """\
+  // How long the model thinks: off, minimal, low, medium, high, xhigh or max.
+  // "thinking": "off",
+
+  // When old messages are replaced, for the model, by a summary; the numbers are tokens.
+  // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192},
+"""
+_DRY_RUN = """\
+
+  // Change nothing and say what would be done. A project's file can turn this on, and not off.
+  // "dryRun": true,
+"""
+_WHICH = """\
+  // Which provider answers; empty looks for one: Ollama, llama.cpp, a key in the environment, a local model.
+  // "provider": "",
+
+  // Which of its models; empty takes the first.
+  // "model": "",
+
+"""
+_PROVIDERS = """\
+  // Providers, by names of your choice (an example). A key is never written here: name the variable that holds it.
+  // "providers": {"work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"}},
+"""
+_USERS_PROVIDERS = """\
+  // Providers, by names of your choice (examples). A key is never written here: name the variable that holds it, or a
+  // command that prints it. A context window, in tokens, is for servers that do not tell theirs.
+  // "providers": {
+  //   "work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"},
+  //   "home": {"type": "llamacpp", "baseUrl": "http://192.168.1.5:8080", "apiKeyCommand": "pass show home"},
+  //   "ollama": {"contextWindow": 32768},
+  // },
+
+"""
+_REST = """\
+
+  // Turns of one run; 0 is no limit.
+  // "maxTurns": 200,
+
+  // Directories besides the working directory that file tools may touch: to read and write, and to read.
+  // "workspace": {"extra": [], "read": []},
+
+  // Variables that shell commands see though they look like secrets, and the seconds that a command may take.
+  // "bash": {"passEnvironment": [], "timeout": 120.0},
+
+  // What shell commands run in; "off" is all there is in this build.
+  // "sandbox": "off",
+
+  // Where sessions are kept; empty is ~/.yarrow/sessions.
+  // "sessionDir": "",
+
+  // When what is written is forced to the disk: after each message, after each run, or none.
+  // "sync": "message",
+"""
+_EXTENSIONS = """\
+
+  // Python files that add tools, commands and providers; a relative path begins in the directory of this file.
+  // "extensions": [],
+"""
+_USERS_DRY_RUN = """\
+
+  // Change nothing and say what would be done.
+  // "dryRun": false,
+"""
+
+PROJECT_SETTINGS = f"""\
+{{
+  // Settings of this project. All of them are commented out; what is shown is the default, or an example.
+  // What is not set here comes from ~/.yarrow/config.json; YARROW_* variables and flags come on top.
+
+  // ---- For everybody who works here ----
+
+{_HARMLESS}{_DRY_RUN}
+  // ---- Only for those who have trusted this file with `yarrow trust`; for others it is ignored ----
+
+{_WHICH}{_PROVIDERS}{_REST}}}
+"""
+"""A project's `.yarrow/config.json`."""
+
+USER_SETTINGS = f"""\
+{{
+  // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
+  // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
+
+{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_DRY_RUN}{_REST}{_EXTENSIONS}}}
+"""
+"""The user's own `config.json`."""
+
+AGENTS = """\
+# For whoever changes this project, human or not
+
+<!-- A model reads this file before every task. Keep it short and true: what it must know and cannot guess. -->
+
+## What this is
+
+<!-- One or two sentences, and where to begin reading. -->
+
+## Build and test
+
+<!-- The commands, exactly as they are typed; how to run one test. -->
+
+## Conventions
+
+<!-- What a reviewer would ask for: style, names, commits. -->
+
+## What not to touch
+
+<!-- Generated files, vendored code, data, anything that needs a person. -->
+"""
+"""A project's `AGENTS.md`."""

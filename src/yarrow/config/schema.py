@@ -1,0 +1,61 @@
+"""Describes the configuration file as a JSON Schema, made from the settings' own types, for editors and checkers."""
+
+import ast
+import inspect
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from yarrow.config import settings
+from yarrow.config.check import LARGEST_NUMBER
+from yarrow.config.settings import Settings
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a configuration file, as plain JSON values."""
+    schema = msgspec.json.schema(Settings)
+    parts: dict[str, dict[str, Any]] = schema["$defs"]
+    for kind, texts in _field_texts().items():
+        properties = parts[kind]["properties"]
+        for key, text in texts.items():
+            properties[key]["description"] = text
+    for part in parts.values():
+        for each in part.get("properties", {}).values():
+            _bound(each)
+    own = {"type": "string", "description": "For editors: where this schema is."}
+    parts["Settings"]["properties"] = {"$schema": own, **parts["Settings"]["properties"]}
+    return {"$schema": DIALECT, "title": "Yarrow's configuration", **schema}
+
+
+def _bound(schema: dict[str, Any]) -> None:
+    """Write the range of every number into the schema of one property."""
+    for each in (schema, *schema.get("anyOf", ())):
+        if each.get("type") in ("integer", "number"):
+            each |= {"minimum": 0, "maximum": LARGEST_NUMBER}
+
+
+def _field_texts() -> dict[str, dict[str, str]]:
+    """Return the text below each field by the name of its struct and its key in JSON; none without source code."""
+    texts: dict[str, dict[str, str]] = {}
+    with suppress(OSError):
+        for node in ast.parse(inspect.getsource(settings)).body:
+            if isinstance(node, ast.ClassDef):
+                kind = getattr(settings, node.name)
+                keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+                texts[node.name] = {keys[name]: text for name, text in _texts_of(node)}
+    return texts
+
+
+def _texts_of(node: ast.ClassDef) -> list[tuple[str, str]]:
+    """Return each field of a class that a text follows, with the text."""
+    found: list[tuple[str, str]] = []
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found.append((name, " ".join(text.split())))
+            case _:
+                continue
+    return found

@@ -1,0 +1,32 @@
+"""Hides what may be a secret in a value before it is shown to people."""
+
+import re
+from typing import Any
+
+from yarrow.config.layer import KeyPath
+
+SET = "(set)"
+"""What is shown instead."""
+FREE = frozenset({"headers", "extraBody"})
+"""Keys of a provider below which people write what they like, such as a token."""
+_URL = re.compile(r"^([^:/?#]*://)([^/?#]*@)?([^?#]*)([?#].*)?$", re.DOTALL)
+
+
+def masked(path: KeyPath, value: Any, free: frozenset[str] = FREE) -> Any:
+    """Return a JSON value as it may be shown; `free` are the keys of a provider below which nothing is."""
+    if len(path) < 3 or path[0] != "providers" or not value:
+        return value
+    match path[2]:
+        case "apiKeyCommand":
+            return SET
+        case "baseUrl" if isinstance(value, str):
+            return _URL.sub(_mask_url, value)
+        case key if key in free:
+            return SET
+        case _:
+            return value
+
+
+def _mask_url(found: re.Match[str]) -> str:
+    scheme, user, rest, query = found.groups()
+    return f"{scheme}{f'{SET}@' if user else ''}{rest}{f'{query[0]}{SET}' if query else ''}"

@@ -1,0 +1,119 @@
+"""Remembers which content of which project's file the user has trusted, as a hash in the user's directory."""
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from yarrow.config.files import LARGEST_FILE, read_data
+from yarrow.config.visible import visible
+from yarrow.errors import ConfigError, StorageError
+
+FILE = "trust.json"
+
+
+class Trusted(Struct, frozen=True):
+    """What is trusted: the sha256 of a file's bytes in hexadecimal, by the key of the file's path."""
+
+    hashes: dict[str, str]
+    notice: str = ""
+    """Why a store that is there could not be used."""
+
+
+def key_of(path: Path) -> str:
+    """Return under which key a project's file is trusted: its path, whatever links lead to the project.
+
+    A link in the place of the file itself is not followed: what is trusted in one project is not so in another.
+    """
+    return str(path.parent.parent.resolve() / path.parent.name / path.name)
+
+
+def hash_of(data: bytes) -> str:
+    """Return the sha256 of a file's bytes, in hexadecimal."""
+    # Here, since most runs meet no file that was ever trusted.
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def read_trusted(directory: Path) -> Trusted:
+    """Return what is trusted by the store in the user's directory; a store that is broken trusts nothing."""
+    path = directory / FILE
+    label = visible(str(path))
+    try:
+        data = read_data(path, label)
+    except ConfigError as error:
+        return Trusted({}, f"{error.message}; no project's file is trusted")
+    if data is None:
+        return Trusted({})
+    # Here, since most users have no store. This one keeps the bytes of a path that are not UTF-8.
+    import json
+
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(each, str) for each in cast("Any", values).values()):
+        return Trusted({}, f"{label}: it is damaged; no project's file is trusted")
+    return Trusted(cast("dict[str, str]", values))
+
+
+def grant(directory: Path, key: str, digest: str) -> None:
+    """Trust the content of one file from now on. Raises `StorageError`."""
+    _change(directory, lambda hashes: hashes | {key: digest})
+
+
+def revoke(directory: Path, key: str) -> None:
+    """Trust one file no longer. Raises `StorageError`."""
+    _change(directory, lambda hashes: {each: digest for each, digest in hashes.items() if each != key})
+
+
+def _change(directory: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    import json
+
+    label = visible(str(directory / FILE))
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(directory):
+            # Read again, since another process may have changed it. A broken store held nothing that was in force.
+            text = json.dumps(change(read_trusted(directory).hashes), indent=2, sort_keys=True) + "\n"
+            if len(text) > LARGEST_FILE:
+                raise StorageError(f"{label} is full; yarrow trust revoke makes room")
+            _replace(directory / FILE, text.encode())
+    except OSError as error:
+        raise StorageError(f"{label} cannot be written: {error.strerror}; what is trusted stays as it was") from None
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[None]:
+    """Keep other processes from changing the store meanwhile."""
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        # A new name is on the disk when its directory is.
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    from tempfile import mkstemp
+
+    # It makes a file that its owner alone can read.
+    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,1 @@
+"""What plugs in from outside: functions that watch and change runs, and tools, commands and providers."""

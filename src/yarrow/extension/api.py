@@ -1,0 +1,169 @@
+"""What an extension's function is given: an object to register hooks, tools, commands and providers with."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from msgspec import Struct
+
+from yarrow.agent.hooks import HookName
+from yarrow.extension.commands import CommandFunction
+from yarrow.extension.hooks import HookFunction
+from yarrow.extension.models import check_arguments
+from yarrow.extension.providers import ProviderFactory
+from yarrow.extension.tools import ExtensionTool, Offer
+
+NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
+MAX_REGISTRATIONS = 1000
+"""Of one extension; one more is an error."""
+
+
+class HookOffer(Struct, frozen=True):
+    """A hook as it was registered."""
+
+    name: HookName
+    label: str
+    function: HookFunction
+    takes_about: bool
+
+
+class CommandOffer(Struct, frozen=True):
+    """A command as it was registered."""
+
+    name: str
+    description: str
+    function: CommandFunction
+
+
+class ProviderOffer(Struct, frozen=True):
+    """A provider as it was registered."""
+
+    name: str
+    factory: ProviderFactory
+
+
+Registration = HookOffer | Offer | CommandOffer | ProviderOffer
+
+
+class Yarrow:
+    """Everything that an extension can add. What is wrong raises TypeError or ValueError and says what is right.
+
+    It is used while the extension's function runs; after that it takes nothing any more. All functions that are
+    registered run in one thread of the extension's own, on one event loop of asyncio.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._registered: list[Registration] = []
+        self._over = False
+
+    def hook(self, name: str, function: HookFunction) -> None:
+        """Call `function(payload)` or `function(payload, about)` at the place `name`; it may be async.
+
+        The payload is a dict (`yarrow.agent.payloads`). The function returns it, whole and changed, or None. What it
+        only changes in place changes nothing.
+        """
+        try:
+            place = HookName(name)
+        except ValueError:
+            raise ValueError(f"there is no hook {name!r}; {_nearest(str(name), list(HookName))}") from None
+        _check_callable(function, "the function of a hook")
+        takes_about = _takes(function, 2)
+        if not takes_about and not _takes(function, 1):
+            raise TypeError("the function of a hook takes (payload) or (payload, about)")
+        self._add(HookOffer(place, f"{_name_of(function)} of {self._label}", function, takes_about))
+
+    def tool(self, tool: ExtensionTool) -> None:
+        """Offer a tool to the model.
+
+        The model sees the tool's `description` if it has one, else the first line of its class's docstring.
+        `preview` may be missing: then a dry run tells name and arguments.
+        """
+        name: object = getattr(tool, "name", None)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ValueError(f"a tool's name is letters, digits, _ and -, at most 64, the first no digit; not {name!r}")
+        read_only: object = getattr(tool, "read_only", None)
+        if not isinstance(read_only, bool):
+            raise TypeError(f"the tool {name} needs read_only: True when it changes nothing, else False")
+        arguments: object = getattr(tool, "arguments", None)
+        check_arguments(name, arguments)
+        if not inspect.isasyncgenfunction(getattr(tool, "run", None)) or not _takes(tool.run, 2):
+            raise TypeError(f"the tool {name} needs `async def run(self, arguments, context)` that yields its output")
+        preview: Any = getattr(tool, "preview", None)
+        if preview is not None and not inspect.iscoroutinefunction(preview):
+            raise TypeError(f"preview of the tool {name} must be `async def preview(self, arguments, context)`")
+        model = cast("type[Struct]", arguments)
+        self._add(Offer(str(name), read_only, model, _description(tool, name), tool, preview))
+
+    def command(self, name: str, function: CommandFunction, description: str = "") -> None:
+        """Let a prompt begin with `/name`: `function(arguments, cwd)` returns the prompt to send; it may be async."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"a command's name is letters, digits, _ and -, the first no digit; not {name!r}")
+        _check_callable(function, f"the function of the command {name}")
+        if not _takes(function, 2):
+            raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
+        if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the description of the command {name} must be a str")
+        self._add(CommandOffer(str(name), description, function))
+
+    def provider(self, name: str, factory: ProviderFactory) -> None:
+        """Let users name the provider `name`: `factory(plan)` makes a `yarrow.provider.base.Provider`; may be async.
+
+        The plan is a `yarrow.provider.factory.Plan`.
+        """
+        if not isinstance(name, str) or not PROVIDER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"a provider's name is letters, digits, _, - and dots, at most 64; not {name!r}")
+        _check_callable(factory, f"the factory of the provider {name}")
+        if not _takes(factory, 1):
+            raise TypeError(f"the factory of the provider {name} takes (plan)")
+        self._add(ProviderOffer(str(name), factory))
+
+    def finish(self) -> tuple[Registration, ...]:
+        """Return what was registered, in order; nothing is taken any more."""
+        self._over = True
+        return tuple(self._registered)
+
+    def _add(self, registration: Registration) -> None:
+        if self._over:
+            raise ValueError("it is too late to register: that is done while the extension's function runs")
+        if len(self._registered) == MAX_REGISTRATIONS:
+            raise ValueError(f"an extension registers at most {MAX_REGISTRATIONS:,} things")
+        self._registered.append(registration)
+
+
+def _check_callable(function: object, what: str) -> None:
+    if not callable(function):
+        raise TypeError(f"{what} must be a function, not {type(function).__name__}")
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # of some that are written in C nothing is known
+        return count == 1
+    return True
+
+
+def _name_of(function: object) -> str:
+    name: object = getattr(function, "__qualname__", None)
+    return str(name if isinstance(name, str) else type(function).__name__)[:100]
+
+
+def _description(tool: ExtensionTool, name: str) -> str:
+    """Return the prose the model sees. Raises ValueError when there is none."""
+    own: object = getattr(tool, "description", None)
+    text = own if isinstance(own, str) else (type(tool).__doc__ or "").strip().partition("\n")[0]
+    if not text.strip():
+        raise ValueError(f"the tool {name} needs a docstring, whose first line tells the model what it does")
+    return text.strip()
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

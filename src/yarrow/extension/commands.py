@@ -1,0 +1,33 @@
+"""Makes a function of an extension into a command that a prompt can begin with."""
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+
+from yarrow.agent.added import AddedCommand
+from yarrow.extension.host import Host
+
+MAX_PROMPT = 1 << 20
+"""Characters of the prompt that a command returns; what is longer is an error."""
+
+CommandFunction = Callable[[str, str], "str | Awaitable[str]"]
+"""Takes what follows the command's name, and the working directory; returns the prompt to send."""
+
+
+def hosted_command(host: Host, name: str, function: CommandFunction, *, description: str) -> AddedCommand:
+    """Return the command that calls `function` in the extension's thread; it raises `YarrowError`."""
+
+    async def expand(arguments: str, cwd: str) -> str:
+        async def work() -> str:
+            result: Any = function(arguments, cwd)
+            if isawaitable(result):
+                result = await result
+            if not isinstance(result, str):
+                raise TypeError(f"it must return the prompt as a str, not {type(result).__name__}")
+            if len(result) > MAX_PROMPT:
+                raise ValueError(f"it returned {len(result):,} characters; at most {MAX_PROMPT:,} are taken")
+            return str(result.encode(), "utf-8")
+
+        return await host.call(work)
+
+    return AddedCommand(name, description, expand)

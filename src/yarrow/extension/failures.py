@@ -1,0 +1,33 @@
+"""What a caller is told when an extension fails: one short sentence, whatever the extension raised."""
+
+from yarrow.errors import Code, ConfigError, ProviderError, YarrowError
+
+MAX_REASON = 500
+"""Characters of the text of an exception; the rest is dropped."""
+
+
+class ExtensionError(YarrowError):
+    """A function of an extension failed, was too slow, returned nonsense, or its thread does not answer."""
+
+    code = Code.INTERNAL
+
+
+def crossing(error: BaseException) -> YarrowError:
+    """Return what the caller is raised for what an extension raised; never runs code of the extension there.
+
+    A `ProviderError` and a `ConfigError` are made for us and cross as they are.
+    """
+    if type(error) in (ProviderError, ConfigError) and isinstance(error, YarrowError):
+        kinds: tuple[type, type] = (type(error.code), type(error.message))
+        if kinds == (Code, str):
+            return error
+    return ExtensionError(described(error))
+
+
+def described(error: BaseException) -> str:
+    """Return the exception's name and text, short, also when its text cannot be made."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - the exception is anybody's code
+        text = "(its text cannot be made)"
+    return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON]

@@ -1,0 +1,170 @@
+"""Makes a provider of an extension into one of ours: it runs in its own thread, and its events are checked."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager, suppress
+from copy import deepcopy
+from inspect import isawaitable
+from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
+
+from yarrow.errors import Code, ProviderError
+from yarrow.extension.failures import ExtensionError
+from yarrow.extension.host import Host
+from yarrow.extension.plain import plain
+from yarrow.message import ToolCall
+from yarrow.provider.base import (
+    CallPiece,
+    CompletionRequest,
+    ListsModels,
+    ModelEntry,
+    OpaquePiece,
+    Provider,
+    ProviderEvent,
+    ProviderInfo,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.provider.factory import Builder, Plan
+from yarrow.provider.json_object import is_json_object
+
+T = TypeVar("T")
+
+SETUP_SECONDS = 300.0
+"""How long an extension may take to make a provider, and again to say what it can do: a model may have to load."""
+IDLE_SECONDS = 600.0
+"""How long an answer may pause when `idleTimeout` is not set; a large prompt takes a local model minutes."""
+CLOSE_SECONDS = 2.0
+"""How long it may take to give back what it holds; then it is left to itself."""
+
+ProviderFactory = Callable[[Plan], "Provider | Awaitable[Provider]"]
+"""Makes a provider that was asked nothing yet."""
+
+
+def hosted_builder(host: Host, factory: ProviderFactory) -> Builder:
+    """Return what makes the provider that `factory` makes in the extension's thread. It raises `ProviderError`."""
+
+    async def build(plan: Plan) -> Provider:
+        async def work() -> tuple[Provider, bool]:
+            made: Any = factory(replace(plan, settings=deepcopy(plan.settings), environment=dict(plan.environment)))
+            if isawaitable(made):
+                made = await made
+            missing = [name for name in ("info", "stream", "close") if not callable(getattr(made, name, None))]
+            if missing:
+                raise TypeError(f"a provider has info, stream and close; {type(made).__name__} lacks {missing[0]}")
+            return made, isinstance(made, ListsModels)
+
+        with _told_of(plan.name):
+            made, lists = await host.call(work, SETUP_SECONDS)
+        return HostedListing(host, plan, made) if lists else HostedProvider(host, plan, made)
+
+    return build
+
+
+class HostedProvider:
+    """A provider of an extension. Whatever fails in it, or is no event, is a `ProviderError` that names it."""
+
+    def __init__(self, host: Host, plan: Plan, provider: Provider) -> None:
+        self._host = host
+        self._plan = plan
+        self._provider = provider
+
+    async def info(self) -> ProviderInfo:
+        """Return what it says it can do, under the id it was registered with: services keep providers by that."""
+
+        async def work() -> ProviderInfo:
+            return plain(await self._provider.info(), ProviderInfo)
+
+        info = await self._ask(work)
+        return replace(info, name=self._plan.name, model=info.model or self._plan.model)
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+        """Stream one answer; closing this closes the extension's stream, see `Host.stream`."""
+
+        async def checked() -> AsyncGenerator[ProviderEvent]:
+            # The schemas are shared by all requests, and a dictionary can be changed.
+            source = self._provider.stream(replace(request, tools=deepcopy(request.tools)))
+            async with aclosing(source):
+                async for item in source:
+                    event = _event(item)
+                    if event is not None:
+                        yield event
+                    if isinstance(event, StopPiece):
+                        return
+
+        limit = self._idle_limit(request)
+        with _told_of(self._plan.name):
+            async with aclosing(self._host.stream(checked)) as events:
+                while (event := await self._next(events, limit)) is not None:
+                    yield event
+
+    async def close(self) -> None:
+        """Let it give back what it holds, for `CLOSE_SECONDS` at most."""
+        with suppress(ProviderError, ExtensionError):
+            await self._host.call(self._provider.close, CLOSE_SECONDS)
+
+    def _idle_limit(self, request: CompletionRequest) -> float | None:
+        for seconds in (request.stream_opts.idle_timeout, self._plan.settings.idle_timeout):
+            if seconds is not None:
+                return seconds or None
+        return IDLE_SECONDS
+
+    async def _next(self, events: AsyncGenerator[ProviderEvent], limit: float | None) -> ProviderEvent | None:
+        try:
+            async with asyncio.timeout(limit):
+                return await anext(events, None)
+        except TimeoutError:
+            stalled = f"the provider {self._plan.name} of an extension said nothing for {limit:g} s"
+            raise ProviderError(Code.STREAM_STALLED, stalled, retryable=True) from None
+
+    async def _ask(self, work: Callable[[], Awaitable[T]]) -> T:
+        with _told_of(self._plan.name):
+            return await self._host.call(work, SETUP_SECONDS)
+
+
+class HostedListing(HostedProvider):
+    """One that can say which models it has."""
+
+    async def list_models(self) -> list[ModelEntry]:
+        """Return the models in its order. Raises `ProviderError`."""
+
+        async def work() -> list[ModelEntry]:
+            listed = await cast("ListsModels", self._provider).list_models()
+            return [plain(entry, ModelEntry) for entry in listed]
+
+        return await self._ask(work)
+
+
+def _event(item: object) -> ProviderEvent | None:
+    """Return the event as it may go on, None for one that says nothing. Raises TypeError and ValueError."""
+    event = plain(item, TextPiece, ThinkingPiece, CallPiece, OpaquePiece, UsagePiece, StopPiece)
+    if isinstance(event, CallPiece):
+        return CallPiece(_call(event.call))
+    if isinstance(event, TextPiece | ThinkingPiece) and not event.text:
+        return None
+    return event
+
+
+def _call(call: ToolCall) -> ToolCall:
+    """Return the call with an id, and with arguments that are a JSON object or are told to be none."""
+    if not call.name:
+        raise ValueError("a tool call has no name")
+    if not is_json_object(call.arguments):
+        call = replace(call, arguments="{}", invalid_arguments=call.invalid_arguments or call.arguments)
+    if call.id:
+        return call
+    from yarrow.provider.chat_completions.calls import new_id
+
+    return replace(call, id=new_id())
+
+
+@contextmanager
+def _told_of(name: str) -> Generator[None]:
+    """Turn what an extension raises into a `ProviderError`."""
+    try:
+        yield
+    except ExtensionError as error:
+        raise ProviderError(Code.SERVER_ERROR, f"the provider {name} of an extension failed: {error.message}") from None

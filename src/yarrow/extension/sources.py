@@ -1,0 +1,66 @@
+"""Where an extension's function comes from: an installed package, a file, or the program that embeds Yarrow."""
+
+import re
+import stat
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from yarrow.extension.load import ExtensionFunction
+
+FUNCTION = "extend"
+"""What the function of a file is called."""
+MAX_FILE = 1 << 20
+"""Bytes of an extension's file; a larger one is not loaded."""
+
+_numbers = count(1)
+
+
+class Source(Struct, frozen=True):
+    """An extension that is not loaded yet."""
+
+    label: str
+    """How it is told to people."""
+    find: Callable[[], Any]
+    """Returns its function; runs code of the extension and raises whatever that raises."""
+
+
+def from_entry_point(point: "EntryPoint") -> Source:
+    """Return the extension that an installed package offers."""
+    return Source(point.name, point.load)
+
+
+def from_file(path: Path) -> Source:
+    """Return the extension in a file."""
+    return Source(str(path), lambda: _extend(path))
+
+
+def from_function(function: "ExtensionFunction") -> Source:
+    """Return the extension of an embedding program."""
+    name: object = getattr(function, "__qualname__", None)
+    return Source(name if isinstance(name, str) else type(function).__name__, lambda: function)
+
+
+def _extend(path: Path) -> Any:
+    # What is no regular file may never end, or wait for a writer.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a regular file")
+    if path.stat().st_size > MAX_FILE:
+        raise ValueError(f"it is larger than {MAX_FILE:,} bytes")
+    code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    # A name of its own: two files called alike are two modules, and none hides an installed one.
+    module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # annotations of its classes are looked up there
+    exec(code, vars(module))  # noqa: S102 - the user named the file as an extension
+    if FUNCTION not in vars(module):
+        raise ValueError(f"it has no function {FUNCTION}, which takes a Yarrow")
+    return vars(module)[FUNCTION]

@@ -1,0 +1,71 @@
+"""Where a session's files are looked for: home, the user's directory, the project's root and what lies below it."""
+
+import os
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+UNPRINTABLE = "\ufffd"
+
+
+class Places(Struct, frozen=True):
+    """The directories of a session, as absolute real paths."""
+
+    home: Path
+    users: Path
+    """The directory of the user's own things, such as `~/.yarrow`."""
+    cwd: Path
+    root: Path
+    """The project's root, at or above `cwd`."""
+
+    @classmethod
+    def make(cls, *, home: Path, users: Path, cwd: Path) -> "Places":
+        """Follow links and find the root; nothing is run, and what does not exist stays as it is named."""
+        home, users, cwd = (Path(os.path.realpath(path)) for path in (home, users, cwd))
+        return cls(home=home, users=users, cwd=cwd, root=_project_root(cwd, home))
+
+    def project(self) -> tuple[Path, ...]:
+        """Return the directories from the project's root down to `cwd`."""
+        return down(self.root, self.cwd)
+
+    def shown(self, path: Path) -> str:
+        """Return a path as people read it, `~/` for home, in characters that can be printed on one line."""
+        return shown(f"~/{path.relative_to(self.home)}" if path.is_relative_to(self.home) else path)
+
+
+def down(top: Path, bottom: Path) -> tuple[Path, ...]:
+    """Return the directories from `top` down to `bottom`, which lies at or below it."""
+    between = [bottom, *bottom.parents]
+    return tuple(reversed(between[: between.index(top) + 1]))
+
+
+def shown(path: Path | str) -> str:
+    """Return a path with a replacement for every character that could not be printed, encoded or kept on one line."""
+    text = os.fsencode(path).decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else UNPRINTABLE for character in text)
+
+
+def _project_root(cwd: Path, home: Path) -> Path:
+    """Return the nearest directory from `cwd` upward, below home, that is a repository of the owner of `cwd`.
+
+    A repository of somebody else, such as one planted in `/tmp`, is passed over. Without one it is `cwd`.
+    """
+    try:
+        owner = cwd.stat().st_uid
+    except OSError:
+        return cwd
+    for directory in (cwd, *cwd.parents):
+        if home.is_relative_to(directory):
+            break
+        if _is_repository(directory, owner):
+            return directory
+    return cwd
+
+
+def _is_repository(directory: Path, owner: int) -> bool:
+    try:
+        mode = (directory / ".git").stat().st_mode
+        return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and directory.stat().st_uid == owner
+    except OSError:
+        return False

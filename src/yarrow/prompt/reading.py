@@ -1,0 +1,72 @@
+"""Reads the beginning of a text file that somebody else may have made: never waits, never leaves where it belongs."""
+
+import codecs
+import os
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+
+
+class TextFile(Struct, frozen=True):
+    """The beginning of a file as text; line ends are `\\n`, what is not UTF-8 and a NUL are replaced."""
+
+    text: str
+    size: int
+    """Bytes of the whole file."""
+    read: int
+    """Bytes of it that were read."""
+    identity: tuple[int, int]
+    """Device and inode: the same for every path that leads to this file."""
+    real: Path
+
+    @property
+    def cut(self) -> bool:
+        """Whether the file has more than was read."""
+        return self.size > self.read
+
+
+class Skipped(Struct, frozen=True):
+    """Why a file that exists is not read; ends a sentence that begins with its path."""
+
+    why: str
+
+
+def read_text(path: Path, *, most: int, inside: Path | None) -> TextFile | Skipped | None:
+    """Read at most `most` bytes of a file; None when there is none.
+
+    Links are followed as long as they end inside a directory, anywhere if it is None.
+    """
+    real = Path(os.path.realpath(path))
+    if inside is not None and not real.is_relative_to(inside):
+        return Skipped("is a link that leads out of the project")
+    if is_secret_file(path.name) or is_secret_file(real.name):
+        return Skipped("is not read: files such as .env hold secrets")
+    try:
+        # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
+        handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY)
+    except OSError as error:
+        # What lies where nobody may look is as good as absent.
+        return Skipped(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None
+    try:
+        return _read(handle, real, most)
+    except OSError as error:
+        return Skipped(f"cannot be read: {error.strerror}")
+    finally:
+        os.close(handle)
+
+
+def _read(handle: int, real: Path, most: int) -> TextFile | Skipped:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        return Skipped("is not a file" if not stat.S_ISDIR(status.st_mode) else "is a directory, not a file")
+    data = b""
+    while len(data) < most and (part := os.read(handle, most - len(data))):
+        data += part
+    size = max(status.st_size, len(data))
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    # A character that is cut in two at the end is left out.
+    text = decoder.decode(data, final=len(data) == size).replace("\r\n", "\n").replace("\0", "\ufffd")
+    return TextFile(text=text, size=size, read=len(data), identity=(status.st_dev, status.st_ino), real=real)

@@ -1,0 +1,90 @@
+"""The fence: puts a value between `<untrusted_input>` tags, with nothing in it that could be taken for such a tag."""
+
+import re
+from functools import cache
+
+from yarrow.prompt.lenient import LEAD, LOOKS, SIGHT, seen
+
+OPENING = "<untrusted_input>"
+CLOSING = "</untrusted_input>"
+INERT = "("
+"""What an opener becomes: a text still reads as it did, and no tag begins with it."""
+TAG_CHARACTERS = 1_000
+"""Of a tag of a value, up to its `>`; a longer one is taken for one that is not closed."""
+
+_GAP = r"(?:[\s/\\_-]|\\[abfnrtv0])*"
+"""What a lenient reader passes over within a name: also escapes, as `\\n` is a line end to some."""
+_CUT_CODE = r"[&%\\][#a-z0-9{]*\Z"
+"""A written form whose end is not seen."""
+_FEW = 4
+"""Characters that much was read to; percent signs of another script make at least five of `SIGHT`."""
+_KANA = "\u3041-\u3096\u30a1-\u30bc\u30be-\u30cd\u30cf-\u30fa"
+_HAN_AND_HANGUL = "\u4e00-\u4e35\u4e37-\u4e3e\u4e40-\u51f4\u51f6-\u9fff\u1100-\u11ff"
+"""Letters that are no look-alikes of ASCII; the few that look like a slash, a backslash or a U are left out."""
+_RAW_TEXT = r"<(?:script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|plaintext)(?![a-z0-9:-])"
+"""After these tags an HTML reader looks for no other tag, ours included."""
+_QUOTE = r"[\"'\uff02\uff07\\]|&(?:#|quot|apos|amp)|%2"
+"""A quote or the beginning of a written form of one."""
+_SPACE = r"[ \t\n\r\f]"
+"""What HTML takes for white space; of other spaces two readers can think differently."""
+_VALUE = r"\"[^\"<>&%\\]*+\"|'[^'<>&%\\]*+'|[^\s\"'=<>`&%\\]++"
+_WELL_FORMED = rf"</?[a-z][a-z0-9:.-]*+(?:{_SPACE}++[a-z@:_][a-z0-9:.@_-]*+(?:=(?:{_VALUE}))?)*+{_SPACE}*+/?>"
+"""A tag whose quotes every reader takes for the same pairs."""
+
+
+@cache
+def _tag(name: str) -> re.Pattern[str]:
+    """Return the pattern of what a lenient reader may take for the begin of a tag whose name starts with `name`.
+
+    It matches what `seen` returns: the whole name, or so much of it that the rest might follow elsewhere; and
+    what is no plain tag: a declaration, or a letter that is not ASCII.
+    """
+    rest = ""
+    for letter in reversed(name[1:]):
+        rest = rf"{_GAP}(?:\Z|[^\x00-\x7f]|{_CUT_CODE}|{letter}{rest})"
+    return re.compile(rf"<{_GAP}(?:\Z|[!?]|[^\x00-\x7f{_KANA}{_HAN_AND_HANGUL}]|{_CUT_CODE}|{name[0]}{rest})")
+
+
+def wrap(value: str) -> str:
+    """Return the value between one opening and one closing tag; the result can always be encoded as UTF-8."""
+    return f"{OPENING}{inert(value)}{CLOSING}"
+
+
+def inert(value: str) -> str:
+    """Return the value with `INERT` for each opener of which a reader could make our tag, or hide ours behind it.
+
+    The result is as long as the value. A NUL and half of a surrogate pair become the replacement character.
+    """
+    text = re.sub("[\x00\ud800-\udfff]", "\ufffd", value)
+    return re.sub(
+        LEAD, lambda lead: INERT if _is_threat(text, lead.start(), "untrusted", hides=True) else lead[0], text
+    )
+
+
+def without_tag(text: str, name: str) -> str:
+    """Return a text with `INERT` for each opener of which a reader could make a tag of this name; all else stays.
+
+    The name is given in small letters alone: dashes and underscores in it are passed over.
+    """
+    return re.sub(LEAD, lambda lead: INERT if _is_threat(text, lead.start(), name, hides=False) else lead[0], text)
+
+
+def _is_threat(text: str, at: int, name: str, *, hides: bool) -> bool:
+    view = seen(text, at)
+    if not view.startswith("<"):
+        # A written form may be longer than we look: `&amp;amp;amp;...lt;`, `&#0000...60;`. Then little is seen of it.
+        return len(text) > at + SIGHT and (len(view) <= _FEW or bool(re.fullmatch(_CUT_CODE, view)))
+    return bool(_tag(name).match(view)) or (hides and _hides(view, text, at=at))
+
+
+def _hides(view: str, text: str, *, at: int) -> bool:
+    """Whether an HTML reader that begins a tag here could pass over our closing tag."""
+    if text[at] in LOOKS or not re.match(r"<[a-z/]", view):
+        return False
+    if re.match(_RAW_TEXT, view):
+        return True
+    if re.match(_WELL_FORMED, text[at : at + TAG_CHARACTERS], re.IGNORECASE):
+        return False
+    end = text.find(">", at, at + TAG_CHARACTERS)
+    # Without quotes every reader ends the tag at its first `>`.
+    return end < 0 or bool(re.search(_QUOTE, text[at + 1 : end], re.IGNORECASE))

@@ -1,0 +1,79 @@
+"""Commands that a prompt can begin with: templates, skills and those of extensions, expanded for every client."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.agent.added import AddedCommand
+from yarrow.errors import InvalidArgument, YarrowError
+from yarrow.message import Block, Text
+from yarrow.prompt.commands import expand, list_commands
+from yarrow.service.parts import Parts
+from yarrow.v1 import agent_pb2 as pb
+
+COMMAND_SECONDS = 30.0
+"""How long a command of an extension may take."""
+
+
+class Said(Struct, frozen=True):
+    """What a person said; `typed` is what was written when that was a command of which the content was made."""
+
+    content: tuple[Block, ...]
+    typed: str = ""
+
+
+class Commands:
+    """All commands of one service."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._added = {command.name: command for command in parts.added.commands}
+
+    async def said(self, content: tuple[Block, ...], cwd: Path) -> Said:
+        """Return the content with the command that its text begins with expanded.
+
+        Raises `InvalidArgument` for a name that is nearly a command's, and for a command that fails.
+        """
+        text = "".join(block.text for block in content if isinstance(block, Text))
+        if not text.startswith("/"):
+            return Said(content)
+        name, *rest = text[1:].split(None, 1) or [""]
+        command = self._added.get(name) if text.startswith(name, 1) else None
+        if command is not None:
+            expanded = await _by_extension(command, "".join(rest), cwd)
+        else:
+            found = await asyncio.to_thread(expand, text, self._parts.places(cwd), self._added)
+            if found is None:
+                return Said(content)
+            expanded = found.text
+        others = tuple(block for block in content if not isinstance(block, Text))
+        return Said((Text(expanded), *others), text)
+
+    async def list(self, cwd: Path | None) -> pb.ListCommandsResponse:
+        """Return the commands of a working directory, or only the person's own."""
+        places = self._parts.places(cwd or self._parts.home)
+        found, warnings = await asyncio.to_thread(list_commands, places)
+        commands = {command.name: (command.description, str(command.source)) for command in found}
+        commands |= {name: (command.description, "extension") for name, command in self._added.items()}
+        return pb.ListCommandsResponse(
+            commands=[
+                pb.Command(name=name, description=description, source=source)
+                for name, (description, source) in sorted(commands.items())
+            ],
+            warnings=warnings,
+        )
+
+
+async def _by_extension(command: AddedCommand, arguments: str, cwd: Path) -> str:
+    name = command.name
+    try:
+        expanded = await asyncio.wait_for(command.expand(arguments, str(cwd)), COMMAND_SECONDS)
+    except TimeoutError:
+        raise InvalidArgument("text", f"the command /{name} took more than {COMMAND_SECONDS:g} s") from None
+    except Exception as error:  # noqa: BLE001 - an extension may raise anything
+        told = error.message if isinstance(error, YarrowError) else f"{type(error).__name__}: {error}"
+        raise InvalidArgument("text", f"the command /{name} failed: {told}"[:500]) from None
+    if not expanded.strip():
+        raise InvalidArgument("text", f"the command /{name} returned an empty prompt")
+    return expanded

@@ -1,0 +1,33 @@
+"""What the service is made of: its settings, its stores, and what extensions add to it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.agent.added import Added
+from yarrow.config.settings import Settings
+from yarrow.prompt.places import Places
+from yarrow.service.providers import Providers
+from yarrow.session.manager import SessionManager
+from yarrow.tool.registry import Registry
+
+
+class Parts(Struct, frozen=True):
+    """Everything that sessions are made with."""
+
+    settings: Settings
+    manager: SessionManager
+    providers: Providers
+    registry: Registry
+    now: Callable[[], float]
+    version: str
+    added: Added
+    home: Path
+    """The person's home directory."""
+    users: Path
+    """The directory of the person's own things."""
+
+    def places(self, cwd: Path) -> Places:
+        """Return where the prompts, skills and context files of a working directory are."""
+        return Places.make(home=self.home, users=self.users, cwd=cwd)

@@ -1,0 +1,254 @@
+"""New sessions made of others: branch, fork, rebase, merge and import, as pure functions of what was loaded.
+
+A session that is made has no name, for a name means one session; an imported one keeps its own. What waited to be
+delivered stays with the session it was accepted for. A message that no longer follows the messages it was said after
+goes without its opaque thinking, which providers bind to exactly those; the thinking can still be read.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from yarrow.errors import InvalidArgument
+from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
+from yarrow.session.calls import answered
+from yarrow.session.draft import Copied, Draft
+from yarrow.session.lenient import Unknown
+from yarrow.session.reader import Loaded, Stored
+from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.state import SessionState, fold
+
+LEFT_OUT = "Summary of the messages that were left out of this session:\n\n"
+MERGED = "Summary of another session that was merged into this one:\n\n"
+MAX_IMPORTED_ID = 200
+"""Characters kept of the id that an imported session had."""
+
+
+def branch(parent: Loaded, index: int | None, *, new_id: str, timestamp: str) -> Draft:
+    """Return a child with everything up to the message at `index`, so that its context is the parent's at that point.
+
+    `index` counts messages from 0, or from the end when it is negative; None takes everything. A compaction counts
+    when it lies before that message. A branch between a call and its results takes the results up to `index` and no
+    later one; what is then missing is filled in on the way to the model. Raises `InvalidArgument`.
+    """
+    places = [place for place, stored in enumerate(parent.records) if isinstance(stored.value, Message)]
+    if index is None:
+        return _child(parent, parent.records, new_id=new_id, timestamp=timestamp)
+    total = len(places)
+    if not -total <= index < total:
+        known = f"not one of the messages {-total} to {total - 1}" if total else "no message: the session has none"
+        raise InvalidArgument("index", f"{index} is {known}")
+    return _child(parent, parent.records[: places[index] + 1], new_id=new_id, timestamp=timestamp)
+
+
+def fork(source: Loaded, *, new_id: str, timestamp: str) -> Draft:
+    """Return a copy of the whole session that has no parent."""
+    child = _child(source, source.records, new_id=new_id, timestamp=timestamp)
+    header = replace(child.header, parent_id=None, parent_message_index=None, forked_from=source.header.id)
+    return replace(child, header=header)
+
+
+class Rebased(Struct, frozen=True):
+    """A session of chosen messages."""
+
+    draft: Draft
+    added: tuple[int, ...]
+    """Indices that were not named, and taken since they go with a call or a result that was."""
+
+
+def rebase(
+    source: Loaded, indices: Collection[int], *, new_id: str, timestamp: str, summary: str | None = None
+) -> Rebased:
+    """Return a child of the messages at `indices`, in their order in the source, under the source's present settings.
+
+    A message with calls and the results of these are taken together: naming one of them takes all. Compactions are
+    not taken. `summary`, of what was left out, becomes the first message. Raises `InvalidArgument` when `indices` is
+    empty, or holds one twice or one that is no message's.
+    """
+    said = _said(source)
+    chosen = _chosen([message for _, message in said], indices)
+    same = 0 if summary else _unchanged(source, chosen)
+    first = (_told(f"{new_id}-summary", LEFT_OUT + summary, timestamp),) if summary else ()
+    copies = (
+        Copied(source.path, stored, message if place < same else _unbound(message))
+        for place, (stored, message) in enumerate(said[index] for index in chosen)
+    )
+    header = replace(
+        _born(_state(source, source.records).header, new_id=new_id, timestamp=timestamp),
+        parent_id=source.header.id,
+        rebased_from=source.header.id,
+    )
+    named = set(indices)
+    return Rebased(Draft(header, (*first, *copies), source.path), tuple(at for at in chosen if at not in named))
+
+
+def left_out(source: Loaded, indices: Collection[int]) -> list[Message]:
+    """Return the messages that a rebase on `indices` does not take, for their summary. Raises as `rebase`."""
+    messages = [message for _, message in _said(source)]
+    chosen = set(_chosen(messages, indices))
+    return [message for index, message in enumerate(messages) if index not in chosen]
+
+
+def since_common_ancestor(current: Loaded, other: Loaded) -> list[Message]:
+    """Return the messages of `other` after the longest beginning that it shares, by message id, with `current`.
+
+    Raises `InvalidArgument` when there are none, or when the two are one session.
+    """
+    return [message for _, message in _news(current, other)]
+
+
+def merge(
+    current: Loaded, other: Loaded, *, new_id: str, synthesis: tuple[Message, Message], condensed: str | None = None
+) -> Draft:
+    """Return a child of `current` that goes on with what `other` has said since their common ancestor.
+
+    Behind it comes the synthesis, a message of the user and one of the assistant; the child dates from the latter.
+    `condensed` is a summary that stands for the messages of `other`. A compaction of `current` stays in force, one
+    of `other` is not taken. A message of `other` gets a new id where its own is taken; ids of calls stay, since a
+    result answers the last call before it. Raises as `since_common_ancestor`.
+    """
+    news = _news(current, other)
+    question, answer = synthesis
+    child = _child(current, current.records, new_id=new_id, timestamp=answer.timestamp)
+    if condensed is None:
+        taken = [*(message.id for _, message in _said(current)), question.id, answer.id]
+        ids = _distinct([message.id for _, message in news], taken, new_id)
+        brought: Iterable[Copied | Message] = (
+            Copied(other.path, stored, _under(message_id, _unbound(message)))
+            for message_id, (stored, message) in zip(ids, news, strict=True)
+        )
+    else:
+        brought = (_told(f"{new_id}-summary", MERGED + condensed, question.timestamp),)
+    header = replace(child.header, merged_from=other.header.id)
+    return replace(child, header=header, entries=(*child.entries, *brought, question, answer))
+
+
+def imported(loaded: Loaded, *, new_id: str, cwd: str, timestamp: str) -> Draft:
+    """Return a session of a file from elsewhere, in the project of `cwd`: every record as it is, without a parent.
+
+    The ids in the file are data and name nothing here.
+    """
+    header = replace(
+        loaded.header,
+        id=new_id,
+        parent_id=None,
+        parent_message_index=None,
+        imported_from=loaded.header.id[:MAX_IMPORTED_ID],
+        cwd=cwd,
+        created_at=timestamp,
+        updated_at=timestamp,
+    )
+    return Draft(header, tuple(Copied(loaded.path, stored, stored.value) for stored in loaded.records), loaded.path)
+
+
+def _child(parent: Loaded, records: Sequence[Stored], *, new_id: str, timestamp: str) -> Draft:
+    """Return a child with the first `records` of its parent, without texts that wait or were handed back."""
+    state = _state(parent, records)
+    settled = {message.id for message in state.messages}.difference(text.id for text in state.queued)
+    entries = tuple(
+        Copied(parent.path, stored, _nameless(stored.value))
+        for stored in records
+        if not isinstance(stored.value, Queued | Undelivered) or stored.value.id in settled
+    )
+    header = replace(
+        _born(state.header, new_id=new_id, timestamp=timestamp),
+        parent_id=parent.header.id,
+        parent_message_index=len(state.messages) - 1 if state.messages else None,
+    )
+    return Draft(header, entries, parent.path)
+
+
+def _state(source: Loaded, records: Iterable[Stored]) -> SessionState:
+    return fold(SessionState(source.header), (stored.value for stored in records))
+
+
+def _born(settings: Header, *, new_id: str, timestamp: str) -> Header:
+    """Return the header of a new session with the settings of another, and with no origin yet."""
+    return replace(
+        settings,
+        id=new_id,
+        name="",
+        parent_id=None,
+        parent_message_index=None,
+        forked_from=None,
+        rebased_from=None,
+        merged_from=None,
+        imported_from=None,
+        created_at=timestamp,
+        updated_at=timestamp,
+    )
+
+
+def _nameless(value: Record | Unknown) -> Record | Unknown:
+    return replace(value, name="") if isinstance(value, Change) and value.name is not UNSET else value
+
+
+def _said(source: Loaded) -> list[tuple[Stored, Message]]:
+    return [(stored, stored.value) for stored in source.records if isinstance(stored.value, Message)]
+
+
+def _chosen(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
+    """Return the indices in order, with those that go with them."""
+    if not indices:
+        raise InvalidArgument("indices", "is empty: choose at least one message")
+    named: set[int] = set()
+    for index in indices:
+        if not 0 <= index < len(messages):
+            raise InvalidArgument("indices", f"{index} is not one of the {len(messages)} messages, counted from 0")
+        if index in named:
+            raise InvalidArgument("indices", f"{index} is there twice: choose each message once")
+        named.add(index)
+    calls = answered(messages)
+    asking = {calls[index].index if index in calls else index for index in named}
+    return sorted(asking.union(result for result, asked in calls.items() if asked.index in asking))
+
+
+def _unchanged(source: Loaded, chosen: Sequence[int]) -> int:
+    """Return how many of the chosen messages follow just what they were said after."""
+    compacted = next((at for at, stored in enumerate(source.records) if isinstance(stored.value, Compaction)), None)
+    whole = sum(isinstance(stored.value, Message) for stored in source.records[:compacted])
+    return next((place for place, index in enumerate(chosen) if place != index or index >= whole), len(chosen))
+
+
+def _news(current: Loaded, other: Loaded) -> list[tuple[Stored, Message]]:
+    if current.header.id == other.header.id:
+        raise InvalidArgument("other_session_id", f"{other.header.id} is this session: name another")
+    ours, theirs = _said(current), _said(other)
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    ends = min(len(ours), len(theirs))
+    shared = next((at for at, ((_, own), (_, message)) in pairs if own.id != message.id), ends)
+    if shared == len(theirs):
+        raise InvalidArgument("other_session_id", f"{other.header.id} has no message that is not in this session too")
+    return theirs[shared:]
+
+
+def _distinct(ids: Sequence[str], taken: Iterable[str], prefix: str) -> Iterator[str]:
+    """Yield the ids, and in the place of each that is taken one of our own."""
+    used = set(taken)
+    own = (f"{prefix}-{number}" for number in count(1))
+    known = used.union(ids)
+    for message_id in ids:
+        chosen = message_id if message_id not in used else next(name for name in own if name not in known)
+        used.add(chosen)
+        yield chosen
+
+
+def _under(message_id: str, message: Message) -> Message:
+    return message if message.id == message_id else replace(message, id=message_id)
+
+
+def _unbound(message: Message) -> Message:
+    """Return a message without what is bound to the messages before it; opaque data of text and calls is not."""
+    content: list[Block] = []
+    for block in message.content:
+        if isinstance(block, Thinking):
+            content.append(Thinking(block.text))
+        elif not isinstance(block, Opaque):
+            content.append(block)
+    return message if tuple(content) == message.content else replace(message, content=tuple(content))
+
+
+def _told(message_id: str, text: str, timestamp: str) -> Message:
+    return Message(id=message_id, role=Role.USER, content=(Text(text),), timestamp=timestamp)

@@ -1,0 +1,100 @@
+"""Takes known secrets out of text and of whole values before anything is made of them."""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, TypeVar, cast, get_args
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.config.settings import CompactionSettings
+from yarrow.message import Block, Usage
+from yarrow.session.record import Record
+
+S = TypeVar("S", bound=Struct)
+
+REDACTED = "[redacted]"
+MIN_PART = 8
+"""Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
+WORD_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
+"""Fields whose values are words of the file format: a record would be lost without them, as without `FIELDS`."""
+FIELDS = frozenset(
+    field.encode_name
+    for known in (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
+    for field in msgspec.structs.fields(known)
+).union(WORD_FIELDS)
+"""Names of all fields of the format."""
+
+
+class Redactor:
+    """Replaces secrets by `[redacted]`, also where JSON or an address writes them in its own way."""
+
+    def __init__(self, secrets: Collection[str]) -> None:
+        """Take the values of secrets; empty ones are none."""
+        # The longest first, so that no secret leaves a rest of another that it is a part of.
+        spellings = sorted({way for secret in secrets for way in _spellings(secret)}, key=lambda way: (-len(way), way))
+        self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no secret to look for."""
+        return self._pattern is None
+
+    def text(self, text: str) -> str:
+        """Return the text without secrets."""
+        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without secrets in its texts and names of fields; the same object when it has none.
+
+        An object whose text changes loses its `opaque`, by which a provider signed what was there before. Raises
+        `RecursionError` for one that is nested too deeply.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return self._items(cast("list[Any] | tuple[Any, ...]", value))
+        if isinstance(value, dict):
+            return self._object(cast("dict[str, Any]", value))
+        return value
+
+    def struct(self, value: S) -> S:
+        """Return a record, or another frozen value, without secrets."""
+        if self.idle:
+            return value
+        plain: Any = msgspec.to_builtins(value)
+        changed = self.value(plain)
+        return value if changed is plain else msgspec.convert(changed, type(value))
+
+    def _items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+        changed = [self.value(item) for item in value]
+        return value if all(map(_same, value, changed)) else changed
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        changed = {
+            name if name in FIELDS else self.text(name): item if _is_word(name, item) else self.value(item)
+            for name, item in value.items()
+        }
+        if changed.keys() == value.keys() and all(map(_same, value.values(), changed.values())):
+            return value
+        changed.pop("opaque", None)
+        return changed
+
+
+def _is_word(name: str, value: object) -> bool:
+    return name in WORD_FIELDS and isinstance(value, str)
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or (isinstance(one, str) and one == other)
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    lines = secret.splitlines()
+    parts = [line.strip() for line in lines if len(line.strip()) >= MIN_PART] if len(lines) > 1 else []
+    for text in (secret, "\r\n".join(lines), *parts):
+        if text:
+            yield from (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+            yield from (quote(text, errors="replace"), quote(text, safe="", errors="replace"))

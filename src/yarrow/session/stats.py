@@ -1,0 +1,111 @@
+"""The figures of a session, counted from its records: tokens by model, calls by tool, compactions, messages, times."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from yarrow.message import Message, Role, Usage
+from yarrow.session.calls import answered
+from yarrow.session.ids import seconds
+from yarrow.session.lenient import Unknown
+from yarrow.session.record import Compaction, Header, Record
+from yarrow.session.state import SessionState, fold
+
+
+class ModelFigures(Struct, frozen=True):
+    """What a model, of whatever provider, was asked."""
+
+    name: str
+    """Empty for answers that do not name their model."""
+    usage: Usage = Usage()
+    count: int = 0
+    """Answers and summaries that it wrote, also those that were cut."""
+
+
+class ToolFigures(Struct, frozen=True):
+    """How a tool was used; calls of a message that was cut never ran and do not count."""
+
+    name: str
+    calls: int
+    errors: int
+    """Results that say that the call failed, was refused or was aborted."""
+    seconds: float
+    """From the end of the message with the call, or from the result before it of that message, to the result.
+
+    So the calls of a message add up to the time that it took to answer them all; of calls that ran side by side, whose
+    results are recorded together, the first has nearly all of it. It holds the wait for a permission.
+    """
+
+
+class Stats(Struct, frozen=True):
+    """The figures of a session."""
+
+    usage: Usage
+    """Of all model calls that were recorded: answers, also those that were cut, and summaries of compactions."""
+    models: tuple[ModelFigures, ...]
+    """By name."""
+    tools: tuple[ToolFigures, ...]
+    """By name."""
+    compactions: tuple[Compaction, ...]
+    """Oldest first."""
+    messages: dict[Role, int]
+    """How many there are of each role."""
+    created: str
+    """RFC 3339."""
+    updated: str
+    """Time of the last record, RFC 3339."""
+
+
+def stats(header: Header, records: Iterable[Record | Unknown]) -> Stats:
+    """Return the figures of a session in time linear in its records; what it took over from another counts too."""
+    kept = [record for record in records if not isinstance(record, Unknown)]
+    messages = [record for record in kept if isinstance(record, Message)]
+    compactions = tuple(record for record in kept if isinstance(record, Compaction))
+    answers = [message for message in messages if message.role is Role.ASSISTANT]
+    models = _models((*answers, *compactions))
+    roles = Counter(message.role for message in messages)
+    return Stats(
+        usage=sum((model.usage for model in models), Usage()),
+        models=models,
+        tools=_tools(messages),
+        compactions=compactions,
+        messages={role: roles[role] for role in Role},
+        created=header.created_at,
+        updated=fold(SessionState(header), kept).header.updated_at,
+    )
+
+
+def _models(written: Iterable[Message | Compaction]) -> tuple[ModelFigures, ...]:
+    found: dict[str, ModelFigures] = {}
+    for record in written:
+        known = found.get(record.model) or ModelFigures(record.model)
+        usage = known.usage + (record.usage or Usage())
+        found[record.model] = ModelFigures(record.model, usage, known.count + 1)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _tools(messages: Sequence[Message]) -> tuple[ToolFigures, ...]:
+    whole = (message for message in messages if message.role is Role.ASSISTANT and not message.incomplete)
+    calls = Counter(call.name for message in whole for call in message.tool_calls)
+    errors: Counter[str] = Counter()
+    spent: Counter[str] = Counter()
+    """Milliseconds."""
+    before: dict[int, str] = {}
+    """By the index of a message with calls, the time of the last result that it got so far."""
+    for index, asked in answered(messages).items():
+        asking, result = messages[asked.index], messages[index]
+        if asking.incomplete:
+            continue
+        errors[asked.call.name] += result.is_error
+        spent[asked.call.name] += _between(before.get(asked.index, asking.timestamp), result.timestamp)
+        before[asked.index] = result.timestamp
+    return tuple(ToolFigures(name, calls[name], errors[name], spent[name] / 1000) for name in sorted(calls))
+
+
+def _between(start: str, end: str) -> int:
+    """Return the milliseconds from one time to another; 0 where one is no time, or the clock was put back."""
+    try:
+        return max(0, round(1000 * (seconds(end) - seconds(start))))
+    except ValueError:
+        return 0

@@ -1,0 +1,132 @@
+"""The tree that sessions form by their parents, as a list of rows from top to bottom with what is needed to draw it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from yarrow.session.head import Head
+
+MAX_INDENT = 50
+"""Steps of the deepest indentation; what lies deeper is drawn at that depth, so that a list stays linear in size."""
+
+
+class Mark(StrEnum):
+    """What is wrong with the parent of a session, which is therefore shown as a root."""
+
+    NONE = ""
+    MISSING = "parent missing"
+    CYCLE = "cycle"
+
+
+class Row(Struct, frozen=True):
+    """One session in the list.
+
+    It is drawn as `│  ` or three blanks for each gutter, from the left, and then, when there are fewer gutters than
+    steps of `indent`, as `└─ ` when it is `last` and `├─ ` when it is not. An only child has no such connector: it
+    stands right below its parent.
+    """
+
+    head: Head
+    indent: int
+    """Steps to the right, up to `MAX_INDENT`; children stand one step further than their parent if they are several."""
+    gutters: tuple[bool, ...]
+    """For each step before the connector, whether a line goes on through it."""
+    last: bool
+    """Whether it is the last child of its parent, or the last root."""
+    mark: Mark
+    parent_id: str | None
+    """As the session names it, also when there is no such session."""
+
+
+def flatten(heads: Sequence[Head]) -> list[Row]:
+    """Return each session once, parents before their children; but for the sorting in linear time.
+
+    Roots come by the last update of any session of their tree, newest first; children by their creation, oldest
+    first. A session whose parent is not among `heads`, and each member of a cycle of parents, is a root with a mark.
+    Of several sessions with one id the first is the parent.
+    """
+    parents = _parents(heads)
+    cyclic = _cyclic(parents)
+    children: list[list[int]] = [[] for _ in heads]
+    roots: list[int] = []
+    for node in sorted(range(len(heads)), key=lambda node: (heads[node].header.created_at, heads[node].id)):
+        parent = parents[node]
+        (roots if parent is None or node in cyclic else children[parent]).append(node)
+    trees = [list(_below(root, children)) for root in roots]
+    trees.sort(key=lambda tree: -max(heads[place.node].updated for place in tree))
+    return [
+        Row(
+            head=heads[place.node],
+            indent=place.indent,
+            gutters=place.gutters,
+            last=tree is trees[-1] if place is tree[0] else place.last,
+            mark=_mark(heads[place.node], parents[place.node], cyclic=place.node in cyclic),
+            parent_id=heads[place.node].header.parent_id,
+        )
+        for tree in trees
+        for place in tree
+    ]
+
+
+class _Place(Struct, frozen=True):
+    """Where a session, by its index, stands in its tree."""
+
+    node: int
+    indent: int = 0
+    gutters: tuple[bool, ...] = ()
+    last: bool = True
+
+    @property
+    def lines(self) -> tuple[bool, ...]:
+        """For each step, whether a line goes on through the rows below."""
+        return self.gutters if self.indent == len(self.gutters) else (*self.gutters, not self.last)
+
+
+def _parents(heads: Sequence[Head]) -> list[int | None]:
+    """Return the index of each session's parent, None where it is not there."""
+    places: dict[str | None, int] = {}
+    for place, head in enumerate(heads):
+        places.setdefault(head.id, place)
+    return [places.get(head.header.parent_id) for head in heads]
+
+
+def _cyclic(parents: Sequence[int | None]) -> set[int]:
+    """Return the members of all cycles."""
+    cyclic: set[int] = set()
+    walks: list[int | None] = [None] * len(parents)
+    """By which walk, named by its start, each node was met first."""
+    for start in range(len(parents)):
+        path: list[int] = []
+        node: int | None = start
+        while node is not None and walks[node] is None:
+            walks[node] = start
+            path.append(node)
+            node = parents[node]
+        if node is not None and walks[node] == start:
+            cyclic.update(path[path.index(node) :])
+    return cyclic
+
+
+def _below(root: int, children: Sequence[Sequence[int]]) -> Iterator[_Place]:
+    """Yield the places of a tree from top to bottom."""
+    waiting = [_Place(root)]
+    while waiting:
+        place = waiting.pop()
+        yield place
+        waiting.extend(reversed(list(_placed(place, children[place.node]))))
+
+
+def _placed(parent: _Place, nodes: Sequence[int]) -> Iterable[_Place]:
+    if len(nodes) == 1:
+        yield _Place(nodes[0], parent.indent, parent.lines)
+        return
+    gutters = parent.lines[: MAX_INDENT - 1]
+    for node in nodes:
+        yield _Place(node, len(gutters) + 1, gutters, last=node == nodes[-1])
+
+
+def _mark(head: Head, parent: int | None, *, cyclic: bool) -> Mark:
+    if cyclic:
+        return Mark.CYCLE
+    return Mark.MISSING if parent is None and head.header.parent_id is not None else Mark.NONE

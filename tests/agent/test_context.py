@@ -1,0 +1,269 @@
+"""What a model is sent of a session, and how many tokens that is."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from yarrow.agent.context import (
+    IMAGE_TOKENS,
+    Context,
+    Frame,
+    Meter,
+    Ratios,
+    context_of,
+    fixed_tokens,
+    message_tokens,
+    text_tokens,
+)
+from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolSpec, Usage
+from yarrow.session.record import Compaction, Header
+from yarrow.session.state import SessionState, apply, fold
+
+MADE = "2026-11-28T00:00:00.000Z"
+LATER = "2026-11-28T00:00:01.000Z"
+FRAME = Frame("p", "m", window=10_000, fixed=1_000)
+STATE = SessionState(Header(id="s", cwd="/t", created_at=MADE, updated_at=MADE))
+
+
+def said(message_id: str, text: str = "a word or two", role: Role = Role.USER) -> Message:
+    return Message(id=message_id, role=role, content=(Text(text),), timestamp=LATER)
+
+
+def answered(message_id: str, usage: Usage | None, *, model: str = "m", text: str = "well") -> Message:
+    return replace(said(message_id, text, Role.ASSISTANT), usage=usage, provider="p", model=model)
+
+
+def compaction(first_kept: str, *, split: bool = False) -> Compaction:
+    return Compaction(
+        timestamp=LATER,
+        summary="<!-- yarrow-summary -->\nthe gist",
+        first_kept_message_id=first_kept,
+        tokens_before=2,
+        tokens_after=1,
+        reason="auto",
+        split_turn=split,
+    )
+
+
+def used(messages: Sequence[Message], frame: Frame = FRAME, meter: Meter | None = None) -> int:
+    return (meter or Meter()).used(context_of(fold(STATE, messages), compacted_at=0), frame)
+
+
+def names(context: Context) -> list[str]:
+    return [message.id for message in context.sent()]
+
+
+# ---- the context
+
+
+HISTORY = [said("u1"), said("a1", role=Role.ASSISTANT), said("u2"), said("a2", role=Role.ASSISTANT)]
+
+
+def test_without_a_compaction_all_is_sent() -> None:
+    assert names(context_of(fold(STATE, HISTORY), compacted_at=0)) == ["u1", "a1", "u2", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("record", "sent"),
+    [
+        (compaction("u2"), ["", "u2", "a2", "u3"]),
+        (compaction(""), ["", "u3"]),
+        (compaction("a2", split=True), ["", "u2", "a2", "u3"]),
+        (compaction("", split=True), ["", "u2", "u3"]),
+        (compaction("a1", split=True), ["", "u1", "a1", "u2", "a2", "u3"]),
+        (compaction("nobody"), ["", "u1", "a1", "u2", "a2", "u3"]),
+        (compaction("u3"), ["", "u1", "a1", "u2", "a2", "u3"]),
+    ],
+    ids=["kept", "nothing kept", "split", "split, nothing kept", "first turn split", "names nothing", "names a later"],
+)
+def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, sent: list[str]) -> None:
+    context = context_of(fold(STATE, [*HISTORY, record, said("u3")]), compacted_at=4)
+    assert names(context) == sent
+    summary = context.sent()[0]
+    assert summary.role is Role.USER
+    assert summary.text.startswith("<!-- yarrow-summary -->\nthe gist\n")
+
+
+def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
+    meter, state, compacted_at = Meter(), STATE, 0
+    for record in [*HISTORY, compaction("u2"), said("u3"), compaction("a2", split=True), compaction("u3"), said("u4")]:
+        state = apply(state, record)
+        compacted_at = len(state.messages) if isinstance(record, Compaction) else compacted_at
+        given_context = meter.context(state, compacted_at=compacted_at)
+        assert given_context == context_of(state, compacted_at=compacted_at)
+    assert names(meter.context(state, compacted_at=compacted_at)) == ["", "u3", "u4"]
+
+
+# ---- estimates
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", 0, 0),
+        ("The quick brown fox jumps over the lazy dog.", 9, 11),
+        ("    return self.value + 1\n", 6, 12),
+        ('{"path": "src/app.py", "limit": 200}', 10, 20),
+        ("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 40, 50),
+        ("12345678901234567890", 7, 7),
+        ("这是一个测试", 4, 7),
+        ("\x00\x01\x02", 1, 3),
+        ("🌍\ud800", 1, 3),
+    ],
+)
+def test_texts_are_estimated_by_what_they_are_made_of(text: str, least: int, most: int) -> None:
+    assert least <= text_tokens(text) <= most
+
+
+TOKENS = st.sampled_from(
+    ["word", "internationalisation", " ", "  ", "\n", "7", "123", '{"', "é", "语", "a1" * 20, "\x00"]
+)
+
+
+@given(st.lists(TOKENS, max_size=30).map("".join), st.lists(TOKENS, max_size=30).map("".join))
+def test_two_texts_are_estimated_as_their_parts(one: str, two: str) -> None:
+    assert 0 <= text_tokens(one) <= len(one)
+    assert abs(text_tokens(f"{one} | {two}") - text_tokens(one) - text_tokens(two)) <= 4
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 2_000_000, "a1" * 1_000_000, " " * 2_000_000, ("a" * 23 + "-") * 80_000, "[User]\n" * 250_000]
+)
+def test_no_text_takes_long(text: str) -> None:
+    begin = time.process_time()
+    assert text_tokens(text) > 0
+    assert time.process_time() - begin < 5  # a quadratic one takes hours
+
+
+def test_a_message_is_its_blocks() -> None:
+    call = ToolCall("c", "read", '{"path": "a.py"}')
+    blocks: tuple[Block, ...] = (Text("some text"), Thinking("hm"), call)
+    message = Message(id="x", role=Role.ASSISTANT, content=blocks, timestamp=LATER)
+    assert message_tokens(message) > text_tokens("some text") + text_tokens("hm") + text_tokens(call.arguments)
+    assert message_tokens(replace(message, incomplete=True)) == 0
+
+
+def test_case_K_07_a_picture_is_a_flat_number() -> None:
+    picture = Message(id="u", role=Role.USER, content=(Image("image/png", "A" * 4_000_000),), timestamp=LATER)
+    assert IMAGE_TOKENS == 1600
+    assert IMAGE_TOKENS <= message_tokens(picture) < IMAGE_TOKENS + 10
+    assert used([picture], Frame("p", "m", 200_000, 1_000)) < 3_000
+
+
+def test_what_goes_with_every_request_is_counted() -> None:
+    tool = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    assert fixed_tokens("be good", (tool,)) > fixed_tokens("be good", ()) > 0
+
+
+# ---- tokens used
+
+
+def test_the_last_report_and_an_estimate_of_what_follows() -> None:
+    history = [said("u1"), answered("a1", Usage(input=900, output=20, cache_read=300)), said("u2")]
+    meter = Meter()
+    tokens = used(history, meter=meter)
+    assert tokens == 1220 + meter.scaled(message_tokens(history[-1]), FRAME)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answered("a", None),
+        answered("a", Usage(input=9_999), model="other"),
+        replace(answered("a", Usage(input=9_999)), timestamp="2025-01-01T00:00:00.000Z"),
+        answered("a", Usage(input=100, output=9_999)),
+        answered("a", Usage(input=-5, output=0)),
+    ],
+    ids=["none", "another model's", "from another session", "a prompt that was cut", "nonsense"],
+)
+def test_what_cannot_be_believed_is_estimated(answer: Message) -> None:
+    history = [said("u1"), answer, said("u2")]
+    assert used(history) == FRAME.fixed + sum(map(message_tokens, history))
+
+
+def test_a_cut_answer_is_passed_over() -> None:
+    good = answered("a1", Usage(input=2_000, output=10))
+    cut = replace(answered("a2", Usage(input=9_000, output=10)), incomplete=True)
+    assert used([said("u1"), good, cut]) == 2_010
+
+
+def test_a_report_from_before_a_compaction_is_void() -> None:
+    history = [said("u1"), answered("a1", Usage(input=9_000))]
+    context = context_of(fold(STATE, [*history, compaction("a1")]), compacted_at=2)
+    assert Meter().used(context, FRAME) < 1_100
+
+
+def test_a_model_is_corrected_by_what_it_reports() -> None:
+    meter = Meter()
+    history = [said("u1", "word " * 1_000), answered("a1", Usage(input=3_000))]
+    used(history, meter=meter)
+    assert 1.4 < meter.ratios.of("p", "m") < 1.6
+    tail = said("u2", "word " * 1_000)
+    assert used([*history, tail], meter=meter) == 3_000 + meter.scaled(message_tokens(tail), FRAME)
+    assert meter.ratios.of("p", "other") == 1
+
+
+def test_a_report_is_learnt_once() -> None:
+    meter = Meter()
+    history = [said("u1"), answered("a1", Usage(input=1_100)), said("u2"), answered("a2", Usage(input=2_400))]
+    used(history[:2], meter=meter)
+    used(history, meter=meter)
+    once = meter.ratios.of("p", "m")
+    used(history, meter=meter)
+    assert meter.ratios.of("p", "m") == once
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_size=20))
+def test_ratios_stay_within_bounds(reports: list[tuple[int, int]]) -> None:
+    ratios = Ratios()
+    for number, (reported, estimated) in enumerate(reports):
+        ratios.learn(Frame("p", str(number % 3), 0, 0), reported=reported, estimated=estimated)
+    assert all(0.7 <= ratios.of("p", str(number)) <= 2.5 for number in range(3))
+
+
+def test_the_model_not_used_for_longest_is_forgotten() -> None:
+    ratios = Ratios()
+    for number in range(Ratios.MODELS + 1):
+        ratios.learn(Frame("p", str(number), 0, 0), reported=2, estimated=1)
+        assert ratios.of("p", "0") == (2 if number <= Ratios.MODELS else 1)
+    assert ratios.of("p", "1") == 1
+    assert ratios.of("p", "2") == 2
+
+
+MESSAGES = st.lists(
+    st.builds(
+        Message,
+        id=st.sampled_from(["a", "b", ""]),
+        role=st.sampled_from(Role),
+        content=st.lists(
+            TOKENS.map(Text) | TOKENS.map(Thinking) | st.just(Image("image/png", "A")) | st.just(ToolCall("c", "act")),
+            max_size=3,
+        ).map(tuple),
+        timestamp=st.just(LATER),
+        usage=st.none() | st.builds(Usage, st.integers(0, 5_000), st.integers(0, 50)),
+        incomplete=st.booleans(),
+        provider=st.just("p"),
+        model=st.sampled_from("mn"),
+    ),
+    max_size=12,
+)
+
+
+@given(MESSAGES, st.integers(0, 3_000))
+def test_what_is_remembered_is_what_would_be_counted_anew(messages: list[Message], fixed: int) -> None:
+    meter, frame, state = Meter(), Frame("p", "m", 0, fixed), STATE
+    for message in messages:
+        state = apply(state, message)
+        context = context_of(state, compacted_at=0)
+        assert meter.used(context, frame) >= 0
+        assert meter.estimate(context, frame) >= 0
+        fresh = Meter(meter.ratios)
+        assert meter.estimate(context, frame) == fresh.estimate(context, frame)
+        assert meter.sizes(context, frame) == fresh.sizes(context, frame)
+    other = fold(STATE, [said("x"), *(replace(message, id=message.id + "!") for message in messages)])
+    context = context_of(other, compacted_at=0)
+    assert meter.estimate(context, frame) == Meter(meter.ratios).estimate(context, frame)

@@ -1,0 +1,177 @@
+"""`yarrow config`: what is in force, where it came from, and what is never shown."""
+
+import json
+import os
+import pty
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from yarrow.cli.config import config
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.config.trust import grant, hash_of, key_of
+from yarrow.errors import ConfigError, UsageError
+
+SECRETS = {
+    "apiKeyCommand": "cat /hunter2",
+    "baseUrl": "https://me:hunter2@host/v1?key=hunter2",
+    "headers": {"Authorization": "Bearer hunter2"},
+    "extraBody": {"token": "hunter2", "deep": {"list": ["hunter2"]}},
+    "apiKeyEnv": "NAME_OF_KEY",
+}
+
+
+class Desk:
+    """A home and a project that commands run in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.project = folder / "home", folder / "project"
+        self.users = self.home / ".yarrow"
+        self.theirs = self.project / ".yarrow" / "config.json"
+        self.users.mkdir(parents=True)
+        self.theirs.parent.mkdir(parents=True)
+
+    def mine(self, content: Any) -> None:
+        (self.users / "config.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    desk = Desk(tmp_path)
+    for name in [name for name in os.environ if name.startswith("YARROW_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(desk.home))
+    monkeypatch.chdir(desk.project)
+    return desk
+
+
+def output(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    assert config(words) == ExitCode.DONE
+    return capfd.readouterr().out
+
+
+def test_every_value_with_its_origin_in_columns(
+    desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.mine({"model": "m", "workspace": {"extra": ["/é"]}})
+    monkeypatch.setenv("YARROW_MAX_TURNS", "7")
+    lines = output(capfd).splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    assert rows["model"] == ['"m"', "~/.yarrow/config.json:1"]
+    assert rows["maxTurns"] == ["7", "YARROW_MAX_TURNS"]
+    assert rows["workspace.extra"] == ['["/é"]', "~/.yarrow/config.json:1"]
+    assert rows["dryRun"] == ["false", "default"]
+    assert len({line.index(row[-1]) for line, row in zip(lines, rows.values(), strict=True)}) == 1
+    assert "\x1b" not in "".join(lines)
+
+
+def test_secrets_are_never_shown(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    desk.mine({"providers": {"work": {"type": "openai", **SECRETS}}})
+    for words in ((), ("json",)):
+        out = output(capfd, *words)
+        assert "hunter2" not in out
+        for shown in (
+            "headers.Authorization",
+            "extraBody.token",
+            "(set)",
+            "https://(set)@host/v1?(set)",
+            "NAME_OF_KEY",
+        ):
+            assert shown in out
+
+
+def test_json_is_an_object_by_key(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    desk.mine({"thinking": "high"})
+    found = json.loads(output(capfd, "json"))
+    assert found["thinking"] == {"value": "high", "origin": "~/.yarrow/config.json:1"}
+    assert found["maxTurns"] == {"value": 200, "origin": "default"}
+
+
+def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    odd = "\x1b[2J\x9b\u202e\x07"
+    desk.mine({"model": odd, "providers": {odd: {"type": "openai", "headers": {odd: "x"}}}})
+    desk.theirs.write_text(json.dumps({odd: 1}))
+    for words in ((), ("json",), ("files",)):
+        config(words)
+        said = capfd.readouterr()
+        assert (said.out + said.err).replace("\n", "").isprintable()
+
+
+def test_defaults_are_dimmed_on_a_terminal_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.mine({"model": "m"})
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = on_a_terminal()
+    dimmed = {line.split()[0] for line in shown.splitlines() if line.startswith("\x1b[2m")}
+    assert "\x1b[2mdryRun" in dimmed
+    assert "model" not in "".join(dimmed)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in on_a_terminal()
+
+
+def on_a_terminal() -> str:
+    """What the command prints when standard output is a terminal."""
+    ours, theirs = pty.openpty()
+    kept = os.dup(1)
+    os.dup2(theirs, 1)
+    try:
+        config([])
+        return os.read(ours, 1 << 16).decode()
+    finally:
+        os.dup2(kept, 1)
+        for descriptor in (ours, theirs, kept):
+            os.close(descriptor)
+
+
+def test_the_schema_is_printed(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    schema = json.loads(output(capfd, "schema"))
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert not Draft202012Validator(schema).is_valid({"modle": "x"})
+
+
+def test_the_files_that_are_looked_at(
+    desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = desk.project / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    desk.theirs.write_text("{}")
+    states = [
+        "yours    ~/.yarrow/config.json: absent",
+        f"project  {below}/.yarrow/config.json: absent",
+        f"project  {desk.theirs}: there, not trusted",
+    ]
+    assert output(capfd, "files").splitlines() == states
+    grant(desk.users, key_of(desk.theirs), hash_of(b"{}"))
+    assert output(capfd, "files").splitlines()[2].endswith(": there, trusted")
+    desk.theirs.write_text("not JSON")
+    assert output(capfd, "files").splitlines()[2].endswith(": there, changed since it was trusted")
+    desk.theirs.unlink()
+    os.mkfifo(desk.theirs)
+    assert output(capfd, "files").splitlines()[2].endswith(": cannot be used")
+
+
+def test_in_home_the_users_file_is_no_projects(
+    desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.mine({})
+    monkeypatch.chdir(desk.home)
+    assert output(capfd, "files") == "yours    ~/.yarrow/config.json: there\n"
+
+
+def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    desk.theirs.write_text('{"model": "theirs"}')
+    config([])
+    said = capfd.readouterr()
+    assert "not trusted, so model is ignored" in said.err
+    assert "theirs" not in said.out
+
+
+def test_mistakes(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="`json`, `schema` or `files`, not 'jsn'"):
+        config(["jsn"])
+    desk.mine({"modle": 1})
+    with pytest.raises(ConfigError, match="did you mean 'model'"):
+        config([])

@@ -1,0 +1,213 @@
+"""Trust in a project's file: what it lets apply, when it ends, and a store that is odd."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yarrow.config.files import read_data
+from yarrow.config.layers import Loaded, load
+from yarrow.config.trust import grant, hash_of, key_of, read_trusted, revoke
+from yarrow.errors import ConfigError, StorageError
+
+THEIRS: dict[str, Any] = {"model": "theirs", "maxTurns": 3, "providers": {"work": {"baseUrl": "http://theirs"}}}
+
+
+class Checkout:
+    """A project and the home of somebody who works in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.users = self.home / ".yarrow"
+        self.project = folder / "project"
+        self.file = self.project / ".yarrow" / "config.json"
+        self.home.mkdir()
+        self.file.parent.mkdir(parents=True)
+        self.write(THEIRS)
+
+    def write(self, content: Any) -> None:
+        self.file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    def trust(self) -> None:
+        grant(self.users, key_of(self.file), hash_of(self.file.read_bytes()))
+
+    def load(self, cwd: Path | None = None) -> Loaded:
+        return load(home=self.home, cwd=cwd or self.project, environment={}, overrides={})
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_trusted_content_applies_whole(checkout: Checkout) -> None:
+    checkout.trust()
+    loaded = checkout.load()
+    assert loaded.notices == ()
+    assert (loaded.settings.model, loaded.settings.max_turns) == ("theirs", 3)
+    assert loaded.settings.providers["work"].base_url == "http://theirs"
+    assert loaded.origins()["model"] == f"{checkout.file}:1"
+
+
+def test_changed_content_is_not_trusted_and_that_is_told(checkout: Checkout) -> None:
+    checkout.trust()
+    before = checkout.file.read_bytes()
+    # Not a value of it is another.
+    checkout.file.write_bytes(before + b" ")
+    loaded = checkout.load()
+    assert loaded.settings.model == ""
+    (notice,) = loaded.notices
+    assert "has changed since it was trusted, so model, maxTurns, providers are ignored there; yarrow trust" in notice
+    checkout.file.write_bytes(before)
+    assert checkout.load().settings.model == "theirs"
+
+
+def test_what_is_the_users_alone_stays_so(checkout: Checkout) -> None:
+    checkout.write(
+        {
+            "extensions": ["x.py"],
+            "model": "theirs",
+            "providers": {"work": {"apiKeyCommand": "touch x", "apiKeyEnv": "K"}, "b": {"apiKeyCommand": "y"}},
+        }
+    )
+    (checkout.users).mkdir()
+    mine = {"extensions": ["mine.py"], "providers": {"work": {"type": "openai", "apiKeyCommand": "mine"}}}
+    (checkout.users / "config.json").write_text(json.dumps(mine))
+    checkout.trust()
+    loaded = checkout.load()
+    assert loaded.settings.extensions == ("mine.py",)
+    assert loaded.settings.providers["work"].api_key_command == "mine"
+    assert loaded.settings.providers["work"].api_key_env == "K"
+    assert loaded.settings.providers["b"].api_key_command == ""
+    (notice,) = loaded.notices
+    assert "extensions, providers.work.apiKeyCommand, providers.b.apiKeyCommand are ignored there: only your" in notice
+
+
+def test_a_trusted_file_is_checked_strictly(checkout: Checkout) -> None:
+    checkout.write({"modle": "m"})
+    checkout.load()
+    checkout.trust()
+    with pytest.raises(ConfigError, match="did you mean 'model'"):
+        checkout.load()
+
+
+def test_trust_ends_when_it_is_revoked(checkout: Checkout) -> None:
+    checkout.trust()
+    grant(checkout.users, "another", "hash")
+    revoke(checkout.users, key_of(checkout.file))
+    assert checkout.load().settings.model == ""
+    assert read_trusted(checkout.users).hashes == {"another": "hash"}
+
+
+def test_links_to_a_project_lead_to_the_same_trust(checkout: Checkout) -> None:
+    checkout.trust()
+    link = checkout.home / "link"
+    link.symlink_to(checkout.project)
+    assert checkout.load(link).settings.model == "theirs"
+
+
+def test_a_link_to_what_is_trusted_elsewhere_is_not_trusted(checkout: Checkout) -> None:
+    checkout.trust()
+    for number, target in enumerate([checkout.file, checkout.file.parent]):
+        other = checkout.home / f"other{number}"
+        other.mkdir()
+        if target.is_dir():
+            (other / ".yarrow").symlink_to(target)
+        else:
+            (other / ".yarrow").mkdir()
+            (other / ".yarrow" / "config.json").symlink_to(target)
+        loaded = checkout.load(other)
+        assert loaded.settings.model == ""
+        assert "is not trusted" in loaded.notices[0]
+
+
+def test_a_project_whose_name_is_not_utf8(checkout: Checkout) -> None:
+    odd = checkout.project.parent / os.fsdecode(b"caf\xe9\x1b[2J")
+    checkout.project.rename(odd)
+    checkout.file = odd / ".yarrow" / "config.json"
+    (notice,) = checkout.load(odd).notices
+    assert notice.isprintable()
+    checkout.trust()
+    loaded = checkout.load(odd)
+    assert loaded.settings.model == "theirs"
+    assert all(origin.isprintable() for origin in loaded.origins().values())
+
+
+@pytest.mark.parametrize("store", [b"", b"[]", b'{"a": 1, "b": "x"}', b"\xff", b"[" * 100_000, None])
+def test_a_broken_store_trusts_nothing_and_says_so(checkout: Checkout, store: bytes | None) -> None:
+    checkout.trust()
+    path = checkout.users / "trust.json"
+    path.unlink()
+    if store is None:
+        path.mkdir()
+    else:
+        path.write_bytes(store)
+    loaded = checkout.load()
+    assert loaded.settings.model == ""
+    assert loaded.notices[0].startswith(f"{path}: it ")
+    assert loaded.notices[0].endswith("; no project's file is trusted")
+    if store is not None:
+        checkout.trust()
+        assert checkout.load().settings.model == "theirs"
+
+
+def test_only_the_user_can_read_the_store(checkout: Checkout) -> None:
+    checkout.trust()
+    assert checkout.users.stat().st_mode & 0o777 == 0o700
+    assert (checkout.users / "trust.json").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in checkout.users.iterdir()] == ["trust.json"]
+
+
+def test_a_store_that_cannot_be_written(checkout: Checkout) -> None:
+    checkout.users.write_text("a file")
+    with pytest.raises(StorageError, match=r"trust\.json cannot be written"):
+        checkout.trust()
+
+
+def test_a_full_store_keeps_what_is_in_it(checkout: Checkout) -> None:
+    checkout.trust()
+    with pytest.raises(StorageError, match="is full; yarrow trust revoke makes room"):
+        grant(checkout.users, "x" * (1 << 20), "hash")
+    assert checkout.load().settings.model == "theirs"
+
+
+def test_processes_that_grant_at_once_lose_nothing(checkout: Checkout) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom yarrow.config.trust import grant\n"
+        "for number in range(20): grant(Path(sys.argv[1]), f'{sys.argv[2]}-{number}', 'hash')"
+    )
+    several = [
+        subprocess.Popen([sys.executable, "-c", code, str(checkout.users), name], stderr=subprocess.PIPE)
+        for name in "ab"
+    ]
+    for process in several:
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, b"")
+    assert len(read_trusted(checkout.users).hashes) == 40
+
+
+def test_many_and_long_keys_make_a_short_notice(checkout: Checkout) -> None:
+    checkout.write({f"{number}" + "\x1b[2J\n\u202e" * 500: 1 for number in range(50)})
+    (notice,) = checkout.load().notices
+    assert notice.isprintable()
+    assert " and 40 more are ignored there" in notice
+    assert len(notice) < 2000
+
+
+def test_comments_are_told_at_their_lines_and_the_schema_is_for_the_editor(checkout: Checkout) -> None:
+    checkout.write('{\n  // mine\n  "$schema": "x",\n  /* two\n lines */ "thinking": "high",\n}')
+    loaded = checkout.load()
+    assert loaded.notices == ()
+    assert loaded.origins()["thinking"] == f"{checkout.file}:5"
+
+
+def test_a_file_is_never_read_further_than_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="at most"):
+        read_data(path, "label")

@@ -1,0 +1,162 @@
+"""Registration: what is wrong is refused at once, in a sentence that says what is right."""
+
+from collections.abc import AsyncGenerator, Callable
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from extending import Say, Shout, extended
+from msgspec import Meta, Struct
+
+from yarrow.extension.api import Yarrow
+
+
+def attempt(register: Callable[[Yarrow], None]) -> str:
+    """The sentence with which a registration is refused."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        register(Yarrow("mine"))
+    return str(caught.value)
+
+
+def payload_only(payload: dict[str, Any]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "told"),
+    [
+        ("ModifyInptu", payload_only, "did you mean ModifyInput?"),
+        ("x", payload_only, "there are SessionStart, "),
+        (5, payload_only, "there is no hook 5"),
+        ("ModifyInput", "text", "must be a function, not str"),
+        ("ModifyInput", lambda: None, "takes (payload) or (payload, about)"),
+        ("ModifyInput", lambda a, b, c: None, "takes (payload) or (payload, about)"),
+    ],
+)
+def test_a_hook_has_a_known_name_and_a_function(name: Any, function: Any, told: str) -> None:
+    assert told in attempt(lambda yarrow: yarrow.hook(name, function))
+
+
+class Odd(Struct, forbid_unknown_fields=True):
+    """Runs code when it is made."""
+
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        raise SystemExit
+
+
+class Endless(Struct, forbid_unknown_fields=True):
+    """Refers to itself."""
+
+    inner: "Endless | None" = None
+
+
+class Colour(Enum):
+    """Runs code when a value is unknown."""
+
+    RED = "red"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise SystemExit
+
+
+def structure(*fields: Any, **settings: Any) -> type[Struct]:
+    return msgspec.defstruct("Made", fields, **{"forbid_unknown_fields": True, **settings})
+
+
+def made_by_code() -> list[int]:
+    raise SystemExit
+
+
+def no_generator(*_: Any) -> None: ...
+
+
+async def no_yield(*_: Any) -> None: ...
+
+
+async def too_few(self: Any) -> AsyncGenerator[Any]:
+    yield self
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({"name": "no good"}, "name is letters, digits"),
+        ({"name": "x" * 65}, "name is letters, digits"),
+        ({"name": "1x"}, "the first no digit"),
+        ({"name": "x\n"}, "name is letters, digits"),
+        ({"name": None}, "name is letters, digits"),
+        ({"read_only": 1}, "needs read_only"),
+        ({"arguments": dict}, "made from msgspec.Struct"),
+        ({"arguments": None}, "made from msgspec.Struct"),
+        ({"arguments": structure("text", forbid_unknown_fields=False)}, "forbid_unknown_fields=True"),
+        ({"arguments": structure("text", array_like=True)}, "must be a JSON object"),
+        ({"arguments": structure(("text", complex))}, "complex"),
+        ({"arguments": Endless}, "refers to itself"),
+        ({"arguments": Odd}, "__post_init__ in Odd"),
+        ({"arguments": structure(("inner", list[Odd | None]))}, "__post_init__ in Odd"),
+        ({"arguments": structure(("colour", dict[str, Colour]))}, "_missing_ in Colour"),
+        ({"arguments": structure(("x", list[int], msgspec.field(default_factory=made_by_code)))}, "default_factory"),
+        ({"run": no_generator}, "async def run(self, arguments, context)"),
+        ({"run": no_yield}, "async def run(self, arguments, context)"),
+        ({"run": too_few}, "async def run(self, arguments, context)"),
+        ({"preview": no_generator}, "async def preview"),
+        ({"__doc__": " "}, "needs a docstring"),
+        ({"__doc__": None}, "needs a docstring"),
+    ],
+)
+def test_a_tool_has_the_shape_of_a_tool(attributes: dict[str, Any], told: str) -> None:
+    tool = type("Tool", (Shout,), {"__doc__": "Does.", **attributes})()
+    assert told in attempt(lambda yarrow: yarrow.tool(tool))
+
+
+def test_no_object_at_all_is_no_tool() -> None:
+    assert "name is letters" in attempt(lambda yarrow: yarrow.tool(object()))  # pyright: ignore[reportArgumentType]
+
+
+class Rich(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that arguments may be made of."""
+
+    kind: Literal["a", "b"]
+    count: Annotated[int, Meta(ge=1)]
+    inner: Say | None = None
+    names: list[str] = []
+    map: dict[str, Annotated[str, Meta(max_length=3)]] = {}
+
+
+async def test_arguments_may_be_anything_that_is_only_data() -> None:
+    tool = type("Tool", (Shout,), {"__doc__": "Does.", "arguments": Rich})()
+    async with extended(lambda yarrow: yarrow.tool(tool)) as added:
+        assert [offered.arguments for offered in added.tools] == [Rich]
+        assert not added.warnings
+
+
+@pytest.mark.parametrize(
+    ("register", "told"),
+    [
+        (lambda y: y.command("/x", lambda a, b: a), "the first no digit"),
+        (lambda y: y.command(None, lambda a, b: a), "name is letters"),
+        (lambda y: y.command("x", None), "must be a function, not NoneType"),
+        (lambda y: y.command("x", lambda a: a), "takes (arguments, cwd)"),
+        (lambda y: y.command("x", lambda a, b: a, None), "must be a str"),
+        (lambda y: y.provider("a:b", lambda plan: plan), "letters, digits, _, - and dots"),
+        (lambda y: y.provider("", lambda plan: plan), "letters, digits, _, - and dots"),
+        (lambda y: y.provider("x", 1), "must be a function, not int"),
+        (lambda y: y.provider("x", lambda: None), "takes (plan)"),
+    ],
+)
+def test_commands_and_providers_have_names_and_functions(register: Any, told: str) -> None:
+    assert told in attempt(register)
+
+
+def test_nothing_is_taken_when_it_is_over_or_too_much() -> None:
+    yarrow = Yarrow("mine")
+    for _ in range(1000):
+        yarrow.hook("ModifyInput", payload_only)
+    with pytest.raises(ValueError, match="at most 1,000"):
+        yarrow.hook("ModifyInput", payload_only)
+    assert len(yarrow.finish()) == 1000
+    with pytest.raises(ValueError, match="too late"):
+        yarrow.command("x", lambda arguments, _: arguments)

@@ -1,0 +1,196 @@
+"""Skills: which are found, what of them is read, and what is wrong with others."""
+
+import os
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from yarrow.prompt.front_matter import FRONT_BYTES, LINE_CHARACTERS
+from yarrow.prompt.gather import gather
+from yarrow.prompt.places import Places
+from yarrow.prompt.skills import LINES_BYTES, SKILLS, read_skills, render, skill_directories
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def found(project: Project) -> dict[str, str]:
+    skills, warnings = read_skills(project.places())
+    assert warnings == ()
+    return {skill.name: skill.description for skill in skills}
+
+
+def warning(project: Project) -> str:
+    skills, (only,) = read_skills(project.places())
+    assert skills == ()
+    return only
+
+
+def test_they_are_found_in_the_users_and_in_the_projects_directories(project: Project) -> None:
+    project.skill(project.users / "skills" / "d")
+    project.skill(project.root / ".agents" / "skills" / "c")
+    project.skill(project.root / "src" / ".yarrow" / "skills" / "b")
+    project.skill(project.cwd / ".agents" / "skills" / "a")
+    project.skill(project.home / "code" / ".agents" / "skills" / "above-the-root")
+    (project.users / "skills" / "no-skill").mkdir()
+    project.write(project.users / "skills" / "README.md", "x")
+    assert list(found(project)) == ["a", "b", "c", "d"]
+
+
+def test_the_prompt_has_a_line_for_each(project: Project) -> None:
+    path = project.skill(project.users / "skills" / "pdf", "'Reads: pdf,\n\n  all of them'")
+    skills, _ = read_skills(project.places())
+    assert render(skills).endswith(f"it:\n- pdf: Reads: pdf, all of them ({path})")
+    assert render(()) == ""
+
+
+def test_only_the_front_matter_is_read(project: Project) -> None:
+    path = project.skill(project.users / "skills" / "a", body="x" * 200_000)
+    with path.open("r+b") as file:
+        file.seek(FRONT_BYTES)
+        file.write(b"\xff\xfe---\n")
+    assert found(project) == {"a": "does it"}
+
+
+def test_other_entries_are_passed_over_and_plain_texts_need_no_quotes(project: Project) -> None:
+    content = "---\r\ndescription: >\r\n  yes\r\n  12\r\nmetadata:\r\n  tags: [a, {b: c}]\r\nversion: 1.0\r\n---\r\n"
+    project.write(project.users / "skills" / "a" / "SKILL.md", content)
+    assert found(project) == {"a": "yes 12"}
+
+
+def test_a_long_description_is_cut(project: Project) -> None:
+    project.skill(project.users / "skills" / "a", "x" * 1_000)
+    assert found(project) == {"a": "x" * (LINE_CHARACTERS - 3) + "..."}
+
+
+def test_the_users_comes_before_the_projects(project: Project) -> None:
+    project.skill(project.users / "skills" / "a", "mine")
+    project.skill(project.root / ".agents" / "skills" / "a", "theirs")
+    (skill,), (warning,) = read_skills(project.places())
+    assert skill.description == "mine"
+    assert warning == (
+        "~/code/project/.agents/skills/a/SKILL.md is left out: ~/.yarrow/skills/a/SKILL.md has the same name"
+    )
+
+
+def test_home_as_the_project_gives_each_once(project: Project) -> None:
+    project.skill(project.users / "skills" / "a")
+    skills, warnings = read_skills(Places.make(home=project.home, users=project.users, cwd=project.home))
+    assert [skill.name for skill in skills] == ["a"]
+    assert warnings == ()
+
+
+def test_a_name_is_that_of_the_folder(project: Project) -> None:
+    folder = project.users / "skills" / "a"
+    project.write(folder / "SKILL.md", "---\nname: other\ndescription: d\n---\n")
+    (skill,), (warning,) = read_skills(project.places())
+    assert skill.name == "a"
+    assert warning == "~/.yarrow/skills/a/SKILL.md calls itself 'other'; its name is that of its folder, a"
+
+
+@pytest.mark.parametrize("name", ["a b", "_a", "é", "a\nb", "x" * 65, "a\udcff"])
+def test_what_is_no_name_is_left_out(project: Project, name: str) -> None:
+    project.skill(project.users / "skills" / name)
+    text = warning(project)
+    assert "is no name, which has letters, digits and _.- only" in text
+    assert "\n" not in text
+    text.encode()
+
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ndescription: *c"
+
+
+@pytest.mark.parametrize(
+    ("front", "why"),
+    [
+        ("description: *a", "has front matter with an alias"),
+        (BOMB, "has front matter with an anchor or a tag"),
+        ("description: !!python/object/apply:os.system ['true']", "has front matter with an anchor or a tag"),
+        ("description: !!str x", "has front matter with an anchor or a tag"),
+        ("metadata: !x {a: b}", "has front matter with an anchor or a tag"),
+        ("- a\n- b", "has front matter that is no mapping of texts"),
+        ("only text", "has front matter that is no mapping of texts"),
+        ("", "has front matter that is no mapping of texts"),
+        ("a: " + "[" * 9 + "]" * 9, "has front matter that is no mapping of texts"),
+        ("a: " + "[" * 3_000, "has front matter that is"),
+        ("{" * 3_000, "has front matter "),
+        ("? [a]\n: b\ndescription: c", "has front matter with a key that is no text"),
+        ("description: a\n\tb: c", "has front matter that is not YAML in line 3"),
+        ("description: a: b", "has front matter that is not YAML in line 2"),
+        ("description: 'a", "has front matter that is not YAML in line"),
+        ("description: \x01", "has front matter that is not YAML"),
+        ("description: [a, b]", "is left out: its front matter has no description"),
+        ("description:", "is left out: its front matter has no description"),
+        ("name: a", "is left out: its front matter has no description"),
+        ("description: " + "x" * FRONT_BYTES, "has front matter that no line of --- ends"),
+    ],
+)
+def test_front_matter_that_is_no_mapping_of_texts_is_told(project: Project, front: str, why: str) -> None:
+    project.write(project.users / "skills" / "a" / "SKILL.md", f"---\n{front}\n---\nBody\n")
+    text = warning(project)
+    assert text.startswith(f"~/.yarrow/skills/a/SKILL.md {why}")
+    assert "\n" not in text
+
+
+def test_a_file_without_front_matter_is_told(project: Project) -> None:
+    project.write(project.users / "skills" / "a" / "SKILL.md", "Just text.\n")
+    assert "has no description" in warning(project)
+
+
+def test_no_link_of_a_project_leads_out_of_it(project: Project) -> None:
+    outside = project.base / "outside"
+    project.skill(outside / "a")
+    (project.root / ".agents").mkdir()
+    (project.root / ".agents" / "skills").symlink_to(outside)
+    assert warning(project) == "~/code/project/.agents/skills is a link that leads out of the project"
+    (project.root / ".agents" / "skills").unlink()
+    (project.root / ".agents" / "skills").mkdir()
+    (project.root / ".agents" / "skills" / "a").symlink_to(outside / "a")
+    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is a link that leads out of the project"
+    (project.users / "skills").symlink_to(outside)
+    (project.root / ".agents" / "skills" / "a").unlink()
+    assert found(project) == {"a": "does it"}
+
+
+def test_nothing_that_waits_is_opened(project: Project) -> None:
+    folder = project.root / ".agents" / "skills" / "a"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "SKILL.md")
+    os.mkfifo(project.users / "skills")
+    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is not a file"
+
+
+def test_there_can_be_so_many(project: Project) -> None:
+    for number in range(SKILLS.most + 2):
+        project.skill(project.users / "skills" / f"s{number:03}")
+    skills, (warning,) = read_skills(project.places())
+    assert len(skills) == SKILLS.most
+    assert warning == "~/.yarrow/skills/s100/SKILL.md and what follows are left out: there can be 100 skills"
+
+
+def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
+    for number in range(90):
+        project.skill(project.users / "skills" / f"s{number}", "\U0001f600" * LINE_CHARACTERS)
+    skills, (warning,) = read_skills(project.places())
+    assert LINES_BYTES - 1_500 < sum(len(skill.line().encode()) for skill in skills) <= LINES_BYTES
+    assert warning.endswith(f"and what follows are left out: skills have {LINES_BYTES} bytes")
+
+
+def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -> None:
+    project.skill(project.cwd / ".agents" / "skills" / "inner")
+    project.skill(project.root / ".agents" / "skills" / "middle")
+    project.skill(project.base / "real" / "linked")
+    (project.users / "skills").mkdir()
+    (project.users / "skills" / "linked").symlink_to(project.base / "real" / "linked")
+    places = project.places()
+    expected = (project.base / "real" / "linked", project.root / ".agents" / "skills" / "middle")
+    assert skill_directories(places) == expected
+    project.write(project.cwd / "AGENTS.md", "a")
+    gathered = gather(places)
+    assert gathered.readable == expected
+    assert [skill.name for skill in gathered.skills] == ["inner", "linked", "middle"]
+    assert [file.text for file in gathered.context] == ["a"]
+    assert gathered.warnings == ()

@@ -1,0 +1,92 @@
+"""Saved sessions as a whole, through the RPCs: searching, deleting."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from doubles.house import House, play, reason_of, stub_of
+from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.v1.agent_pb2_grpc import AgentServiceAsyncStub as Stub
+
+S = grpc.StatusCode
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, [[{"text": "The answer is Forty-Two."}], [{"text": "b"}], [{"text": "c"}]])
+
+
+@pytest.fixture
+async def stub(house: House) -> AsyncGenerator["Stub"]:
+    async with stub_of(house) as stub:
+        yield stub
+
+
+async def refused(doing: Any) -> tuple[S, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await doing
+    return caught.value.code(), reason_of(caught.value)
+
+
+async def found(house: House, stub: "Stub", text: str) -> list[str]:
+    response = await stub.ListSessions(pb.ListSessionsRequest(cwd=str(house.cwd), search=text))
+    return [session.session_id for session in response.sessions]
+
+
+async def test_a_session_is_found_by_what_was_said_in_it(house: House, stub: "Stub") -> None:
+    await play(stub, house.prompt("What is it?", "s1"))
+    await play(stub, house.prompt("Something else", "s2"))
+    assert await found(house, stub, "forty-two") == ["s1"]
+    assert await found(house, stub, "something ELSE") == ["s2"]
+    assert await found(house, stub, "nowhere") == []
+    assert sorted(await found(house, stub, "")) == ["s1", "s2"]
+
+
+async def test_a_deleted_session_is_unknown_everywhere(house: House, stub: "Stub") -> None:
+    await play(stub, house.prompt("go", "s1"))
+    await stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
+    assert not list(house.sessions.rglob("*.jsonl"))
+    assert await found(house, stub, "") == []
+    assert await refused(stub.GetState(pb.GetStateRequest(session_id="s1"))) == (S.NOT_FOUND, "SESSION_UNKNOWN")
+    assert await refused(stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))) == (
+        S.NOT_FOUND,
+        "SESSION_UNKNOWN",
+    )
+    await play(stub, house.prompt("anew", "s1"))
+    assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages) == 2
+
+
+async def test_what_is_no_id_is_refused(stub: "Stub") -> None:
+    for hostile in ("../x", "", "a/b"):
+        code, _ = await refused(stub.DeleteSession(pb.DeleteSessionRequest(session_id=hostile)))
+        assert code is S.INVALID_ARGUMENT
+
+
+async def test_a_running_session_is_not_deleted(tmp_path: Path) -> None:
+    house = House(tmp_path, [[{"wait": "g"}, {"text": "a"}]])
+    async with stub_of(house) as stub:
+        await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))
+        running = asyncio.ensure_future(play(stub, house.prompt("go", "s1")))
+        while not (await stub.GetState(pb.GetStateRequest(session_id="s1"))).run_id:
+            await asyncio.sleep(0)
+        delete = stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
+        assert await refused(delete) == (S.FAILED_PRECONDITION, "BUSY")
+        await house.open_gate("g")
+        events = await running
+        assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
+        await stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
+
+
+async def test_a_session_that_another_process_writes_is_not_deleted(house: House, stub: "Stub") -> None:
+    await play(stub, house.prompt("go", "s1"))
+    log = await house.parts.manager.open("s1")
+    async with log.lock():
+        delete = stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
+        assert await refused(delete) == (S.FAILED_PRECONDITION, "LOCKED")
+    assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages) == 2
