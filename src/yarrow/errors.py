@@ -5,7 +5,7 @@ YarrowError
  |   `- ConfigError       ... in a configuration file or variable
  |- InvalidArgument       a field of a request is wrong
  |- NotFound              SESSION_UNKNOWN, SESSION_NOT_ACTIVE, MODEL_UNKNOWN
- |- Precondition          BUSY, NOT_RUNNING, LOCKED: right request, wrong moment
+ |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT: right request, wrong moment
  |- LimitExceeded         TOO_LARGE, TOO_MANY: a bounded thing is full
  |- Unsupported           UNIMPLEMENTED: this build does not do that
  |- StorageError          STORAGE: the disk refused
@@ -34,6 +34,7 @@ class Code(StrEnum):
     BUSY = "BUSY"
     NOT_RUNNING = "NOT_RUNNING"
     LOCKED = "LOCKED"
+    NOTHING_TO_COMPACT = "NOTHING_TO_COMPACT"
     TOO_LARGE = "TOO_LARGE"
     TOO_MANY = "TOO_MANY"
     UNIMPLEMENTED = "UNIMPLEMENTED"
@@ -62,6 +63,7 @@ class Code(StrEnum):
     EMPTY_RESPONSE = "EMPTY_RESPONSE"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     CONTENT_FILTER = "CONTENT_FILTER"
+    ABORTED = "ABORTED"
     COMPACTION_INEFFECTIVE = "COMPACTION_INEFFECTIVE"
     LOOP_DETECTED = "LOOP_DETECTED"
     TURN_LIMIT = "TURN_LIMIT"

@@ -62,7 +62,7 @@ class Session:
 
     @property
     def context(self) -> Context:
-        return self.meter.context(self.state, compacted_at=self.compacted_at)
+        return self.meter.context(self.state)
 
     def plan(self, frame: Frame, reason: Reason = "auto", **more: Any) -> Plan | Notice:
         return plan(Task(self.state, self.context, frame, reason, **more), self.meter)
@@ -594,11 +594,11 @@ async def test_case_S_10_a_branch_after_a_compaction_has_its_context() -> None:
     await session.compact(session.plan(BIG, "manual"))
     session.add(*(replace(message, id=message.id + "+") for message in long_talk(2)))
     child = fold(SessionState(replace(session.state.header, id="child", parent_id="s")), session.records[1:])
-    context = context_of(child, compacted_at=session.compacted_at)
+    context = context_of(child)
     assert context.sent() == session.context.sent()
     assert len(context.sent()) < 1 + 8 + 4
     early = fold(SessionState(session.state.header), session.records[1:11])
-    assert context_of(early, compacted_at=0).sent() == tuple(session.state.messages[:10])
+    assert context_of(early).sent() == tuple(session.state.messages[:10])
 
 
 # ---- the law
@@ -730,7 +730,7 @@ def check_context(session: Session, dropped_from: int) -> None:
     resumed = fold(
         SessionState(session.state.header), [rec.decode(rec.encode(one)) for one in encodable(session.records)]
     )
-    assert context_of(resumed, compacted_at=session.compacted_at).start == context.start
+    assert context_of(resumed).start == context.start
     assert context.start >= dropped_from
     kept = context.messages[context.start :]
     assert not kept or kept[0].role is not Role.TOOL or context.start == session.compacted_at

@@ -50,7 +50,7 @@ def compaction(first_kept: str, *, split: bool = False) -> Compaction:
 
 
 def used(messages: Sequence[Message], frame: Frame = FRAME, meter: Meter | None = None) -> int:
-    return (meter or Meter()).used(context_of(fold(STATE, messages), compacted_at=0), frame)
+    return (meter or Meter()).used(context_of(fold(STATE, messages)), frame)
 
 
 def names(context: Context) -> list[str]:
@@ -64,7 +64,7 @@ HISTORY = [said("u1"), said("a1", role=Role.ASSISTANT), said("u2"), said("a2", r
 
 
 def test_without_a_compaction_all_is_sent() -> None:
-    assert names(context_of(fold(STATE, HISTORY), compacted_at=0)) == ["u1", "a1", "u2", "a2"]
+    assert names(context_of(fold(STATE, HISTORY))) == ["u1", "a1", "u2", "a2"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_without_a_compaction_all_is_sent() -> None:
     ids=["kept", "nothing kept", "split", "split, nothing kept", "first turn split", "names nothing", "names a later"],
 )
 def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, sent: list[str]) -> None:
-    context = context_of(fold(STATE, [*HISTORY, record, said("u3")]), compacted_at=4)
+    context = context_of(fold(STATE, [*HISTORY, record, said("u3")]))
     assert names(context) == sent
     summary = context.sent()[0]
     assert summary.role is Role.USER
@@ -93,9 +93,9 @@ def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
     for record in [*HISTORY, compaction("u2"), said("u3"), compaction("a2", split=True), compaction("u3"), said("u4")]:
         state = apply(state, record)
         compacted_at = len(state.messages) if isinstance(record, Compaction) else compacted_at
-        given_context = meter.context(state, compacted_at=compacted_at)
-        assert given_context == context_of(state, compacted_at=compacted_at)
-    assert names(meter.context(state, compacted_at=compacted_at)) == ["", "u3", "u4"]
+        given_context = meter.context(state)
+        assert given_context == context_of(state)
+    assert names(meter.context(state)) == ["", "u3", "u4"]
 
 
 # ---- estimates
@@ -193,7 +193,7 @@ def test_a_cut_answer_is_passed_over() -> None:
 
 def test_a_report_from_before_a_compaction_is_void() -> None:
     history = [said("u1"), answered("a1", Usage(input=9_000))]
-    context = context_of(fold(STATE, [*history, compaction("a1")]), compacted_at=2)
+    context = context_of(fold(STATE, [*history, compaction("a1")]))
     assert Meter().used(context, FRAME) < 1_100
 
 
@@ -258,12 +258,12 @@ def test_what_is_remembered_is_what_would_be_counted_anew(messages: list[Message
     meter, frame, state = Meter(), Frame("p", "m", 0, fixed), STATE
     for message in messages:
         state = apply(state, message)
-        context = context_of(state, compacted_at=0)
+        context = context_of(state)
         assert meter.used(context, frame) >= 0
         assert meter.estimate(context, frame) >= 0
         fresh = Meter(meter.ratios)
         assert meter.estimate(context, frame) == fresh.estimate(context, frame)
         assert meter.sizes(context, frame) == fresh.sizes(context, frame)
     other = fold(STATE, [said("x"), *(replace(message, id=message.id + "!") for message in messages)])
-    context = context_of(other, compacted_at=0)
+    context = context_of(other)
     assert meter.estimate(context, frame) == Meter(meter.ratios).estimate(context, frame)

@@ -19,7 +19,16 @@ _LETTERS: dict[type, str] = {
     ev.TurnEnd: "t",
     ev.AgentEnd: "a",
 }
-_SIDE = (ev.StateChange, ev.QueueUpdate, ev.UsageReport, ev.Notice, ev.Gap, ev.Heartbeat)
+_SIDE = (
+    ev.StateChange,
+    ev.QueueUpdate,
+    ev.UsageReport,
+    ev.CompactionStart,
+    ev.CompactionEnd,
+    ev.Notice,
+    ev.Gap,
+    ev.Heartbeat,
+)
 _RUN = re.compile(r"A(TMx*m(d*o)*t)*a")
 
 

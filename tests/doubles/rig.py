@@ -9,9 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from doubles.grammar import check_run, check_sequences
-from yarrow.agent.agent import Agent, Source
+from yarrow.agent.agent import Agent
+from yarrow.agent.context import Meter
+from yarrow.agent.desk import Desk, Source
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.ports import Equipment, RunSettings
+from yarrow.config.settings import CompactionSettings
 from yarrow.errors import StorageError
 from yarrow.event import events as ev
 from yarrow.event.bus import Bus, Subscription
@@ -20,12 +23,14 @@ from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
 from yarrow.provider.script import of
 from yarrow.provider.scripted import ScriptedProvider
+from yarrow.session.ids import seconds
 from yarrow.session.record import Header, Record
 from yarrow.session.state import SessionState
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.registry import Registry
 
 NOW = "2026-11-28T00:00:00.000Z"
+NOW_SECONDS = seconds(NOW)
 
 
 class Say(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,17 +121,26 @@ class Rig:
     """One agent to be played with."""
 
     def __init__(
-        self, turns: Sequence[Sequence[dict[str, Any]]], *, log: ListLog | None = None, **settings: Any
+        self,
+        turns: Sequence[Sequence[dict[str, Any]]],
+        *,
+        log: ListLog | None = None,
+        compaction: CompactionSettings | None = None,
+        **settings: Any,
     ) -> None:
         self.log = log or ListLog()
         self.act = ActTool()
         self.bus = Bus("session", now=lambda: 0.0)
         self.provider = ScriptedProvider("scripted", "m", script=of(turns))
-        self.header = Header(id="session", cwd="/", created_at=NOW, updated_at=NOW)
-        self.agent = Agent(Source(self.log, SessionState(self.header), self._reload), self.bus, now=lambda: 0.0)
+        self.header = Header(
+            id="session", cwd="/", created_at=NOW, updated_at=NOW, compaction=compaction or CompactionSettings()
+        )
+        source = Source(self.log, SessionState(self.header), self._reload)
+        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS), Meter())
         self.watch = self.bus.subscribe()
         self.seen: list[ev.Event] = []
         self.has_tool_call = True
+        self.window = 0
         self.hooks = Hooks()
         self.settings = RunSettings(provider="scripted", model="m", system="be good", **settings)
 
@@ -138,7 +152,7 @@ class Rig:
         return Equipment(
             settings=self.settings,
             provider=self.provider,
-            info=ProviderInfo("scripted", "m", has_tool_call=self.has_tool_call),
+            info=ProviderInfo("scripted", "m", context_window=self.window, has_tool_call=self.has_tool_call),
             registry=Registry([EchoTool(), self.act]),
             context=ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),))),
             hooks=self.hooks,

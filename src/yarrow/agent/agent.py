@@ -1,62 +1,49 @@
-"""One session's agent: its state, the one run it may have, and the texts that wait for that run."""
+"""One session's agent: its state, and the one thing it may be busy with."""
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Literal
+from collections.abc import Callable
 
-from msgspec import Struct
-
+from yarrow.agent.compaction.plan import Plan
+from yarrow.agent.compactor import ABORTED, Compactor
+from yarrow.agent.context import Meter
+from yarrow.agent.delivery import Delivery, interrupted
+from yarrow.agent.desk import Desk
 from yarrow.agent.ending import End, by_bug, by_error
 from yarrow.agent.hooks import About, Hooks
 from yarrow.agent.loop import Loop
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment, Ports
-from yarrow.agent.queues import Queues, Waiting
+from yarrow.agent.seat import Seat
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
-from yarrow.errors import Code, Precondition, StorageError, YarrowError
-from yarrow.event.bus import Bus
-from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
-from yarrow.message import Block, Message, Role, Text
-from yarrow.session.ids import new_id, timestamp
-from yarrow.session.record import Change, Queued, Record, Undelivered
-from yarrow.session.state import SessionState, fold
-from yarrow.session.store import Log
+from yarrow.errors import StorageError, YarrowError
+from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, CompactionEnd, EndReason, QueuedText
+from yarrow.message import Block
+from yarrow.session.ids import new_id
+from yarrow.session.record import Change
+from yarrow.session.state import SessionState
 
 _logger = logging.getLogger("yarrow.agent")
-
-
-class Source(Struct, frozen=True):
-    """Where an agent's session comes from and goes to."""
-
-    log: Log
-    state: SessionState
-    reload: Callable[[], Awaitable[SessionState]]
-    """Reads the session anew, after another process wrote to it."""
 
 
 class Agent:
     """The only writer of its session. All calls belong to one event loop."""
 
-    def __init__(self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time) -> None:
-        self.session = source.state
-        self._source = source
-        self._log = source.log
-        self._lock = AsyncExitStack()
-        self._bus = bus
-        self._now = now
-        self._machine = StateMachine(bus.publish)
-        self._queues = Queues()
-        self._run: asyncio.Task[None] | None = None
-        self._busy = False
-        self._abortable = False
-        self._abort_early = False
+    def __init__(self, desk: Desk, meter: Meter) -> None:
+        self._desk = desk
+        self._machine = StateMachine(desk.publish)
+        self._seat = Seat(desk.session.header.id)
+        self._delivery = Delivery(desk)
+        self._compactor = Compactor(desk, self._enter, meter)
         self.run_id = ""
         """Of the run that is going on; empty when there is none."""
         self._points = self._points_of(Hooks())
+
+    @property
+    def session(self) -> SessionState:
+        """The session as it is now."""
+        return self._desk.session
 
     @property
     def state(self) -> AgentState:
@@ -65,14 +52,18 @@ class Agent:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is going on or being accepted."""
-        return self._busy
+        """Whether a run is going on or being accepted, or anything else that excludes one."""
+        return self._seat.taken
 
     @property
     def waiting(self) -> tuple[tuple[QueuedText, ...], tuple[QueuedText, ...]]:
         """The steers and the follow-ups that wait."""
-        shown = self._queues.shown()
+        shown = self._delivery.shown()
         return shown.steering, shown.follow_ups
+
+    def context_tokens(self, equipment: Equipment) -> int:
+        """Return the tokens of the context, as far as they are known or can be estimated."""
+        return self._compactor.used(equipment)
 
     async def prompt(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str = "") -> str:
         """Accept a prompt and start its run; return the run's id once the prompt is on disk.
@@ -80,98 +71,92 @@ class Agent:
         `typed` is what a person wrote, when that was a command of which `content` was made.
         Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was accepted.
         """
-        if self._busy:
-            raise Precondition(
-                f"session {self._bus.session_id} is running: steer it, queue a follow-up or abort it", code=Code.BUSY
-            )
-        self._busy = True
+        self._seat.take("steer it, queue a follow-up or abort it")
         return await to_the_end(self._accept(content, equipment, typed))
+
+    async def compact(self, instructions: str, equipment: Equipment) -> None:
+        """Begin to compact the context; its events tell the rest.
+
+        Raises `Precondition` (BUSY, LOCKED, NOTHING_TO_COMPACT), `RunError` (COMPACTION_INEFFECTIVE) and
+        `StorageError`; then nothing was begun.
+        """
+        self._seat.take("compact it when the run is over")
+        await to_the_end(self._begin_compaction(instructions, equipment))
 
     async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
         """Queue a text for the run; return the id of the message that it becomes once it is on disk.
 
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
-        return await to_the_end(self._queue(content, "followUp" if follow_up else "steer", typed))
+        how = "followUp" if follow_up else "steer"
+        return await to_the_end(self._delivery.queue(content, how, typed=typed, points=self._points))
 
     async def change(self, change: Change) -> None:
         """Change settings of the session. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
-        if self._busy:
-            raise Precondition(
-                f"session {self._bus.session_id} is running: change it when the run is over", code=Code.BUSY
-            )
-        self._busy = True
+        self._seat.take("change it when the run is over")
         try:
             await to_the_end(self._change(change))
         finally:
-            self._busy = False
+            self._seat.leave()
 
     def abort(self) -> bool:
-        """Stop the run; return whether one was going on. The run's end is told by its events."""
-        if self._run is not None and self._abortable:
+        """Stop what is going on; return whether anything was. Its end is told by its events."""
+        if self._seat.abort():
             self._stop()
-            self._run.cancel()
-        else:
-            # The run is not under way yet; a task cancelled before its first step would never tell its end.
-            self._abort_early = True
-        return self._busy
+        return self._seat.taken
 
     async def settled(self) -> None:
-        """Wait until no run is going on."""
-        if self._run is not None:
-            await asyncio.wait([self._run])
+        """Wait until nothing is going on."""
+        await self._seat.settled()
 
     async def close(self) -> None:
-        """Abort the run if there is one, wait for its end and end the event streams."""
+        """Abort what is going on, wait for its end and end the event streams."""
         self.abort()
         await self.settled()
-        self._bus.close()
+        self._desk.bus.close()
+
+    def timestamp(self) -> str:
+        """Return the time now, as records hold it."""
+        return self._desk.timestamp()
 
     async def _accept(self, content: tuple[Block, ...], equipment: Equipment, typed: str) -> str:
-        self._abort_early = False
         early: list[Body] = []
         try:
             await self.settled()
-            await self._take_lock()
+            await self._desk.lock()
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
-            message = self._user_message(new_id(), content, typed)
+            message = self._desk.user_message(new_id(), content, typed)
             left = self.session.queued
-            await self._append(*(self._undelivered(queued.id) for queued in left), message)
+            await self._desk.append(*self._delivery.handed_back(tuple(one.id for one in left)), message)
         except BaseException:  # also a cancelled service: what was not accepted must not keep the session busy
-            self._busy = False
-            await self._lock.aclose()
+            self._seat.leave()
+            await self._desk.unlock()
             raise
         self.run_id = new_id()
-        self._bus.begin_run(self.run_id)
+        self._desk.bus.begin_run(self.run_id)
         self._points = self._points_of(equipment.hooks)
-        self._bus.publish(AgentStart(message.text, message.id))
-        for body in early:
-            self._bus.publish(body)
+        self._compactor.begin()
+        for body in (AgentStart(message.text, message.id), *early):
+            self._desk.publish(body)
         self._machine.enter(AgentState.THINKING)
         if left:
-            self._bus.publish(_interrupted(left))
-        self._queues.open()
-        self._run = asyncio.create_task(self._go(equipment), name=f"run {self.run_id}")
+            self._desk.publish(interrupted(left))
+        self._delivery.open()
+        self._seat.start(self._go(equipment), f"run {self.run_id}")
         return self.run_id
 
     async def _change(self, change: Change) -> None:
         try:
-            await self._take_lock()
-            await self._append(change)
+            await self._desk.lock()
+            await self._desk.append(change)
         finally:
-            await self._lock.aclose()
-
-    async def _take_lock(self) -> None:
-        """Become the file's only writer; what another process wrote meanwhile becomes part of the session."""
-        if await self._lock.enter_async_context(self._log.lock()):
-            self.session = await self._source.reload()
+            await self._desk.unlock()
 
     async def _go(self, equipment: Equipment) -> None:
-        loop = Loop(self._ports(), equipment)
+        loop = Loop(self._ports(equipment), equipment)
         end = End(EndReason.COMPLETED)
-        self._abortable = True
         try:
-            if self._abort_early:
+            if self._seat.under_way():
                 self._stop()
                 raise asyncio.CancelledError
             await self._points.agent_start(self.session.messages[-1].text)
@@ -183,7 +168,7 @@ class Agent:
         except Exception as error:  # a bug of ours must end the run like any failure, with an id to find it by
             _logger.exception("run %s failed by a bug", self.run_id)
             end = by_bug(error, self.run_id)
-        self._abortable = False
+        self._seat.ending()
         try:
             # An abort that was put off while the last message was recorded strikes here, not in the middle of the end.
             await asyncio.sleep(0)
@@ -192,81 +177,87 @@ class Agent:
         await self._finish(end, loop)
 
     def _stop(self) -> None:
-        self._abortable = False
-        self._queues.refuse()
+        self._delivery.refuse()
         self._machine.enter(AgentState.ABORTING)
 
     async def _finish(self, end: End, loop: Loop) -> None:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
-        left = tuple(waiting.shown for waiting in self._queues.close())
+        left = self._delivery.close()
+        usage = loop.usage + self._compactor.spent
         try:
-            await self._append(*(self._undelivered(shown.message_id) for shown in left))
-            await self._log.flush()
+            await self._desk.append(*self._delivery.handed_back(tuple(one.message_id for one in left)))
+            await self._desk.flush()
         except StorageError as error:
             end = End(EndReason.ERROR, end.failure or error.failure())
-        await self._points.agent_end(AgentEnd(end.reason, loop.usage, end.failure, left))
-        try:
-            await self._lock.aclose()
-        except StorageError as error:  # letting go may write too; the end must be told all the same
-            end = End(EndReason.ERROR, end.failure or error.failure())
-        self._machine.enter(AgentState.IDLE)
+        await self._points.agent_end(AgentEnd(end.reason, usage, end.failure, left))
+        failure = await self._let_go()
+        if failure is not None:
+            end = End(EndReason.ERROR, end.failure or failure.failure())
         self.run_id = ""
-        self._busy = False
-        self._bus.publish(AgentEnd(end.reason, loop.usage, end.failure, left))
-        self._bus.end_run()
+        self._desk.publish(AgentEnd(end.reason, usage, end.failure, left))
+        self._desk.bus.end_run()
 
-    async def _queue(self, content: tuple[Block, ...], mode: Literal["steer", "followUp"], typed: str) -> str:
-        content = await self._points.input(content, mode)
-        text = "".join(block.text for block in content if isinstance(block, Text))
-        waiting = Waiting(QueuedText(new_id(), text, mode == "followUp"), content, typed)
-        self._queues.push(waiting)
-        self._bus.publish(self._queues.shown())
-        queued = Queued(
-            id=waiting.shown.message_id, timestamp=self.timestamp(), mode=mode, content=content, typed=typed
-        )
+    async def _begin_compaction(self, instructions: str, equipment: Equipment) -> None:
         try:
-            await self._append(queued)
-        except StorageError:
-            if self._queues.withdraw(waiting):
-                self._bus.publish(self._queues.shown())
-                raise
-        return queued.id
-
-    async def _deliver(self, *, ending: bool) -> tuple[QueuedText, ...]:
-        taken = self._queues.take(ending=ending)
-        if taken:
-            await to_the_end(self._record_delivery(taken))
-        return tuple(waiting.shown for waiting in taken)
-
-    async def _record_delivery(self, taken: tuple[Waiting, ...]) -> None:
-        try:
-            await self._append(*(self._user_message(one.shown.message_id, one.content, one.typed) for one in taken))
-        except StorageError:
-            self._queues.put_back(taken)
+            await self.settled()
+            await self._desk.lock()
+            self._compactor.begin()
+            planned = self._compactor.plan_manual(equipment, instructions)
+        except BaseException:  # as in `_accept`
+            self._seat.leave()
+            await self._desk.unlock()
             raise
-        self._bus.publish(self._queues.shown())
+        self._points = self._points_of(equipment.hooks)
+        self._machine.enter(AgentState.COMPACTING)
+        self._seat.start(self._compact_alone(planned, equipment), "compaction")
 
-    async def _append(self, *records: Record) -> None:
-        """Make records durable, then part of the session."""
-        if records:
-            await self._log.append(*records)
-            self.session = fold(self.session, records)
+    async def _compact_alone(self, planned: Plan, equipment: Equipment) -> None:
+        end = ABORTED
+        try:
+            if self._seat.under_way():
+                self._stop()
+                raise asyncio.CancelledError
+            end = await self._compactor.carry_out(planned, equipment, self._points)
+        except asyncio.CancelledError:
+            end = ABORTED
+        except YarrowError as error:
+            end = CompactionEnd(error=error.failure())
+        except Exception as error:  # as in `_go`
+            _logger.exception("the compaction of session %s failed by a bug", self.session.header.id)
+            end = CompactionEnd(error=by_bug(error, self.session.header.id).failure)
+        self._seat.ending()
+        failure = await self._let_go()
+        self._desk.publish(CompactionEnd(error=failure.failure()) if failure and not end.error else end)
+
+    async def _let_go(self) -> StorageError | None:
+        """Be idle again; return what the disk refused at that."""
+        failure = None
+        try:
+            await self._desk.unlock()
+        except StorageError as error:  # letting go may write too; the end must be told all the same
+            failure = error
+        self._machine.enter(AgentState.IDLE)
+        self._seat.leave()
+        return failure
 
     def _points_of(self, hooks: Hooks, emit: Callable[[Body], None] | None = None) -> Points:
         header = self.session.header
         about = About(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
-        return Points(hooks, about, emit or self._bus.publish)
+        return Points(hooks, about, emit or self._desk.publish)
 
-    def _ports(self) -> Ports:
+    def _ports(self, equipment: Equipment) -> Ports:
         return Ports(
-            emit=self._bus.publish,
+            emit=self._desk.publish,
             points=self._points,
-            record=self._append,
-            deliver=self._deliver,
+            record=self._desk.append,
+            deliver=self._delivery.deliver,
             enter=self._enter,
-            history=lambda: self.session.messages,
+            context=self._compactor.sent,
+            compact=lambda reason, window: self._compactor.within(
+                equipment, self._points, reason=reason, window=window
+            ),
             new_id=new_id,
             timestamp=self.timestamp,
         )
@@ -275,18 +266,3 @@ class Agent:
         # The loop may take a step between the request to abort and its cancellation; aborting is not left for it.
         if self._machine.current is not AgentState.ABORTING:
             self._machine.enter(state)
-
-    def _user_message(self, message_id: str, content: tuple[Block, ...], typed: str) -> Message:
-        return Message(id=message_id, role=Role.USER, content=content, timestamp=self.timestamp(), typed=typed)
-
-    def _undelivered(self, message_id: str) -> Undelivered:
-        return Undelivered(id=message_id, timestamp=self.timestamp())
-
-    def timestamp(self) -> str:
-        """Return the time now, as records hold it."""
-        return timestamp(self._now())
-
-
-def _interrupted(left: tuple[Queued, ...]) -> Notice:
-    texts = "; ".join("".join(block.text for block in one.content if isinstance(block, Text)) for one in left)
-    return Notice("UNDELIVERED", f"accepted in a run that was cut off and never delivered: {texts}")

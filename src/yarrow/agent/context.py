@@ -106,8 +106,8 @@ class Context(Struct, frozen=True):
         return (*self.opening, *self.messages[self.start :])
 
 
-def context_of(state: SessionState, *, compacted_at: int) -> Context:
-    """Return the context of a session; `compacted_at` is how many messages its last compaction was recorded after.
+def context_of(state: SessionState) -> Context:
+    """Return the context of a session.
 
     Messages from the first kept one on are in it, and all that came after the record. When the record names a message
     that does not exist, nothing is left out: too much can be compacted again, too little is lost.
@@ -115,8 +115,7 @@ def context_of(state: SessionState, *, compacted_at: int) -> Context:
     messages, record = state.messages, state.compaction
     if record is None:
         return Context((), messages, start=0, said_since=0, created_at=state.header.created_at)
-    compacted_at = min(compacted_at, len(messages))
-    start = compacted_at
+    start = compacted_at = state.compacted_at
     if record.first_kept_message_id:
         start = next((at for at in reversed(range(compacted_at)) if messages[at].id == record.first_kept_message_id), 0)
     return Context(_opening(record, messages, start), messages, start, compacted_at, state.header.created_at)
@@ -187,11 +186,11 @@ class Meter:
         self._context: Context | None = None
         self._opened: tuple[tuple[Message, ...], int] = ((), 0)
 
-    def context(self, state: SessionState, *, compacted_at: int) -> Context:
+    def context(self, state: SessionState) -> Context:
         """Return `context_of(state)`, without looking for its beginning again while the compaction is the same."""
         known = self._context
-        if known is None or self._record != state.compaction or known.said_since != compacted_at:
-            known = context_of(state, compacted_at=compacted_at)
+        if known is None or self._record != state.compaction or known.said_since != state.compacted_at:
+            known = context_of(state)
             self._record = state.compaction
         self._context = msgspec.structs.replace(known, messages=state.messages)
         return self._context

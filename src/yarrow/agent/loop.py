@@ -10,7 +10,7 @@ from yarrow.agent.draft import Draft
 from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.settle import to_the_end
-from yarrow.errors import Code, Failure, RunError, YarrowError
+from yarrow.errors import Code, Failure, ProviderError, RunError, YarrowError
 from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, QueuedText, TurnEnd, TurnStart
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import CompletionRequest
@@ -31,9 +31,18 @@ class Loop:
         if not self._equipment.info.has_tool_call:
             self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
         delivered = await self._ports.deliver(ending=False)
+        overflowed = False
         for turn in count(1):
             self._check_turns(turn)
-            message = await self._turn(turn, delivered)
+            try:
+                message = await self._turn(turn, delivered)
+            except ProviderError as error:
+                if error.code is not Code.CONTEXT_OVERFLOW or overflowed:
+                    raise
+                await self._ports.compact("overflow", error.context_window)
+                overflowed, delivered = True, ()
+                continue
+            overflowed = False
             ending = not message.tool_calls
             delivered = await self._ports.deliver(ending=ending)
             if ending and not delivered:
@@ -41,6 +50,7 @@ class Loop:
 
     async def _turn(self, turn: int, delivered: tuple[QueuedText, ...]) -> Message:
         self._ports.enter(AgentState.THINKING)
+        await self._ports.compact("auto", 0)
         await self._ports.points.turn(HookName.TURN_START, turn)
         request = await self._request()
         with self._turn_bracket(turn, delivered):
@@ -52,12 +62,11 @@ class Loop:
         return message
 
     async def _request(self) -> CompletionRequest:
-        settings, info = self._equipment.settings, self._equipment.info
-        tools = self._equipment.registry.specs(settings.tools) if info.has_tool_call else ()
+        settings = self._equipment.settings
         request = CompletionRequest(
             model=settings.model,
-            messages=tuple(self._ports.history()),
-            tools=tools,
+            messages=self._ports.context(),
+            tools=self._equipment.tools(),
             system=settings.system,
             thinking=settings.thinking,
             max_tokens=settings.max_tokens,

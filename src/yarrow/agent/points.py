@@ -92,6 +92,18 @@ class Points:
         changed = await self._run(HookName.AFTER_TOOL_CALL, given)
         return ToolFailed(changed.text) if changed.is_error else Done(changed.text, changed.diff, images)
 
+    async def before_compact(self, tokens: int, instructions: str) -> str:
+        """Let hooks change the instructions for a summary of a context of so many tokens."""
+        if HookName.BEFORE_COMPACT not in self._hooks:
+            return instructions
+        asked = await self._run(HookName.BEFORE_COMPACT, pl.BeforeCompactPayload(tokens, instructions))
+        return asked.instructions
+
+    async def after_compact(self, before: int, after: int, summary: str) -> None:
+        """Tell that the context was compacted; numbers are tokens."""
+        if HookName.AFTER_COMPACT in self._hooks:
+            await self._run(HookName.AFTER_COMPACT, pl.AfterCompactPayload(before, after, summary))
+
     async def _run(self, name: HookName, payload: Any) -> Any:
         return await self._hooks.through(name, payload, about=self._about, notify=self._emit)
 

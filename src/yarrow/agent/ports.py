@@ -1,14 +1,15 @@
 """What the loop is given: what it works with, and the callables by which it reaches the world."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
 
+from yarrow.agent.compaction.plan import Reason
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.points import Points
 from yarrow.event.events import AgentState, Body, QueuedText
-from yarrow.message import Message, ThinkingLevel
+from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
@@ -42,6 +43,10 @@ class Equipment(Struct, frozen=True):
     context: ToolContext
     hooks: Hooks
 
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that the model is offered."""
+        return self.registry.specs(self.settings.tools) if self.info.has_tool_call else ()
+
 
 class Deliver(Protocol):
     """Records the texts that are due as user messages and returns them."""
@@ -60,6 +65,12 @@ class Ports(Struct, frozen=True):
     deliver: Deliver
     enter: Callable[[AgentState], None]
     points: Points
-    history: Callable[[], Sequence[Message]]
+    context: Callable[[], tuple[Message, ...]]
+    """What of the session the model is sent."""
+    compact: Callable[[Reason, int], Awaitable[None]]
+    """Compacts the context if it is due, or because it overflowed a window of so many tokens; 0 is unknown.
+
+    Raises `RunError`, `ProviderError` and `StorageError`.
+    """
     new_id: Callable[[], str]
     timestamp: Callable[[], str]

@@ -5,7 +5,7 @@ _HARMLESS = """\
   // "thinking": "off",
 
   // When old messages are replaced, for the model, by a summary; the numbers are tokens.
-  // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192},
+  // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192, "model": ""},
 """
 _DRY_RUN = """\
 

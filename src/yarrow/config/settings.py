@@ -15,6 +15,8 @@ class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fie
     enabled: bool = True
     reserve_tokens: int = 2048
     keep_recent_tokens: int = 8192
+    model: str = ""
+    """A cheaper model of the same provider that writes the summaries; empty is the session's own."""
 
 
 class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):

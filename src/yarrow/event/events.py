@@ -6,6 +6,7 @@ in an `Event` with its place in the session.
 """
 
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -139,6 +140,21 @@ class QueueUpdate(Struct, frozen=True):
     follow_ups: tuple[QueuedText, ...]
 
 
+class CompactionStart(Struct, frozen=True):
+    """Compaction begins."""
+
+    reason: Literal["auto", "manual", "overflow"]
+    tokens_before: int
+
+
+class CompactionEnd(Struct, frozen=True):
+    """Compaction ends; with an `error` nothing was changed."""
+
+    tokens_after: int = 0
+    summary: str = ""
+    error: Failure | None = None
+
+
 class UsageReport(Struct, frozen=True):
     """Tokens of a model call."""
 
@@ -177,6 +193,8 @@ Body = (
     | AgentEnd
     | StateChange
     | QueueUpdate
+    | CompactionStart
+    | CompactionEnd
     | UsageReport
     | Notice
     | Gap

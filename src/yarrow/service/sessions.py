@@ -4,7 +4,9 @@ import asyncio
 from functools import partial
 from weakref import WeakValueDictionary
 
-from yarrow.agent.agent import Agent, Source
+from yarrow.agent.agent import Agent
+from yarrow.agent.context import Meter, Ratios
+from yarrow.agent.desk import Desk, Source
 from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.errors import Code, InvalidArgument, NotFound, Precondition, YarrowError
@@ -30,6 +32,7 @@ class Sessions:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._active = Active()
+        self._ratios = Ratios()
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -165,7 +168,8 @@ class Sessions:
     async def _enter(self, log: SessionLog | MemoryLog, state: SessionState, warnings: tuple[str, ...]) -> Entry:
         session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
-        agent = Agent(Source(log, state, partial(self._reread, session_id)), bus, now=self._parts.now)
+        source = Source(log, state, partial(self._reread, session_id))
+        agent = Agent(Desk(source, bus, now=self._parts.now), Meter(self._ratios))
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks)
         entry.warnings += (*self._parts.added.warnings, *warnings)
         await self._active.add(entry)

@@ -100,8 +100,21 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
             out.turn_end.turn = turn
         case ev.AgentEnd():
             out.agent_end.CopyFrom(_agent_end(body))
+        case ev.CompactionStart() | ev.CompactionEnd():
+            _fill_compaction(out, body)
         case ev.StateChange() | ev.QueueUpdate() | ev.UsageReport() | ev.Notice() | ev.Gap() | ev.Heartbeat():
             _fill_side(out, body)
+        case _:
+            assert_never(body)
+
+
+def _fill_compaction(out: pb.AgentEvent, body: ev.CompactionStart | ev.CompactionEnd) -> None:
+    match body:
+        case ev.CompactionStart(reason, before):
+            out.compaction_start.CopyFrom(pb.CompactionStart(reason=reason, tokens_before=to_count(before)))
+        case ev.CompactionEnd(after, summary, error):
+            failed = None if error is None else to_error(error)
+            out.compaction_end.CopyFrom(pb.CompactionEnd(tokens_after=to_count(after), summary=summary, error=failed))
         case _:
             assert_never(body)
 

@@ -63,6 +63,8 @@ class SessionState(Struct, frozen=True):
     """Texts that were accepted and are neither delivered nor handed back, in order."""
     compaction: Compaction | None = None
     """The last one."""
+    compacted_at: int = 0
+    """How many messages the last compaction was recorded after."""
 
 
 def apply(state: SessionState, record: Record | Unknown) -> SessionState:
@@ -72,7 +74,7 @@ def apply(state: SessionState, record: Record | Unknown) -> SessionState:
 
 def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionState:
     """Return the state after more records, in time proportional to them."""
-    header, compaction = state.header, state.compaction
+    header, compaction, compacted_at = state.header, state.compaction, state.compacted_at
     updated_at = header.updated_at
     messages: list[Message] = []
     queued = {text.id: text for text in state.queued}
@@ -85,6 +87,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 header = _changed(header, record)
             case Compaction():
                 compaction = record
+                compacted_at = len(state.messages) + len(messages)
             case Queued():
                 queued[record.id] = record
             case Undelivered():
@@ -99,6 +102,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
         messages=state.messages.followed_by(messages) if messages else state.messages,
         queued=tuple(queued.values()),
         compaction=compaction,
+        compacted_at=compacted_at,
     )
 
 

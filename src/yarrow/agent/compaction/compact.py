@@ -176,7 +176,7 @@ class _Writer:
 def _shrinking(draft: Compaction, plan: Plan, meter: Meter) -> Compaction:
     """Return the record with its estimate. Raises `RunError` when the context would not become smaller."""
     task = plan.task
-    after = context_of(apply(task.state, draft), compacted_at=len(task.context.messages))
+    after = context_of(apply(task.state, draft))
     tokens = meter.estimate(after, task.frame)
     if tokens >= plan.tokens_before:
         raise ineffective(task, meter)

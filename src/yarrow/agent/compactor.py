@@ -1,0 +1,121 @@
+"""Keeps the context of one session within the window of its model: counts it, and has it compacted when it must."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from yarrow.agent.compaction.compact import compact, summarised_by
+from yarrow.agent.compaction.plan import Plan, Reason, Task, due, plan
+from yarrow.agent.context import Frame, Meter, fixed_tokens
+from yarrow.agent.desk import Desk
+from yarrow.agent.points import Points
+from yarrow.agent.ports import Equipment
+from yarrow.agent.settle import to_the_end
+from yarrow.errors import Code, Failure, Precondition, YarrowError
+from yarrow.event.events import AgentState, CompactionEnd, CompactionStart, Notice, UsageReport
+from yarrow.message import Message, ToolSpec, Usage
+
+ABORTED = CompactionEnd(error=Failure(Code.ABORTED, "the compaction was aborted: nothing was changed"))
+
+
+class Compactor:
+    """Counts and compacts one session's context; nothing is changed before a summary is whole."""
+
+    def __init__(self, desk: Desk, enter: Callable[[AgentState], None], meter: Meter) -> None:
+        self._desk = desk
+        self._enter = enter
+        self._meter = meter
+        self._told: set[str] = set()
+        self._fixed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
+        self.spent = Usage()
+        """Tokens of the summaries of this run."""
+
+    def begin(self) -> None:
+        """Begin to count for a run."""
+        self.spent = Usage()
+        self._told.clear()
+
+    def sent(self) -> tuple[Message, ...]:
+        """Return the messages that a model is sent."""
+        return self._meter.context(self._desk.session).sent()
+
+    def used(self, equipment: Equipment) -> int:
+        """Return the tokens of the context, as far as they are known or can be estimated."""
+        return self._meter.used(self._meter.context(self._desk.session), self._frame(equipment, 0))
+
+    async def within(self, equipment: Equipment, points: Points, *, reason: Reason, window: int) -> None:
+        """Compact the context if it is due, or because it overflowed a window of so many tokens (0 is unknown).
+
+        Raises `RunError` and `ProviderError`; then nothing was changed.
+        """
+        task = self._task(equipment, reason, window)
+        used = self._meter.used(task.context, task.frame)
+        if reason == "auto" and not due(task.state, task.frame, used):
+            return
+        planned = plan(task, self._meter)
+        if isinstance(planned, Notice):
+            self._tell(planned)
+            return
+        self._enter(AgentState.COMPACTING)
+        self._announce(planned)
+        end = ABORTED
+        try:
+            end = await self._carry_out(planned, equipment, points)
+        except YarrowError as error:
+            end = CompactionEnd(error=error.failure())
+            raise
+        finally:  # also when it was aborted
+            self._desk.publish(end)
+            self._enter(AgentState.THINKING)
+
+    def plan_manual(self, equipment: Equipment, instructions: str) -> Plan:
+        """Return what a compaction that a person asks for will do.
+
+        Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
+        """
+        planned = plan(replace(self._task(equipment, "manual", 0), instructions=instructions), self._meter)
+        if isinstance(planned, Notice):
+            raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
+        return planned
+
+    async def carry_out(self, planned: Plan, equipment: Equipment, points: Points) -> CompactionEnd:
+        """Compact as planned; return the end, for the caller to tell. Raises as `within`."""
+        self._announce(planned)
+        return await self._carry_out(planned, equipment, points)
+
+    async def _carry_out(self, planned: Plan, equipment: Equipment, points: Points) -> CompactionEnd:
+        instructions = await points.before_compact(planned.tokens_before, planned.task.instructions)
+        planned = replace(planned, task=replace(planned.task, instructions=instructions))
+        summarise = summarised_by(equipment.provider, self._spend)
+        record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
+        await to_the_end(self._desk.append(record))
+        await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
+        return CompactionEnd(record.tokens_after, record.summary)
+
+    def _task(self, equipment: Equipment, reason: Reason, window: int) -> Task:
+        session = self._desk.session
+        context = self._meter.context(session)
+        summariser = session.header.compaction.model
+        return Task(session, context, self._frame(equipment, window), reason, summariser=summariser)
+
+    def _announce(self, planned: Plan) -> None:
+        self._desk.publish(CompactionStart(planned.task.reason, planned.tokens_before))
+        if planned.notice is not None:
+            self._tell(planned.notice)
+
+    def _tell(self, notice: Notice) -> None:
+        """Tell it once in a run: it is as true before every turn."""
+        if notice.code not in self._told:
+            self._told.add(notice.code)
+            self._desk.publish(notice)
+
+    def _spend(self, usage: Usage) -> None:
+        self.spent += usage
+        self._desk.publish(UsageReport(usage))
+
+    def _frame(self, equipment: Equipment, window: int) -> Frame:
+        settings, info = equipment.settings, equipment.info
+        system, tools = settings.system, equipment.tools()
+        if self._fixed[:2] != (system, tools):
+            self._fixed = (system, tools, fixed_tokens(system, tools))
+        return Frame(settings.provider, settings.model, window or info.context_window, self._fixed[2])

@@ -1,0 +1,66 @@
+"""Where an agent writes: the session as it is now, the log that keeps it, and those who watch."""
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from msgspec import Struct
+
+from yarrow.event.bus import Bus
+from yarrow.event.events import Body
+from yarrow.message import Block, Message, Role
+from yarrow.session.ids import timestamp
+from yarrow.session.record import Record
+from yarrow.session.state import SessionState, fold
+from yarrow.session.store import Log
+
+
+class Source(Struct, frozen=True):
+    """Where an agent's session comes from and goes to."""
+
+    log: Log
+    state: SessionState
+    reload: Callable[[], Awaitable[SessionState]]
+    """Reads the session anew, after another process wrote to it."""
+
+
+class Desk:
+    """One session and its only writer's means. What is appended is durable first, and then part of the session."""
+
+    def __init__(self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time) -> None:
+        self.session = source.state
+        self.bus = bus
+        self.publish: Callable[[Body], None] = bus.publish
+        self._source = source
+        self._now = now
+        self._lock = AsyncExitStack()
+
+    async def lock(self) -> None:
+        """Become the file's only writer; what another process wrote meanwhile becomes part of the session.
+
+        Raises `Precondition` (LOCKED) and `StorageError`.
+        """
+        if await self._lock.enter_async_context(self._source.log.lock()):
+            self.session = await self._source.reload()
+
+    async def unlock(self) -> None:
+        """Let go of the file. Raises `StorageError`, for letting go may write too."""
+        await self._lock.aclose()
+
+    async def append(self, *records: Record) -> None:
+        """Make records durable, then part of the session. Raises `StorageError`."""
+        if records:
+            await self._source.log.append(*records)
+            self.session = fold(self.session, records)
+
+    async def flush(self) -> None:
+        """Return when all that was appended is durable. Raises `StorageError`."""
+        await self._source.log.flush()
+
+    def user_message(self, message_id: str, content: tuple[Block, ...], typed: str) -> Message:
+        """Return a person's message of now."""
+        return Message(id=message_id, role=Role.USER, content=content, timestamp=self.timestamp(), typed=typed)
+
+    def timestamp(self) -> str:
+        """Return the time now, as records hold it."""
+        return timestamp(self._now())
