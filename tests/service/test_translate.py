@@ -53,6 +53,8 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
         {"from": "AGENT_STATE_IDLE", "to": "AGENT_STATE_THINKING"},
     ),
     (ev.QueueUpdate((QUEUED,), (QUEUED,)), "queueUpdate", {"steering": [WIRE_QUEUED], "followUps": [WIRE_QUEUED]}),
+    (ev.CompactionStart("overflow", 9), "compactionStart", {"reason": "overflow", "tokensBefore": "9"}),
+    (ev.CompactionEnd(4, "notes"), "compactionEnd", {"tokensAfter": "4", "summary": "notes"}),
     (ev.UsageReport(USAGE), "usage", WIRE_USAGE),
     (ev.Notice("X", "y"), "notice", {"code": "X", "text": "y"}),
     (ev.Gap(1, 5), "gap", {"firstSequence": "1", "lastSequence": "5"}),

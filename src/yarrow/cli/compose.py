@@ -8,6 +8,7 @@ from yarrow._version import VERSION
 from yarrow.agent.added import Added
 from yarrow.config.files import user_directory
 from yarrow.config.settings import Settings
+from yarrow.policy.secrets import secret_values
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
@@ -33,5 +34,6 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             added=added,
             home=home,
             users=users,
+            secrets=lambda: secret_values(environment),
         )
     )

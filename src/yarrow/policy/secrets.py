@@ -21,6 +21,9 @@ TELLING_VALUE = (
 HARMLESS_NAME = r"PWD|OLDPWD|SSH_AUTH_SOCK|TOKENIZERS_PARALLELISM|GIT_CONFIG_KEY_\d+"
 """Names that look like secrets and are none: paths, a socket, a switch, the names of git settings."""
 
+SHORTEST = 8
+"""Characters of a secret that is looked for in texts."""
+
 
 def is_secret_file(name: str) -> bool:
     """Whether a file of this name is taken to hold secrets: `.env` and `.env.production`, not `.env.example`."""
@@ -40,3 +43,10 @@ def is_secret_variable(name: str, value: str) -> bool:
 def without_secrets(variables: Mapping[str, str], passed: frozenset[str]) -> dict[str, str]:
     """Return the variables that are no secrets, and those that are and are named in `passed`."""
     return {name: value for name, value in variables.items() if name in passed or not is_secret_variable(name, value)}
+
+
+def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables that are secrets and long enough to be told from ordinary words."""
+    return tuple(
+        value for name, value in variables.items() if len(value) >= SHORTEST and is_secret_variable(name, value)
+    )

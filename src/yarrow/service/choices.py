@@ -102,7 +102,7 @@ def _thinking(number: int) -> ThinkingLevel | UnsetType:
 
 
 def _compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:
-    names = ("enabled", "reserve_tokens", "keep_recent_tokens")
+    names = ("enabled", "reserve_tokens", "keep_recent_tokens", "model")
     return msgspec.structs.replace(present, **{name: getattr(chosen, name) for name in names if chosen.HasField(name)})
 
 

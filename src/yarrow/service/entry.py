@@ -8,6 +8,7 @@ from pathlib import Path
 from yarrow.agent.agent import Agent
 from yarrow.agent.hooks import About, HookName, Hooks
 from yarrow.agent.payloads import SessionPayload
+from yarrow.agent.ports import Equipment
 from yarrow.errors import Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus
 from yarrow.event.events import Event, Notice
@@ -37,6 +38,8 @@ class Entry:
         """What a person should be told of how the session was made or loaded."""
         self.reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
+        self.equipment: Equipment | None = None
+        """What the last run worked with."""
         self._translated: dict[int, pb.AgentEvent] = {}
         self._order: deque[int] = deque()
 
@@ -54,6 +57,11 @@ class Entry:
     def cwd(self) -> Path:
         """The working directory; it was there when the session was made."""
         return Path(self.state.header.cwd)
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the session has no file."""
+        return isinstance(self._log, MemoryLog)
 
     @property
     def deleted(self) -> bool:

@@ -31,15 +31,6 @@ def _handler(sentence: str) -> Any:
 class Later:
     """What of `AgentService` is not yet there."""
 
-    GetStats: Any = _NotYet("figures of a session")
     AnswerPermission: Any = _NotYet("permissions")
-    Compact: Any = _NotYet("compaction")
-    BranchSession: Any = _NotYet("branching")
-    ForkSession: Any = _NotYet("forking")
-    RebaseSession: Any = _NotYet("rebasing")
-    MergeSession: Any = _NotYet("merging")
-    GetSessionTree: Any = _NotYet("the session tree")
-    ExportSession: Any = _NotYet("export")
-    ImportSession: Any = _NotYet("import")
     RunTool: Any = _NotYet("running a tool by hand")
     ListFiles: Any = _NotYet("listing files")

@@ -1,6 +1,6 @@
 """What the service is made of: its settings, its stores, and what extensions add to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,6 +27,8 @@ class Parts(Struct, frozen=True):
     """The person's home directory."""
     users: Path
     """The directory of the person's own things."""
+    secrets: Callable[[], Collection[str]] = tuple
+    """Values that leave the service in no export."""
 
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""

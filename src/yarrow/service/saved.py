@@ -1,7 +1,11 @@
-"""The RPCs about saved sessions as a whole: listing and deleting them."""
+"""The RPCs about saved sessions as a whole: lists, the tree, figures, what is made of them, export and import."""
+
+from collections.abc import AsyncIterator
 
 from yarrow.service import views
-from yarrow.service.answers import Context, answers
+from yarrow.service.answers import Context, answers, streams
+from yarrow.service.exporting import Exporting
+from yarrow.service.lineage import Lineage
 from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
@@ -13,6 +17,8 @@ class SavedSessions:
     def __init__(self, parts: Parts, sessions: Sessions) -> None:
         self._parts = parts
         self._sessions = sessions
+        self._lineage = Lineage(parts, sessions)
+        self._exporting = Exporting(parts, sessions, self._lineage)
 
     @answers
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
@@ -20,7 +26,58 @@ class SavedSessions:
         return await views.sessions(request, self._parts.manager, self._sessions)
 
     @answers
+    async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
+        """Return saved sessions as a tree."""
+        return await views.tree(request, self._parts.manager, self._sessions)
+
+    @answers
+    async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
+        """Return the figures of a session."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        loaded = None if entry.ephemeral else await self._parts.manager.load(request.session_id)
+        return views.stats(entry, loaded, await self._sessions.info(entry))
+
+    @answers
     async def DeleteSession(self, request: pb.DeleteSessionRequest, context: Context) -> pb.DeleteSessionResponse:
         """Delete a session."""
         await self._sessions.delete(request.session_id)
         return pb.DeleteSessionResponse()
+
+    @answers
+    async def BranchSession(self, request: pb.BranchSessionRequest, context: Context) -> pb.BranchSessionResponse:
+        """Make a child with the history up to a message."""
+        index = request.index if request.HasField("index") else None
+        return pb.BranchSessionResponse(session_id=await self._lineage.branch(request.session_id, index))
+
+    @answers
+    async def ForkSession(self, request: pb.ForkSessionRequest, context: Context) -> pb.ForkSessionResponse:
+        """Make a detached copy."""
+        return pb.ForkSessionResponse(session_id=await self._lineage.fork(request.session_id))
+
+    @answers
+    async def RebaseSession(self, request: pb.RebaseSessionRequest, context: Context) -> pb.RebaseSessionResponse:
+        """Make a session of chosen messages."""
+        made, added = await self._lineage.rebase(request.session_id, list(request.indices), squash=request.squash)
+        return pb.RebaseSessionResponse(session_id=made, added=added)
+
+    @answers
+    async def MergeSession(self, request: pb.MergeSessionRequest, context: Context) -> pb.MergeSessionResponse:
+        """Make a session of two."""
+        made = await self._lineage.merge(request.session_id, request.other_session_id, summary=request.summary)
+        return pb.MergeSessionResponse(session_id=made)
+
+    @streams
+    async def ExportSession(
+        self, request: pb.ExportSessionRequest, context: Context
+    ) -> AsyncIterator[pb.ExportSessionResponse]:
+        """Stream a session as a file."""
+        async for chunk in self._exporting.chunks(request.session_id, request.format):
+            yield pb.ExportSessionResponse(chunk=chunk)
+
+    @answers
+    async def ImportSession(
+        self, request_iterator: AsyncIterator[pb.ImportSessionRequest], context: Context
+    ) -> pb.ImportSessionResponse:
+        """Make a session of a file that is streamed."""
+        made, skipped = await self._exporting.take_in(request_iterator)
+        return pb.ImportSessionResponse(session_id=made, skipped_lines=skipped)

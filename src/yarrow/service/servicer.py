@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator
 
 from yarrow.errors import Code, YarrowError
-from yarrow.event.events import AgentEnd
+from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
 from yarrow.service.choices import read_choices, read_content, read_cwd, read_name
@@ -139,6 +139,22 @@ class Servicer(SavedSessions, Later, AgentServiceServicer):
                 for batch in batches(entry, events, limit):
                     yield pb.StreamEventsResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
+        finally:
+            subscription.close()
+
+    @streams
+    async def Compact(self, request: pb.CompactRequest, context: Context) -> AsyncIterator[pb.CompactResponse]:
+        """Compact the context and stream the events of that."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        equipment = await self._sessions.equip(entry)
+        subscription = entry.bus.subscribe()
+        try:
+            await entry.agent.compact(request.instructions, equipment)
+            while events := await subscription.take():
+                for event in events:
+                    yield pb.CompactResponse(event=entry.translated(event))
+                    if isinstance(event.body, CompactionEnd):
+                        return
         finally:
             subscription.close()
 

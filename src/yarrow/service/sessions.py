@@ -90,7 +90,9 @@ class Sessions:
             temperature=configured.temperature if configured else None,
         )
         hooks = self._parts.added.hooks
-        return Equipment(run, built.provider, built.info, self._parts.registry, await self._context(entry), hooks)
+        context = await self._context(entry)
+        entry.equipment = Equipment(run, built.provider, built.info, self._parts.registry, context, hooks)
+        return entry.equipment
 
     async def info(self, entry: Entry) -> ProviderInfo | None:
         """Return what the session's model can do; None when its provider cannot be had now."""

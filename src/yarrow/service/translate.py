@@ -245,6 +245,7 @@ def to_compaction(settings: CompactionSettings) -> pb.CompactionSettings:
         enabled=settings.enabled,
         reserve_tokens=settings.reserve_tokens,
         keep_recent_tokens=settings.keep_recent_tokens,
+        model=settings.model,
     )
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
 from yarrow.session.disk import Disk
+from yarrow.session.draft import Draft
 from yarrow.session.files import create_file, in_words
 from yarrow.session.head import Head
 from yarrow.session.line import encode
@@ -92,6 +93,20 @@ class SessionManager:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
         except OSError as error:
             raise StorageError(f"the session {path} cannot be made: {in_words(error)}") from error
+
+    async def create_from(self, draft: Draft) -> None:
+        """Make the session of a draft, whole or not at all. Raises as `create_whole`."""
+        await self.create_whole(draft.header, draft.lines())
+
+    async def make_root(self) -> Path:
+        """Return the directory of all sessions, made if it was not there. Raises `StorageError`."""
+        await self._look(lambda: self.root.mkdir(mode=0o700, parents=True, exist_ok=True))
+        return self.root
+
+    def blobs(self, session_id: str) -> Callable[[str], bytes | None]:
+        """Return what reads a blob of a session by its digest."""
+        del session_id
+        return lambda _digest: None
 
     async def delete(self, session_id: str) -> None:
         """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while somebody writes it."""

@@ -700,33 +700,41 @@ class CompactionSettings(_message.Message):
     ENABLED_FIELD_NUMBER: _builtins.int
     RESERVE_TOKENS_FIELD_NUMBER: _builtins.int
     KEEP_RECENT_TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether it happens by itself."""
     reserve_tokens: _builtins.int
     """Tokens kept free at the top of the window."""
     keep_recent_tokens: _builtins.int
     """Tokens of recent turns that are always kept."""
+    model: _builtins.str
+    """The model that writes summaries, of the same provider; empty: the session's own."""
     def __init__(
         self,
         *,
         enabled: _builtins.bool | None = ...,
         reserve_tokens: _builtins.int | None = ...,
         keep_recent_tokens: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_keep_recent_tokens", b"_keep_recent_tokens", "_reserve_tokens", b"_reserve_tokens", "enabled", b"enabled", "keep_recent_tokens", b"keep_recent_tokens", "reserve_tokens", b"reserve_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_keep_recent_tokens", b"_keep_recent_tokens", "_model", b"_model", "_reserve_tokens", b"_reserve_tokens", "enabled", b"enabled", "keep_recent_tokens", b"keep_recent_tokens", "model", b"model", "reserve_tokens", b"reserve_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_keep_recent_tokens", b"_keep_recent_tokens", "_reserve_tokens", b"_reserve_tokens", "enabled", b"enabled", "keep_recent_tokens", b"keep_recent_tokens", "reserve_tokens", b"reserve_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_keep_recent_tokens", b"_keep_recent_tokens", "_model", b"_model", "_reserve_tokens", b"_reserve_tokens", "enabled", b"enabled", "keep_recent_tokens", b"keep_recent_tokens", "model", b"model", "reserve_tokens", b"reserve_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
     _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
     _WhichOneofReturnType__keep_recent_tokens: _TypeAlias = _typing.Literal["keep_recent_tokens"]  # noqa: Y015
     _WhichOneofArgType__keep_recent_tokens: _TypeAlias = _typing.Literal["_keep_recent_tokens", b"_keep_recent_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__reserve_tokens: _TypeAlias = _typing.Literal["reserve_tokens"]  # noqa: Y015
     _WhichOneofArgType__reserve_tokens: _TypeAlias = _typing.Literal["_reserve_tokens", b"_reserve_tokens"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__enabled) -> _WhichOneofReturnType__enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_recent_tokens) -> _WhichOneofReturnType__keep_recent_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reserve_tokens) -> _WhichOneofReturnType__reserve_tokens | None: ...
 
@@ -2758,16 +2766,22 @@ class RebaseSessionResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session made."""
+    @_builtins.property
+    def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Indices of messages that were taken though they were not named: a call and its results stay together."""
+
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
+        added: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3132,19 +3146,25 @@ class ImportSessionRequest(_message.Message):
 
     CHUNK_FIELD_NUMBER: _builtins.int
     CWD_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
     chunk: _builtins.bytes
     """The next bytes of the file."""
     cwd: _builtins.str
     """The working directory, with the first item; absolute."""
+    size: _builtins.int
+    """Bytes of the whole file, with the first item; a stream of another length is refused, so that a cut one is noticed.
+    0: not known.
+    """
     def __init__(
         self,
         *,
         chunk: _builtins.bytes = ...,
         cwd: _builtins.str = ...,
+        size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "cwd", b"cwd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "cwd", b"cwd", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

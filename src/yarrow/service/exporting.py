@@ -1,0 +1,95 @@
+"""Sessions as files that leave the service and come in again, a bounded piece at a time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+from yarrow.errors import Code, InvalidArgument, LimitExceeded, Precondition
+from yarrow.service.choices import read_cwd
+from yarrow.service.lineage import Lineage
+from yarrow.service.parts import Parts
+from yarrow.service.sessions import Sessions
+from yarrow.session.reader import Loaded
+from yarrow.session.transfer import MAX_IMPORT, Incoming, jsonl
+from yarrow.session.tree import flatten
+from yarrow.v1 import agent_pb2 as pb
+
+CHUNK = 256 * 1024
+"""Bytes of one item of an export, or a little more; a longer line is cut into several."""
+
+
+class Exporting:
+    """Writes sessions out and takes them in."""
+
+    def __init__(self, parts: Parts, sessions: Sessions, lineage: Lineage) -> None:
+        self._parts = parts
+        self._sessions = sessions
+        self._lineage = lineage
+
+    async def chunks(self, session_id: str, export_format: int) -> AsyncGenerator[bytes]:
+        """Yield the bytes of an export. Raises `NotFound`, `InvalidArgument` and `StorageError`."""
+        entry = await self._sessions.get_or_load(session_id)
+        if entry.ephemeral:
+            raise Precondition(f"session {session_id} is not kept on disk, so it cannot be exported")
+        loaded = await self._parts.manager.load(session_id)
+        match export_format:
+            case pb.EXPORT_FORMAT_UNSPECIFIED | pb.EXPORT_FORMAT_JSONL:
+                pieces = jsonl(loaded, self._parts.manager.blobs(session_id), secrets=self._parts.secrets())
+            case pb.EXPORT_FORMAT_HTML:
+                pieces = await self._page(loaded)
+            case _:
+                raise InvalidArgument("format", f"{export_format} is no export format")
+        while chunk := await asyncio.to_thread(_next, pieces):
+            for start in range(0, len(chunk), CHUNK):
+                yield chunk[start : start + CHUNK]
+
+    async def _page(self, loaded: Loaded) -> Iterator[bytes]:
+        # Imported here, since a page needs libraries that nothing else does.
+        from yarrow.session.html.overview import Relative
+        from yarrow.session.html.page import page
+
+        rows = flatten(await self._parts.manager.heads(loaded.header.cwd))
+        relatives = [
+            Relative(row.head.id, row.head.name or row.head.title, row.indent, row.head.id == loaded.header.id)
+            for row in rows
+        ]
+        return (piece.encode() for piece in page(loaded, relatives=relatives, secrets=self._parts.secrets()))
+
+    async def take_in(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> tuple[str, int]:
+        """Return the id of the session that a stream of pieces holds, and how many lines could not be read.
+
+        Raises `InvalidArgument` for what is no session, and for a stream that is not as long as was announced: a client
+        that went away ends it like one that was done. Raises `LimitExceeded` and `StorageError`.
+        """
+        first = await anext(requests, None)
+        if first is None:
+            raise InvalidArgument("chunk", "nothing was sent")
+        cwd = read_cwd(first.cwd)
+        if first.size > MAX_IMPORT:
+            raise LimitExceeded(
+                f"size: a file of {first.size} bytes is over the {MAX_IMPORT} taken", code=Code.TOO_LARGE
+            )
+        root = await self._parts.manager.make_root()
+        with Incoming(root) as incoming:
+            received = 0
+            request: pb.ImportSessionRequest | None = first
+            while request is not None:
+                received += len(request.chunk)
+                await asyncio.to_thread(incoming.feed, request.chunk)
+                request = await anext(requests, None)
+            if first.size and received != first.size:
+                raise InvalidArgument(
+                    "chunk", f"the stream ended after {received} of {first.size} bytes: send it again"
+                )
+            return await self._lineage.take_in(incoming, cwd)
+
+
+def _next(pieces: Iterator[bytes]) -> bytes:
+    """Return the next pieces, together `CHUNK` bytes or more unless they are the last; empty at the end."""
+    taken: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        taken.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            break
+    return b"".join(taken)
