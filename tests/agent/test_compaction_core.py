@@ -14,12 +14,12 @@ from yarrow.agent.compaction.asking import SYSTEM
 from yarrow.agent.compaction.compact import Answer, Summarise, compact, summarised_by
 from yarrow.agent.compaction.cut import Amount, Cut, cut
 from yarrow.agent.compaction.files import Files
-from yarrow.agent.compaction.plan import MIN_ANSWER, Plan, Reason, Task, due, plan
+from yarrow.agent.compaction.plan import MIN_ANSWER, Plan, Task, plan
 from yarrow.agent.compaction.summary import notes_of, summary_text
-from yarrow.agent.context import Context, Frame, Meter, context_of, message_tokens, text_tokens
+from yarrow.agent.context import Context, Frame, Meter, context_of, due, message_tokens, text_tokens
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
-from yarrow.event.events import Notice
+from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, Usage
 from yarrow.prompt.untrusted import CLOSING, OPENING
 from yarrow.provider.base import CompletionRequest, ProviderEvent, ProviderInfo, TextPiece
@@ -64,7 +64,7 @@ class Session:
     def context(self) -> Context:
         return self.meter.context(self.state)
 
-    def plan(self, frame: Frame, reason: Reason = "auto", **more: Any) -> Plan | Notice:
+    def plan(self, frame: Frame, reason: CompactionReason = "auto", **more: Any) -> Plan | Notice:
         return plan(Task(self.state, self.context, frame, reason, **more), self.meter)
 
     async def compact(self, planned: Plan | Notice, *answers: str) -> Compaction:
@@ -611,7 +611,7 @@ class Shape(Struct, frozen=True):
     reserve: int
     keep: int
     fixed: int
-    reason: Reason
+    reason: CompactionReason
     answer: int
     """Tokens of the summary."""
 

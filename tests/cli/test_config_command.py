@@ -106,7 +106,7 @@ def test_defaults_are_dimmed_on_a_terminal_alone(desk: Desk, monkeypatch: pytest
     shown = on_a_terminal()
     dimmed = {line.split()[0] for line in shown.splitlines() if line.startswith("\x1b[2m")}
     assert "\x1b[2mdryRun" in dimmed
-    assert "model" not in "".join(dimmed)
+    assert "\x1b[2mmodel" not in dimmed
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in on_a_terminal()
 

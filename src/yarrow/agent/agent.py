@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from yarrow.agent.compaction.plan import Plan
 from yarrow.agent.compactor import ABORTED, Compactor
 from yarrow.agent.context import Meter
 from yarrow.agent.delivery import Delivery, interrupted
@@ -23,6 +23,9 @@ from yarrow.message import Block
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change
 from yarrow.session.state import SessionState
+
+if TYPE_CHECKING:
+    from yarrow.agent.compaction.plan import Plan
 
 _logger = logging.getLogger("yarrow.agent")
 
@@ -213,7 +216,7 @@ class Agent:
         self._machine.enter(AgentState.COMPACTING)
         self._seat.start(self._compact_alone(planned, equipment), "compaction")
 
-    async def _compact_alone(self, planned: Plan, equipment: Equipment) -> None:
+    async def _compact_alone(self, planned: "Plan", equipment: Equipment) -> None:
         end = ABORTED
         try:
             if self._seat.under_way():

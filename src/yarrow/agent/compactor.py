@@ -1,19 +1,21 @@
 """Keeps the context of one session within the window of its model: counts it, and has it compacted when it must."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from yarrow.agent.compaction.compact import compact, summarised_by
-from yarrow.agent.compaction.plan import Plan, Reason, Task, due, plan
-from yarrow.agent.context import Frame, Meter, fixed_tokens
+from yarrow.agent.context import Frame, Meter, due, fixed_tokens
 from yarrow.agent.desk import Desk
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, Precondition, YarrowError
-from yarrow.event.events import AgentState, CompactionEnd, CompactionStart, Notice, UsageReport
+from yarrow.event.events import AgentState, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import Message, ToolSpec, Usage
+
+if TYPE_CHECKING:
+    from yarrow.agent.compaction.plan import Plan, Task
 
 ABORTED = CompactionEnd(error=Failure(Code.ABORTED, "the compaction was aborted: nothing was changed"))
 
@@ -43,16 +45,19 @@ class Compactor:
         """Return the tokens of the context, as far as they are known or can be estimated."""
         return self._meter.used(self._meter.context(self._desk.session), self._frame(equipment, 0))
 
-    async def within(self, equipment: Equipment, points: Points, *, reason: Reason, window: int) -> None:
+    async def within(self, equipment: Equipment, points: Points, *, reason: CompactionReason, window: int) -> None:
         """Compact the context if it is due, or because it overflowed a window of so many tokens (0 is unknown).
 
         Raises `RunError` and `ProviderError`; then nothing was changed.
         """
-        task = self._task(equipment, reason, window)
-        used = self._meter.used(task.context, task.frame)
-        if reason == "auto" and not due(task.state, task.frame, used):
+        session, frame = self._desk.session, self._frame(equipment, window)
+        used = self._meter.used(self._meter.context(session), frame)
+        if reason == "auto" and not due(session, frame, used):
             return
-        planned = plan(task, self._meter)
+        # Here, since most runs compact nothing.
+        from yarrow.agent.compaction.plan import plan
+
+        planned = plan(self._task(equipment, reason, window), self._meter)
         if isinstance(planned, Notice):
             self._tell(planned)
             return
@@ -68,22 +73,26 @@ class Compactor:
             self._desk.publish(end)
             self._enter(AgentState.THINKING)
 
-    def plan_manual(self, equipment: Equipment, instructions: str) -> Plan:
+    def plan_manual(self, equipment: Equipment, instructions: str) -> "Plan":
         """Return what a compaction that a person asks for will do.
 
         Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
         """
+        from yarrow.agent.compaction.plan import plan
+
         planned = plan(replace(self._task(equipment, "manual", 0), instructions=instructions), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
 
-    async def carry_out(self, planned: Plan, equipment: Equipment, points: Points) -> CompactionEnd:
+    async def carry_out(self, planned: "Plan", equipment: Equipment, points: Points) -> CompactionEnd:
         """Compact as planned; return the end, for the caller to tell. Raises as `within`."""
         self._announce(planned)
         return await self._carry_out(planned, equipment, points)
 
-    async def _carry_out(self, planned: Plan, equipment: Equipment, points: Points) -> CompactionEnd:
+    async def _carry_out(self, planned: "Plan", equipment: Equipment, points: Points) -> CompactionEnd:
+        from yarrow.agent.compaction.compact import compact, summarised_by
+
         instructions = await points.before_compact(planned.tokens_before, planned.task.instructions)
         planned = replace(planned, task=replace(planned.task, instructions=instructions))
         summarise = summarised_by(equipment.provider, self._spend)
@@ -92,13 +101,15 @@ class Compactor:
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)
 
-    def _task(self, equipment: Equipment, reason: Reason, window: int) -> Task:
+    def _task(self, equipment: Equipment, reason: CompactionReason, window: int) -> "Task":
+        from yarrow.agent.compaction.plan import Task
+
         session = self._desk.session
         context = self._meter.context(session)
         summariser = session.header.compaction.model
         return Task(session, context, self._frame(equipment, window), reason, summariser=summariser)
 
-    def _announce(self, planned: Plan) -> None:
+    def _announce(self, planned: "Plan") -> None:
         self._desk.publish(CompactionStart(planned.task.reason, planned.tokens_before))
         if planned.notice is not None:
             self._tell(planned.notice)

@@ -138,6 +138,12 @@ def is_asked(message: Message) -> bool:
     return message.role is Role.USER and not message.incomplete
 
 
+def due(state: SessionState, frame: Frame, used: int) -> bool:
+    """Tell whether a context has to be compacted before the next model call. An unknown window is never full."""
+    settings = state.header.compaction
+    return settings.enabled and frame.window > 0 and used > frame.window - settings.reserve_tokens
+
+
 class Ratios:
     """How many tokens each model reports for one that we estimate, learnt from what it reported."""
 

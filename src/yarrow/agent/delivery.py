@@ -53,7 +53,10 @@ class Delivery:
         except StorageError:
             if self._queues.withdraw(waiting):
                 self._desk.publish(self._queues.shown())
-                raise
+            elif any(message.id == queued.id for message in reversed(self._desk.session.messages)):
+                # Delivered meanwhile, and that is on disk.
+                return queued.id
+            raise
         return queued.id
 
     async def deliver(self, *, ending: bool) -> tuple[QueuedText, ...]:

@@ -5,10 +5,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from yarrow.agent.compaction.plan import Reason
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.points import Points
-from yarrow.event.events import AgentState, Body, QueuedText
+from yarrow.event.events import AgentState, Body, CompactionReason, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
 from yarrow.tool.base import ToolContext
@@ -67,7 +66,7 @@ class Ports(Struct, frozen=True):
     points: Points
     context: Callable[[], tuple[Message, ...]]
     """What of the session the model is sent."""
-    compact: Callable[[Reason, int], Awaitable[None]]
+    compact: Callable[[CompactionReason, int], Awaitable[None]]
     """Compacts the context if it is due, or because it overflowed a window of so many tokens; 0 is unknown.
 
     Raises `RunError`, `ProviderError` and `StorageError`.

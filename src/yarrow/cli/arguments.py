@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from yarrow.cli.flags import COMMANDS, COMMANDS_TO_COME, FLAGS, TAKES_WORDS, THINKING_LEVELS, Flag
+from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, THINKING_LEVELS, Flag
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -33,6 +33,8 @@ class Arguments(NamedTuple):
     newest: bool = False
     """Go on with the newest session of the working directory."""
     no_session: bool = False
+    export: str = ""
+    """Where to write the session to; then nothing else is done."""
     session_dir: str = ""
     tools: tuple[str, ...] | None = None
     """The tools to offer; empty offers none, None offers all."""
@@ -67,8 +69,6 @@ def parse(argv: Sequence[str]) -> Arguments:
     if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
         return Arguments(show="version" if argv[0] == "--version" else "help")
     first = argv[0] if argv else ""
-    if first in COMMANDS_TO_COME:
-        fail(f"this build has no command {first!r}; to send the word as a prompt: yarrow -p {first}")
     command = first if first in COMMANDS else ""
     return _arguments(command, *_values(argv[1:] if command else argv))
 
@@ -151,6 +151,8 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
     if values["list_models"] and (command or has_prompt):
         fail("--list-models stands alone: it takes no prompt and no command")
+    if values["export"] and (command or has_prompt):
+        fail("--export stands alone: it takes no prompt and no command")
     _refuse_pairs(values)
     if values["socket"] and command != "serve":
         fail("--socket belongs to yarrow serve")
@@ -170,6 +172,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         resume=values["resume"] or "",
         newest=values["continue"],
         no_session=values["no_session"],
+        export=values["export"] or "",
         session_dir=values["session_dir"] or "",
         tools=() if values["no_tools"] else _names(values["tools"]),
         dry_run=values["dry_run"],
@@ -189,6 +192,8 @@ def _refuse_pairs(values: dict[str, Any]) -> None:
         ("tools", "no_tools"),
         ("attach", "session_dir"),
         ("attach", "socket"),
+        ("export", "no_session"),
+        ("export", "list_models"),
     ):
         if values[one] and values[other]:
             fail(f"--{one} and --{other} exclude each other".replace("_", "-"))

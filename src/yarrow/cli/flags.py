@@ -5,6 +5,7 @@ from typing import NamedTuple
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 COMMANDS = {
     "serve": "run the service for other programs",
+    "sessions": "saved sessions: list, show, tree, search, export, import, delete and more",
     "models": "local models: which there are, and how to get one",
     "config": "what is configured, and where each value came from",
     "trust": "let this project's configuration apply, or take that back",
@@ -12,10 +13,8 @@ COMMANDS = {
     "doctor": "what is wrong here, and what to do about it",
 }
 """What the first word can be instead of a prompt, and what it does."""
-TAKES_WORDS = ("models", "config", "trust", "init", "doctor")
+TAKES_WORDS = ("sessions", "models", "config", "trust", "init", "doctor")
 """Commands that more words may follow."""
-COMMANDS_TO_COME = ("sessions",)
-"""Words kept for commands: sent to a model today, they would change their meaning with the next version."""
 
 
 class Flag(NamedTuple):
@@ -56,6 +55,7 @@ FLAGS = (
     Flag("Session", ("-c", "--continue"), "", "go on with the newest session of this directory"),
     Flag("Session", ("-r", "--resume"), "ID", "go on with this session"),
     Flag("Session", ("--no-session",), "", "keep nothing on disk"),
+    Flag("Session", ("--export",), "PATH", "write the session to PATH.jsonl or PATH.html and end"),
     Flag("Session", ("--session-dir",), "PATH", "where sessions are kept"),
     Flag("Tools", ("--tools",), "NAMES", "offer only these, such as read,grep,ls"),
     Flag("Tools", ("--no-tools",), "", "offer none"),

@@ -4,10 +4,10 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 
@@ -17,7 +17,8 @@ from yarrow.cli.exit_codes import ExitCode, of_run, of_status
 from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
 from yarrow.cli.main import complain
-from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors, own_output
+from yarrow.cli.opened import Start, descriptor, opened
+from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
 from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
@@ -30,24 +31,11 @@ from yarrow.client.session import Session, find_session, make_session, newest_se
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
-from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
-from yarrow.service.server import CLIENT_OPTIONS, serving
+from yarrow.service.server import serving
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
-
-
-class Start(NamedTuple):
-    """What a command begins with."""
-
-    arguments: Arguments
-    loaded: Loaded
-    extensions: Extensions
-    """None are loaded for a service that runs elsewhere: it has its own."""
 
 
 def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
@@ -77,6 +65,11 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
         return _serve(start)
     if arguments.list_models:
         return _list_models(start)
+    if arguments.command == "sessions" or arguments.export:
+        from yarrow.cli.saved import export_session, saved_sessions
+
+        cwd = "" if arguments.resume else working_directory()
+        return export_session(start, cwd) if arguments.export else saved_sessions(start, cwd)
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = os.sep if arguments.resume else working_directory()
     started = time.monotonic()
@@ -118,9 +111,14 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
 
 async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str, ...]) -> ExitCode:
     arguments = start.arguments
-    async with _stub(start) as stub, Output(out=_descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=descriptor(start)) as output:
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
+        if request.text.startswith("/"):
+            from yarrow.cli.saved import is_command, perform_command
+
+            if is_command(request.text):
+                return await perform_command(start, stub, request, out=output.out)
         session = await _session(stub, arguments, request)
         if arguments.json:
             client = json_lines.run(stub, session, request, out=output.out)
@@ -128,10 +126,6 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
             client = plain.run(stub, session, request, out=output.out, err=output.err)
         outcome = await _abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
-
-
-def _descriptor(start: Start) -> int:
-    return own_output() if start.extensions.loaded else 1
 
 
 async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
@@ -161,7 +155,7 @@ async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) 
 
 async def _list_models(start: Start) -> ExitCode:
     provider = session_settings(start.arguments, start.loaded.settings).provider
-    async with _stub(start) as stub, Output(out=_descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=descriptor(start)) as output:
         await list_models(stub, provider, json=start.arguments.json, out=output.out)
     return ExitCode.DONE
 
@@ -182,29 +176,3 @@ async def _serve(start: Start) -> ExitCode:
     finally:
         await start.extensions.close()
     return ExitCode.DONE
-
-
-@asynccontextmanager
-async def _stub(start: Start) -> AsyncGenerator[Stub]:
-    """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
-    if attach := start.arguments.attach:
-        address = attach if ":" in attach else f"unix:{absolute(attach, '--attach')}"
-        async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
-            try:
-                yield AgentServiceStub(channel)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
-                    raise
-                sentence = f"no service answers at {address}: start one with yarrow serve --socket PATH"
-                raise ProviderError(Code.UNREACHABLE, sentence) from None
-        return
-    servicer = compose(start.loaded.settings, os.environ, start.extensions.added)
-    registrar = Registrar()
-    add_AgentServiceServicer_to_server(servicer, registrar)
-    try:
-        async with InMemoryChannel(registrar) as channel:
-            yield AgentServiceStub(channel)
-    finally:
-        # A run that was interrupted is recorded to its end before the process goes.
-        await servicer.close()
-        await start.extensions.close()

@@ -2,17 +2,15 @@
 
 from collections.abc import AsyncIterator
 
-from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 
-async def messages_after(stub: Stub, session: Session, anchor: str) -> AsyncIterator[pb.Message]:
-    """Yield the messages after the one with the id `anchor`; when it is empty, those that the session got since."""
-    skip = 0 if anchor else session.message_count
+async def messages_after(stub: Stub, session_id: str, anchor: str, *, skip: int = 0) -> AsyncIterator[pb.Message]:
+    """Yield the messages after the one with the id `anchor`, from the first when it is empty, without the first few."""
     more = True
     while more:
-        page = await stub.GetMessages(pb.GetMessagesRequest(session_id=session.session_id, after=anchor))
+        page = await stub.GetMessages(pb.GetMessagesRequest(session_id=session_id, after=anchor))
         for message in page.messages[skip:]:
             yield message
         skip = max(0, skip - len(page.messages))

@@ -105,7 +105,9 @@ class _Plain:
 
     async def _catch_up(self) -> None:
         self._missed = False
-        async for message in messages_after(self._stub, self._session, self._anchor):
+        async for message in messages_after(
+            self._stub, self._session.session_id, self._anchor, skip=0 if self._anchor else self._session.message_count
+        ):
             if message.role == pb.ROLE_TOOL:
                 self._result(_output(message))
             elif message.role == pb.ROLE_ASSISTANT:

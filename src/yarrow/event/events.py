@@ -140,10 +140,13 @@ class QueueUpdate(Struct, frozen=True):
     follow_ups: tuple[QueuedText, ...]
 
 
+CompactionReason = Literal["auto", "manual", "overflow"]
+
+
 class CompactionStart(Struct, frozen=True):
     """Compaction begins."""
 
-    reason: Literal["auto", "manual", "overflow"]
+    reason: CompactionReason
     tokens_before: int
 
 

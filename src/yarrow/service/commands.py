@@ -8,7 +8,6 @@ from msgspec import Struct
 from yarrow.agent.added import AddedCommand
 from yarrow.errors import InvalidArgument, YarrowError
 from yarrow.message import Block, Text
-from yarrow.prompt.commands import expand, list_commands
 from yarrow.service.parts import Parts
 from yarrow.v1 import agent_pb2 as pb
 
@@ -43,6 +42,9 @@ class Commands:
         if command is not None:
             expanded = await _by_extension(command, "".join(rest), cwd)
         else:
+            # Here, since most prompts begin with no slash.
+            from yarrow.prompt.commands import expand
+
             found = await asyncio.to_thread(expand, text, self._parts.places(cwd), self._added)
             if found is None:
                 return Said(content)
@@ -52,6 +54,8 @@ class Commands:
 
     async def list(self, cwd: Path | None) -> pb.ListCommandsResponse:
         """Return the commands of a working directory, or only the person's own."""
+        from yarrow.prompt.commands import list_commands
+
         places = self._parts.places(cwd or self._parts.home)
         found, warnings = await asyncio.to_thread(list_commands, places)
         commands = {command.name: (command.description, str(command.source)) for command in found}

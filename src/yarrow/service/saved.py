@@ -1,14 +1,18 @@
 """The RPCs about saved sessions as a whole: lists, the tree, figures, what is made of them, export and import."""
 
 from collections.abc import AsyncIterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
-from yarrow.service.exporting import Exporting
-from yarrow.service.lineage import Lineage
 from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.service.exporting import Exporting
+    from yarrow.service.lineage import Lineage
 
 
 class SavedSessions:
@@ -17,8 +21,20 @@ class SavedSessions:
     def __init__(self, parts: Parts, sessions: Sessions) -> None:
         self._parts = parts
         self._sessions = sessions
-        self._lineage = Lineage(parts, sessions)
-        self._exporting = Exporting(parts, sessions, self._lineage)
+
+    # What only few clients ask for is imported when they do.
+
+    @cached_property
+    def _lineage(self) -> "Lineage":
+        from yarrow.service.lineage import Lineage
+
+        return Lineage(self._parts, self._sessions)
+
+    @cached_property
+    def _exporting(self) -> "Exporting":
+        from yarrow.service.exporting import Exporting
+
+        return Exporting(self._parts, self._sessions, self._lineage)
 
     @answers
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
@@ -28,14 +44,18 @@ class SavedSessions:
     @answers
     async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
         """Return saved sessions as a tree."""
-        return await views.tree(request, self._parts.manager, self._sessions)
+        from yarrow.service.figures import tree
+
+        return await tree(request, self._parts.manager, self._sessions)
 
     @answers
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
         """Return the figures of a session."""
+        from yarrow.service.figures import stats
+
         entry = await self._sessions.get_or_load(request.session_id)
         loaded = None if entry.ephemeral else await self._parts.manager.load(request.session_id)
-        return views.stats(entry, loaded, await self._sessions.info(entry))
+        return stats(entry, loaded, await self._sessions.info(entry))
 
     @answers
     async def DeleteSession(self, request: pb.DeleteSessionRequest, context: Context) -> pb.DeleteSessionResponse:

@@ -4,14 +4,10 @@ from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import STATES, THINKING, to_compaction, to_count, to_message, to_queued, to_usage
+from yarrow.service.translate import STATES, THINKING, to_compaction, to_count, to_message, to_queued
 from yarrow.session.head import Head
 from yarrow.session.ids import seconds
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import Loaded
-from yarrow.session.record import Compaction
-from yarrow.session.stats import stats as count
-from yarrow.session.tree import flatten
 from yarrow.v1 import agent_pb2 as pb
 
 DEFAULT_LIMIT = 1000
@@ -88,60 +84,6 @@ async def sessions(
     found = await manager.holding(cwd, request.search) if request.search else await manager.heads(cwd)
     heads = found[: request.limit or DEFAULT_LIMIT]
     return pb.ListSessionsResponse(sessions=[summary(head, active=active.active(head.id)) for head in heads])
-
-
-async def tree(
-    request: pb.GetSessionTreeRequest, manager: SessionManager, active: Sessions
-) -> pb.GetSessionTreeResponse:
-    """Return the saved sessions as a tree, depth first."""
-    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
-    return pb.GetSessionTreeResponse(
-        nodes=[
-            pb.SessionTreeNode(
-                session=summary(row.head, active=active.active(row.head.id)),
-                indent=row.indent,
-                gutters=row.gutters,
-                last=row.last,
-                mark=row.mark.value,
-            )
-            for row in flatten(await manager.heads(cwd))
-        ]
-    )
-
-
-def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.GetStatsResponse:
-    """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
-    records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
-    figures = count(entry.state.header if loaded is None else loaded.header, records)
-    out = pb.GetStatsResponse(
-        session_id=entry.id,
-        usage=to_usage(figures.usage),
-        models=[pb.NamedUsage(name=one.name, usage=to_usage(one.usage), count=one.count) for one in figures.models],
-        tools=[pb.NamedUsage(name=one.name, count=one.calls, seconds=one.seconds) for one in figures.tools],
-        compactions=[_compaction(record) for record in figures.compactions],
-        context_tokens=to_count(context_tokens(entry)),
-        context_window=to_count(info.context_window) if info else 0,
-        skipped_lines=0 if loaded is None else loaded.report.skipped_count,
-        dropped_events=sum(entry.bus.drops()),
-    )
-    out.created.FromMilliseconds(int(seconds(figures.created) * 1000))
-    out.updated.FromMilliseconds(int(seconds(figures.updated) * 1000))
-    return out
-
-
-def _compaction(record: Compaction) -> pb.CompactionRecord:
-    out = pb.CompactionRecord(
-        reason=record.reason,
-        tokens_before=to_count(record.tokens_before),
-        tokens_after=to_count(record.tokens_after),
-        summary=record.summary,
-        read_files=record.read_files,
-        modified_files=record.modified_files,
-        model=record.model,
-        usage=None if record.usage is None else to_usage(record.usage),
-    )
-    out.time.FromMilliseconds(int(seconds(record.timestamp) * 1000))
-    return out
 
 
 def _info(info: ProviderInfo) -> pb.ProviderInfo:

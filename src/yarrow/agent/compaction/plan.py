@@ -1,7 +1,6 @@
 """Whether a context can be compacted, and how: what is dropped, and how long the summary of it may be."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct
 
@@ -9,11 +8,9 @@ from yarrow.agent.compaction.cut import Amount, Cut, cut
 from yarrow.agent.context import Context, Frame, Meter, last_asked, message_tokens
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, RunError
-from yarrow.event.events import Notice
+from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Message
 from yarrow.session.state import SessionState
-
-Reason = Literal["auto", "manual", "overflow"]
 
 MIN_ANSWER = 256
 """Tokens of window that must be left for an answer; with less a request does not fit."""
@@ -31,7 +28,7 @@ class Task(Struct, frozen=True):
     state: SessionState
     context: Context
     frame: Frame
-    reason: Reason
+    reason: CompactionReason
     instructions: str = ""
     """What the user asks of the summary."""
     summariser: str = ""
@@ -60,12 +57,6 @@ class Plan(Struct, frozen=True):
     def dropped(self) -> Sequence[Message]:
         """The messages that go out of the context."""
         return self.task.context.messages[self.task.context.start : self.cut.first_kept]
-
-
-def due(state: SessionState, frame: Frame, used: int) -> bool:
-    """Tell whether a context has to be compacted before the next model call. An unknown window is never full."""
-    settings = state.header.compaction
-    return settings.enabled and frame.window > 0 and used > frame.window - settings.reserve_tokens
 
 
 def plan(task: Task, meter: Meter) -> Plan | Notice:

@@ -1,0 +1,77 @@
+"""Runs what is about saved sessions: `yarrow sessions`, `--export`, and commands such as `/stats` for a prompt."""
+
+from pathlib import Path
+
+from yarrow.cli.arguments import Arguments
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import complain
+from yarrow.cli.opened import Start, descriptor, opened
+from yarrow.cli.output import Output
+from yarrow.client.files import WrongPath, export
+from yarrow.client.inert import inert
+from yarrow.client.json_event import dumps
+from yarrow.client.session import find_session, newest_session
+from yarrow.client.sessions import sessions
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.client.table import Here, WrongWords, is_command, perform_line
+from yarrow.v1 import agent_pb2 as pb
+
+__all__ = ["export_session", "is_command", "perform_command", "saved_sessions"]
+
+NEED_NO_SESSION = ("tree", "import", "resume")
+"""Commands of the table that are about no session in particular."""
+
+
+async def saved_sessions(start: Start, cwd: str) -> ExitCode:
+    """Run `yarrow sessions`."""
+    arguments = start.arguments
+    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+        try:
+            await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+        except (WrongWords, WrongPath) as error:
+            return complain(str(error), ExitCode.USAGE)
+    return ExitCode.DONE
+
+
+async def export_session(start: Start, cwd: str) -> ExitCode:
+    """Write a session to a file: the one that is named, else the newest of `cwd`."""
+    path = Path(start.arguments.export).expanduser().absolute()
+    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+        session_id = await named_session(stub, start.arguments, cwd)
+        try:
+            size = await export(stub, session_id, path)
+        except WrongPath as error:
+            return complain(str(error), ExitCode.USAGE)
+        output.err.write(f"yarrow: wrote {inert(str(path))} ({size:,} bytes)\n")
+    return ExitCode.DONE
+
+
+async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *, out: Sink) -> ExitCode:
+    """Do what a command of the table says that stands where a prompt could, and print its answer."""
+    arguments = start.arguments
+    name = request.text[1:].split(None, 1)[0]
+    if name in NEED_NO_SESSION:
+        session_id, cwd = "", request.cwd
+    elif arguments.newest or arguments.resume:
+        session_id = await named_session(stub, arguments, request.cwd)
+        cwd = (await stub.GetState(pb.GetStateRequest(session_id=session_id))).cwd
+    else:
+        return complain(f"/{name} is about a session: name one with -r ID, or -c for the newest", ExitCode.USAGE)
+    try:
+        answer = await perform_line(Here(stub, session_id, cwd), request.text)
+    except (WrongWords, WrongPath) as error:
+        return complain(str(error), ExitCode.USAGE)
+    if arguments.json:
+        out.write(dumps({"text": answer.text, "sessionId": answer.session_id or session_id}) + "\n")
+    else:
+        out.write(f"{answer.text}\n")
+    return ExitCode.DONE
+
+
+async def named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:
+    """Return the id of the session that the flags name, else of the newest of `cwd`.
+
+    Raises `SessionNotFound`, and `aio.AioRpcError` when the service knows none or several.
+    """
+    return await find_session(stub, arguments.resume) if arguments.resume else await newest_session(stub, cwd)

@@ -1,0 +1,106 @@
+"""Sessions in words and lines: a list, a tree, figures and a conversation, as every client shows them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from yarrow.client.inert import inert
+from yarrow.client.notes import call_note
+from yarrow.v1 import agent_pb2 as pb
+
+SHORT_ID = 8
+"""Characters from the end of an id that people see and type: the first ones are the same for weeks."""
+MAX_TITLE = 60
+"""Characters of a title in a list."""
+
+
+def rows(sessions: Iterable[pb.SessionSummary]) -> str:
+    """Return a list of sessions, one a line: short id, local time of the last change, name or first words."""
+    return "".join(f"{_row(session)}\n" for session in sessions)
+
+
+def tree(nodes: Iterable[pb.SessionTreeNode]) -> str:
+    """Return the tree of sessions, one a line behind the lines that join it to its parent."""
+    return "".join(f"{branch_lines(node)}{_row(node.session)}{_mark(node.mark)}\n" for node in nodes)
+
+
+def branch_lines(node: pb.SessionTreeNode) -> str:
+    """Return what is drawn before a node: a step for each gutter, then its own connector if it has one."""
+    lines = "".join("│  " if goes_on else "   " for goes_on in node.gutters)
+    if len(node.gutters) < node.indent:
+        lines += "└─ " if node.last else "├─ "
+    return lines
+
+
+def figures(stats: pb.GetStatsResponse) -> str:
+    """Return the figures of a session as lines."""
+    usage = stats.usage
+    window = f" of {stats.context_window:,}" if stats.context_window else ""
+    lines = [
+        f"session    {stats.session_id}",
+        f"made       {local_time(stats.created.seconds)}, last changed {local_time(stats.updated.seconds)}",
+        f"context    {stats.context_tokens:,}{window} tokens",
+        (
+            f"tokens     {usage.input:,} in, {usage.output:,} out, {usage.cache_read:,} from the cache, "
+            f"{usage.cache_write:,} into it"
+        ),
+    ]
+    if stats.thinking_tokens:
+        lines.append(f"           {stats.thinking_tokens:,} of those out were thinking")
+    lines += [
+        f"model      {model.name or 'unknown'}: {_times(model.count, 'answer')}, "
+        f"{model.usage.input:,} in, {model.usage.output:,} out"
+        for model in stats.models
+    ]
+    lines += [f"tool       {tool.name}: {_times(tool.count, 'call')}, {tool.seconds:.1f} s" for tool in stats.tools]
+    for record in stats.compactions:
+        cost = f", {record.usage.input + record.usage.output:,} tokens spent" if record.HasField("usage") else ""
+        lines.append(
+            f"compaction {local_time(record.time.seconds)} ({record.reason}): {record.tokens_before:,} to "
+            f"{record.tokens_after:,} tokens by {record.model or 'an unknown model'}{cost}"
+        )
+    if stats.skipped_lines:
+        lines.append(f"skipped    {_times(stats.skipped_lines, 'line')} of the file that could not be read")
+    if stats.dropped_events:
+        lines.append(f"dropped    {_times(stats.dropped_events, 'event')} that a slow reader missed")
+    return "".join(f"{inert(line)}\n" for line in lines)
+
+
+def conversation(index: int, message: pb.Message) -> str:
+    """Return one message with its index, as branch and rebase take it."""
+    role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
+    who = f"{role} {message.tool_name}".strip() if message.role == pb.ROLE_TOOL else role
+    marks = "".join((" (error)" if message.is_error else "", " (cut)" if message.incomplete else ""))
+    lines = [f"[{index}] {who}{marks}"]
+    for block in message.content:
+        if block.HasField("text"):
+            lines.append(block.text.text)
+        elif block.HasField("tool_call"):
+            call = block.tool_call
+            lines.append(call_note(call.name, call.arguments_json, call.invalid_arguments))
+        elif block.HasField("image"):
+            lines.append(f"({block.image.media_type}, {len(block.image.data):,} bytes)")
+    return inert("\n".join(lines)) + "\n\n"
+
+
+def local_time(seconds: int) -> str:
+    """Return a time of day where the reader is."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def short(session_id: str) -> str:
+    """Return the part of an id that people see."""
+    return session_id[-SHORT_ID:]
+
+
+def _row(session: pb.SessionSummary) -> str:
+    title = " ".join((session.name or session.title or "(nothing said yet)").split())
+    title = title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
+    return inert(f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title}")
+
+
+def _mark(mark: str) -> str:
+    return f"  ({mark})" if mark else ""
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

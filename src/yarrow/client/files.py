@@ -1,0 +1,65 @@
+"""Sessions to files and back: an export that is whole or not there, and an import that is sent a piece at a time."""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+PIECE = 256 * 1024
+"""Bytes of one item of an import."""
+FORMATS = {".jsonl": pb.EXPORT_FORMAT_JSONL, ".html": pb.EXPORT_FORMAT_HTML, ".htm": pb.EXPORT_FORMAT_HTML}
+
+
+class WrongPath(Exception):
+    """A path that cannot be written or read; says which and what to do."""
+
+
+async def export(stub: Stub, session_id: str, path: Path) -> int:
+    """Write a session to `path`, as JSONL or HTML by its suffix; return the bytes. What was there is replaced at once.
+
+    Raises `WrongPath`, and `aio.AioRpcError` when the service refuses; then nothing is written.
+    """
+    export_format = FORMATS.get(path.suffix.lower())
+    if export_format is None:
+        raise WrongPath(f"{path}: an export ends in .jsonl or .html")
+    if path.is_dir():
+        raise WrongPath(f"{path} is a directory: name a file in it")
+    request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
+    size = 0
+    try:
+        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise WrongPath(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            async for response in stub.ExportSession(request):
+                size += file.write(response.chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except OSError as error:
+        raise WrongPath(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            Path(draft).unlink()
+    return size
+
+
+async def take_in(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
+    """Make a session of a JSONL file in the project of `cwd`. Raises `WrongPath` and `aio.AioRpcError`."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+
+            async def pieces() -> AsyncIterator[pb.ImportSessionRequest]:
+                yield pb.ImportSessionRequest(cwd=cwd, size=size, chunk=file.read(PIECE))
+                while piece := file.read(PIECE):
+                    yield pb.ImportSessionRequest(chunk=piece)
+
+            return await stub.ImportSession(pieces())
+    except OSError as error:
+        raise WrongPath(f"{path} cannot be read: {error.strerror}") from None

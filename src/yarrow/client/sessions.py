@@ -1,0 +1,75 @@
+"""`yarrow sessions`: saved sessions, listed, looked at, searched, and what the command table does with one of them."""
+
+from collections.abc import Sequence
+
+from yarrow.client import describe
+from yarrow.client.json_event import dumps
+from yarrow.client.session import find_session
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.client.table import COMMANDS, Here, WrongWords, perform
+from yarrow.v1 import agent_pb2 as pb
+
+OF_ONE = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
+"""Words that a session's id follows, each a command of the table."""
+USAGE = f"""\
+yarrow sessions [all]            the sessions of this project, or of all, newest first
+yarrow sessions tree [all]       the same as a tree
+yarrow sessions search TEXT      those in which a text was said
+yarrow sessions import PATH      make a session of a JSONL file
+yarrow sessions delete ID...     delete sessions
+yarrow sessions {"|".join(OF_ONE)} ID ..."""
+
+
+async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> None:
+    """Do what the words say and print the answer; with `json` one object a line where sessions are listed.
+
+    Raises what `perform` does.
+    """
+    match list(words):
+        case [] | ["list"]:
+            await _list(stub, pb.ListSessionsRequest(cwd=cwd), json=json, out=out)
+        case ["all"] | ["list", "all"]:
+            await _list(stub, pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL), json=json, out=out)
+        case ["search", *text] if text:
+            request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
+            await _list(stub, request, json=json, out=out)
+        case ["delete", *ids] if ids:
+            for one in [await find_session(stub, word) for word in ids]:
+                await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
+                out.write(f"deleted {describe.short(one)}\n")
+        case ["tree" | "import" as name, *rest]:
+            await _perform(Here(stub, "", cwd), name, rest, out=out)
+        case [name, session, *rest] if name in OF_ONE:
+            await _perform(Here(stub, await find_session(stub, session), cwd), name, rest, out=out)
+        case [name] if name in OF_ONE:
+            raise WrongWords(f"usage: yarrow sessions {name} ID {COMMANDS[name].usage}".rstrip())
+        case _:
+            raise WrongWords(f"{' '.join(words)!r} is not one of:\n{USAGE}")
+    await out.drain()
+
+
+async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:
+    answer = await perform(here, name, rest)
+    out.write(f"{answer.text}\n")
+
+
+async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> None:
+    response = await stub.ListSessions(request)
+    if not json:
+        out.write(describe.rows(response.sessions))
+        return
+    for session in response.sessions:
+        entry = {
+            "sessionId": session.session_id,
+            "parentId": session.parent_id,
+            "name": session.name,
+            "title": session.title,
+            "cwd": session.cwd,
+            "provider": session.provider,
+            "model": session.model,
+            "created": session.created.ToJsonString(),
+            "updated": session.updated.ToJsonString(),
+            "active": session.active,
+        }
+        out.write(dumps(entry) + "\n")

@@ -1,0 +1,214 @@
+"""The commands about sessions, once for every client: each is a few calls of the service and an answer in words."""
+
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from yarrow.client import describe, files
+from yarrow.client.missed import messages_after
+from yarrow.client.session import find_session
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+
+class Here(Struct, frozen=True):
+    """Where a command is given."""
+
+    stub: Stub
+    session_id: str
+    """The session it is about."""
+    cwd: str
+
+
+class Answer(Struct, frozen=True):
+    """What comes of a command: words for the person, and the session to go on with when it is another one."""
+
+    text: str
+    session_id: str = ""
+
+
+class WrongWords(Exception):
+    """A command that was not given as it is used."""
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    usage: str
+    """What follows its name."""
+    help: str
+    run: Callable[[Here, Sequence[str]], Awaitable[Answer]]
+    most: int = 0
+    """Words it takes at most."""
+
+
+async def perform_line(here: Here, line: str) -> Answer:
+    """Do what a line such as `/branch 3` says. Raises as `perform`."""
+    name, _, rest = line.strip().removeprefix("/").partition(" ")
+    command = COMMANDS.get(name)
+    # One that takes a single word takes the rest of the line, spaces and all: a path, a name, instructions.
+    whole = command is not None and command.most == 1 and bool(rest.strip())
+    return await perform(here, name, [rest.strip()] if whole else _words(rest))
+
+
+async def perform(here: Here, name: str, words: Sequence[str]) -> Answer:
+    """Do a command of the table.
+
+    Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, and
+    `aio.AioRpcError` when the service refuses.
+    """
+    command = COMMANDS.get(name)
+    if command is None:
+        # Here, since only a mistake needs it.
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean /{near[0]}?" if near else f"there are /{', /'.join(COMMANDS)}"
+        raise WrongWords(f"there is no command /{name}; {hint}")
+    if len(words) > command.most:
+        raise WrongWords(f"usage: /{name} {command.usage}".rstrip())
+    return await command.run(here, words)
+
+
+def is_command(line: str) -> bool:
+    """Return whether a line is a command of the table."""
+    name, *_ = line.removeprefix("/").split(None, 1) or [""]
+    return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
+
+
+async def _branch(here: Here, words: Sequence[str]) -> Answer:
+    index = _number(words[0], "the index of a message") if words else None
+    made = await here.stub.BranchSession(pb.BranchSessionRequest(session_id=here.session_id, index=index))
+    return _made("branched", made.session_id)
+
+
+async def _fork(here: Here, _words: Sequence[str]) -> Answer:
+    made = await here.stub.ForkSession(pb.ForkSessionRequest(session_id=here.session_id))
+    return _made("forked", made.session_id)
+
+
+async def _rebase(here: Here, words: Sequence[str]) -> Answer:
+    squash = "--squash" in words
+    indices = [_number(word, "the index of a message") for word in words if word != "--squash"]
+    if any(index < 0 for index in indices):
+        raise WrongWords("usage: /rebase INDEX... [--squash], where an index counts from 0")
+    request = pb.RebaseSessionRequest(session_id=here.session_id, indices=indices, squash=squash)
+    made = await here.stub.RebaseSession(request)
+    added = f"; messages {', '.join(map(str, made.added))} came along with their calls" if made.added else ""
+    return Answer(_made("rebased", made.session_id).text + added, made.session_id)
+
+
+async def _merge(here: Here, words: Sequence[str]) -> Answer:
+    others = [word for word in words if word != "--summary"]
+    if len(others) != 1:
+        raise WrongWords("usage: /merge SESSION [--summary]")
+    other = await find_session(here.stub, others[0])
+    request = pb.MergeSessionRequest(session_id=here.session_id, other_session_id=other, summary="--summary" in words)
+    return _made(f"merged with {describe.short(other)}", (await here.stub.MergeSession(request)).session_id)
+
+
+async def _compact(here: Here, words: Sequence[str]) -> Answer:
+    request = pb.CompactRequest(session_id=here.session_id, instructions=" ".join(words))
+    before = 0
+    async for response in here.stub.Compact(request):
+        event = response.event
+        if event.HasField("compaction_start"):
+            before = event.compaction_start.tokens_before
+        elif event.HasField("compaction_end"):
+            end = event.compaction_end
+            if end.HasField("error"):
+                raise WrongWords(f"the context was not compacted: {end.error.message}")
+            return Answer(f"compacted the context from {before:,} to {end.tokens_after:,} tokens")
+    raise WrongWords("the service ended before the context was compacted")
+
+
+async def _export(here: Here, words: Sequence[str]) -> Answer:
+    if not words:
+        raise WrongWords("usage: /export PATH, which ends in .jsonl or .html")
+    path = Path(here.cwd) / Path(words[0]).expanduser()
+    size = await files.export(here.stub, here.session_id, path)
+    return Answer(f"wrote {path} ({size:,} bytes)")
+
+
+async def _import(here: Here, words: Sequence[str]) -> Answer:
+    if not words:
+        raise WrongWords("usage: /import PATH")
+    made = await files.take_in(here.stub, Path(here.cwd) / Path(words[0]).expanduser(), here.cwd)
+    skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
+    return Answer(_made("imported", made.session_id).text + skipped, made.session_id)
+
+
+async def _resume(here: Here, words: Sequence[str]) -> Answer:
+    if not words:
+        raise WrongWords("usage: /resume SESSION; /tree shows them")
+    found = await find_session(here.stub, words[0])
+    return Answer(f"resumed {describe.short(found)}", found)
+
+
+async def _tree(here: Here, words: Sequence[str]) -> Answer:
+    if words not in ([], ["all"]):
+        raise WrongWords("usage: /tree [all]")
+    scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
+    response = await here.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=here.cwd))
+    return Answer(describe.tree(response.nodes).rstrip("\n") or "there are no saved sessions")
+
+
+async def _stats(here: Here, _words: Sequence[str]) -> Answer:
+    stats = await here.stub.GetStats(pb.GetStatsRequest(session_id=here.session_id))
+    return Answer(describe.figures(stats).rstrip("\n"))
+
+
+async def _show(here: Here, _words: Sequence[str]) -> Answer:
+    parts = [
+        describe.conversation(index, message)
+        for index, message in enumerate([one async for one in messages_after(here.stub, here.session_id, "")])
+    ]
+    return Answer("".join(parts).rstrip("\n") or "nothing was said yet")
+
+
+async def _name(here: Here, words: Sequence[str]) -> Answer:
+    if not words:
+        raise WrongWords("usage: /name NAME")
+    await here.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=here.session_id, name=words[0]))
+    return Answer(f"named the session {words[0]}")
+
+
+def _made(how: str, session_id: str) -> Answer:
+    return Answer(f"{how}: the session is now {describe.short(session_id)}", session_id)
+
+
+def _number(word: str, what: str) -> int:
+    try:
+        number = int(word)
+    except ValueError:
+        raise WrongWords(f"{word!r} is not {what}") from None
+    if abs(number) >= 1 << 31:
+        raise WrongWords(f"{word} is not {what}")
+    return number
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise WrongWords(f"{text!r} cannot be taken apart: {error}") from None
+
+
+COMMANDS: dict[str, Command] = {
+    "branch": Command("[INDEX]", "a child with the history up to a message", _branch, 1),
+    "fork": Command("", "a detached copy", _fork),
+    "rebase": Command("INDEX... [--squash]", "a session of chosen messages", _rebase, 10_000),
+    "merge": Command("SESSION [--summary]", "bring another session into this one", _merge, 2),
+    "compact": Command("[INSTRUCTIONS]", "sum up the older part of the context", _compact, 1),
+    "export": Command("PATH", "write the session to a file that ends in .jsonl or .html", _export, 1),
+    "import": Command("PATH", "make a session of a JSONL file", _import, 1),
+    "resume": Command("SESSION", "go on with a saved session", _resume, 1),
+    "tree": Command("[all]", "the saved sessions of this project, or of all", _tree, 1),
+    "stats": Command("", "tokens, tools, compactions and times", _stats),
+    "show": Command("", "the messages with their indices", _show),
+    "name": Command("NAME", "give the session a name", _name, 1),
+}
+"""By name, in the order in which they are listed."""
