@@ -4,9 +4,10 @@ import asyncio
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
-from doubles.hooking import hooks
+from doubles.hooking import hook, hooks
 from doubles.rig import Rig, call
 from yarrow.agent import hooks as seam
 from yarrow.agent.hooks import HookName, Hooks
@@ -343,3 +344,20 @@ def ev_text(text: str) -> Any:
     from yarrow.message import Text
 
     return Text(text)
+
+
+async def test_a_guard_that_fails_refuses_the_call_however_often_it_failed() -> None:
+    def guard(_payload: Payload) -> None:
+        raise ValueError("out of order")
+
+    turns = [[call("act", str(number))] for number in range(seam.MAX_FAILURES + 2)] + [[{"text": "done"}]]
+    failing = hooks(BeforeToolCall=guard)
+    rig = rig_with(turns, Hooks({HookName.BEFORE_TOOL_CALL: [msgspec.structs.replace(hook(guard), required=True)]}))
+    await rig.run()
+    assert rig.act.ran == []
+    results = [m for m in rig.messages if m.role is Role.TOOL]
+    assert all(m.is_error and "the hook guard failed" in m.text for m in results)
+    assert len(results) == seam.MAX_FAILURES + 2
+    rig = rig_with(turns, failing)
+    await rig.run()
+    assert len(rig.act.ran) == seam.MAX_FAILURES + 2

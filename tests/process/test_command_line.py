@@ -199,7 +199,7 @@ async def test_no_session_leaves_no_file(world: World) -> None:
         (["@missing.txt"], 2, "missing.txt"),
         ([], 2, "prompt"),
         (["--attach", "/does/not/exist.sock", "hi"], 3, "/does/not/exist.sock"),
-        (["sessions"], 2, "sessions"),
+        (["sessions", "show"], 2, "sessions show ID"),
     ],
 )
 async def test_bad_input_is_one_clear_sentence(world: World, arguments: list[str], code: int, named: str) -> None:

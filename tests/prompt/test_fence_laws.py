@@ -256,6 +256,7 @@ def quoted(value: str) -> str:
 
 def reads_as(inner: str, value: str) -> bool:
     """Whether a text is the value with some of its openers, and what cannot be encoded, replaced."""
+    inner = inner.removesuffix(" ") if value.endswith("\\") else inner
     return len(inner) == len(value) and all(
         a == b or (a == "(" and not (b.isalnum() and b.isascii())) or (a == "\ufffd" and b in "\0\ud800")
         for a, b in zip(inner, value, strict=True)

@@ -144,7 +144,7 @@ async def test_a_command_of_an_extension(house: House, stub: "Stub") -> None:
     [
         ("/reviw a.py", "/review"),
         ("/breaks", "the command /breaks failed: RuntimeError"),
-        ("/nothing", "returned an empty prompt"),
+        ("/nothing", "stands for an empty prompt"),
     ],
 )
 async def test_a_command_that_cannot_be_expanded_is_refused(house: House, stub: "Stub", text: str, told: str) -> None:
@@ -254,3 +254,29 @@ async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House
     assert isinstance(workspace.resolve_write(skill), Refused)
     assert isinstance(workspace.resolve_read(house.users / "config.json"), Refused)
     await sessions.close()
+
+
+async def test_attachments_follow_the_text_and_no_command_takes_them_apart(house: House, stub: "Stub") -> None:
+    request = house.prompt("/review a.py", "s1")
+    request.attachments.extend(["<stdin>\nprint('a  b')\n\tx = 1\n</stdin>", "/review again"])
+    await play(stub, request)
+    text = await sent(house)
+    assert text.endswith("with care.\n\n<stdin>\nprint('a  b')\n\tx = 1\n</stdin>\n\n/review again")
+    request = house.prompt("plain", "s1")
+    request.attachments.append("more")
+    await play(stub, request)
+    assert await sent(house) == "plain\n\nmore"
+
+
+async def test_a_template_without_a_text_is_refused(house: House, stub: "Stub") -> None:
+    write(house.users / "prompts" / "empty.md", "")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await play(stub, house.prompt("/empty"))
+    assert caught.value.code() is S.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("cwd", ["/" + "a" * 5000, "/a\0b"])
+async def test_a_directory_that_cannot_be_named_is_refused(stub: "Stub", cwd: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ListCommands(pb.ListCommandsRequest(cwd=cwd))
+    assert caught.value.code() is S.INVALID_ARGUMENT

@@ -62,6 +62,15 @@ class Hook(Struct, frozen=True):
     label: str
     """How it is told to people."""
     call: Callable[[bytes, bytes], Awaitable[bytes]]
+    required: bool = False
+    """Whether what it looks at is refused when it fails; only a BeforeToolCall hook can be."""
+
+
+class RequiredHookFailed(Exception):
+    """A hook that must look at something could not."""
+
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(f"the hook {label} failed: {reason}")
 
 
 class Hooks:
@@ -76,10 +85,13 @@ class Hooks:
         return name in self._hooks
 
     async def through(self, name: HookName, payload: P, *, about: About, notify: Callable[[Notice], None]) -> P:
-        """Return the payload as the hooks leave it. One that fails, is slow or returns nonsense is skipped."""
+        """Return the payload as the hooks leave it. One that fails, is slow or returns nonsense is skipped.
+
+        Raises `RequiredHookFailed` when that one is required.
+        """
         where = msgspec.json.encode(msgspec.structs.replace(about, hook=name.value))
         for index, hook in enumerate(self._hooks.get(name, ())):
-            if self._failures[name, index] >= MAX_FAILURES:
+            if self._failures[name, index] >= MAX_FAILURES and not hook.required:
                 continue
             try:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
@@ -87,6 +99,8 @@ class Hooks:
                 self._failures[name, index] = 0
             except Exception as error:  # noqa: BLE001 - whatever a hook raises must not end a run
                 self._failures[name, index] += 1
+                if hook.required:
+                    raise RequiredHookFailed(hook.label, _reason(error)) from None
                 notify(Notice("HOOK_FAILED", f"{name.value} hook {hook.label} was skipped: {_reason(error)}"))
                 if self._failures[name, index] == MAX_FAILURES:
                     again = f"it failed {MAX_FAILURES} times in a row and is not called again"

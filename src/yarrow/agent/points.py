@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from yarrow.agent import payloads as pl
-from yarrow.agent.hooks import About, HookName, Hooks
+from yarrow.agent.hooks import About, HookName, Hooks, RequiredHookFailed
 from yarrow.event.events import AgentEnd, Body
 from yarrow.message import Block, Image, Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
@@ -78,7 +78,10 @@ class Points:
         """Return the result that a hook gives in place of running the call; None to run it."""
         if HookName.BEFORE_TOOL_CALL not in self._hooks:
             return None
-        asked = await self._run(HookName.BEFORE_TOOL_CALL, pl.BeforeToolCallPayload(_call(call), read_only))
+        try:
+            asked = await self._run(HookName.BEFORE_TOOL_CALL, pl.BeforeToolCallPayload(_call(call), read_only))
+        except RequiredHookFailed as failed:
+            return ToolFailed(f"Not run: {failed}. It must look at every call; ask the user to repair it.")
         if asked.answer is None:
             return None
         return ToolFailed(asked.answer.text) if asked.answer.is_error else Done(asked.answer.text)

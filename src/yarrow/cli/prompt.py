@@ -34,11 +34,14 @@ class Prompt(NamedTuple):
 
     text: str
     images: tuple[PromptImage, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files and piped input under their labels, when there are words that they go with."""
 
 
 def compose(arguments: Arguments, piped: str) -> Prompt:
-    """Return the prompt: the words, then each file and the piped input under its label.
+    """Return the prompt: the words, and each file and the piped input under its label.
 
+    Nothing in a text can be taken for the end of its label. Where there are no words, the labelled texts are them.
     A file with the bytes of an image becomes an image. Input that is all there is goes without a label.
     Raises `UsageError` when there is no prompt, or when a file is missing, no text or too large.
     """
@@ -50,23 +53,26 @@ def compose(arguments: Arguments, piped: str) -> Prompt:
             case None:
                 words.append(word)
             case str() as text:
-                labelled.append(_label(f'file path="{word[1:]}"', "file", text))
+                labelled.append(_label(f'file path="{_in_quotes(word[1:])}"', "file", text))
             case PromptImage() as image:
                 images.append(image)
     words.extend(arguments.literal)
     said = " ".join(filter(None, words))
     if piped.strip():
         labelled.append(_label("stdin", "stdin", piped) if said.strip() or labelled or images else piped)
-    text = _clean("\n\n".join(filter(str.strip, [said, *labelled])))
+    attachments = tuple(map(_clean, filter(str.strip, labelled)))
+    text = _clean(said) if said.strip() else ""
+    if not text:
+        text, attachments = "\n\n".join(attachments), ()
     if not text and not images:
         raise UsageError('there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more')
-    size = len(text.encode())
+    size = sum(len(one.encode()) for one in (text, *attachments))
     if size > TEXT_LIMIT:
         raise too_much_text("the text of the prompt", size)
     size += sum(len(image.data) for image in images)
     if size > PROMPT_LIMIT:
         raise _too_large("the prompt", size)
-    return Prompt(text, tuple(images))
+    return Prompt(text, tuple(images), attachments)
 
 
 def decode(data: bytes, source: str) -> str:
@@ -124,8 +130,17 @@ def _too_large(source: str, size: int | None) -> UsageError:
 
 
 def _label(opening: str, name: str, text: str) -> str:
+    # Here, since most prompts are words alone.
+    from yarrow.prompt.untrusted import without_tag
+
     end = "" if text.endswith("\n") or not text else "\n"
-    return f"<{opening}>\n{text}{end}</{name}>"
+    return f"<{opening}>\n{without_tag(text, name)}{end}</{name}>"
+
+
+def _in_quotes(path: str) -> str:
+    """Return a path as it stands in a label: whatever its name, it ends neither the quotes nor the label."""
+    plain = "".join(character if character.isprintable() else "\ufffd" for character in path)
+    return plain.translate(str.maketrans({'"': "'", "<": "(", ">": ")"}))
 
 
 def _clean(text: str) -> str:

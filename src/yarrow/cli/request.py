@@ -15,6 +15,7 @@ def prompt_request(arguments: Arguments, settings: Settings, *, prompt: Prompt, 
         images=[pb.Image(media_type=image.media_type, data=image.data) for image in prompt.images],
         cwd=cwd,
         settings=session_settings(arguments, settings),
+        attachments=prompt.attachments,
         options=pb.PromptOptions(ephemeral=arguments.no_session),
     )
 

@@ -136,8 +136,12 @@ async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, 
     except asyncio.CancelledError:
         if showing.done():
             raise
+        running = False
         with suppress(grpc.aio.AioRpcError):
-            await stub.Abort(pb.AbortRequest(session_id=session.session_id))
+            running = (await stub.Abort(pb.AbortRequest(session_id=session.session_id))).was_running
+        if not running:
+            # The prompt was not accepted yet, so that no end of a run will be told.
+            raise
         return await showing
     finally:
         # Not over yet when it was told a second time.

@@ -29,7 +29,8 @@ class SessionNotFound(Exception):
 def refusal(error: aio.AioRpcError) -> Refusal:
     """Return what an RPC error says."""
     message = error.details() or f"the service answered {error.code().name}"
-    return Refusal(message, error.code().name, _reason(error))
+    # A person knows nothing of the request's fields; the text is what they wrote.
+    return Refusal(message.removeprefix("text: "), error.code().name, _reason(error))
 
 
 def _reason(error: aio.AioRpcError) -> str:

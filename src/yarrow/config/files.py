@@ -1,5 +1,7 @@
 """Finds and reads configuration files: the user's, and the project's found upward from the working directory."""
 
+import contextlib
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -42,16 +44,27 @@ def project_files(cwd: Path, home: Path) -> Iterator[Path]:
 def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
     """Return the nearest project's file; None if there is none.
 
-    The user's own file is no project's, whatever path leads to it.
+    The user's own file is no project's, whatever path leads to it. Nor is a file of somebody who owns neither `cwd` nor
+    this process: anybody can plant one in a directory such as `/tmp`.
     """
+    owners = _owners(cwd)
     for candidate in project_files(cwd, home):
         try:
-            candidate.stat()
+            if candidate.stat().st_uid not in owners:
+                continue
         except OSError:
             # Absent, or another user's: what cannot be reached says nothing about this project.
             continue
         return None if users.exists() and candidate.samefile(users) else candidate
     return None
+
+
+def _owners(cwd: Path) -> set[int]:
+    """Return whose files count: this process's, and those of the owner of the directory."""
+    owners = {os.getuid()} if hasattr(os, "getuid") else {0}
+    with contextlib.suppress(OSError):
+        owners.add(cwd.stat().st_uid)
+    return owners
 
 
 def label_of(path: Path, home: Path) -> str:

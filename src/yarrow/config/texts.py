@@ -24,6 +24,8 @@ def check_texts(value: Any, path: KeyPath = ()) -> None:
                 check_texts(item, (*path, index))
         case str():
             _check_utf8(value, path)
+            if "\0" in value and not _PATHS.isdisjoint(path[-2:]):
+                raise Fault(path, f"{dotted(path)} is {value!r}, which is not a path: it holds a NUL")
             if value.startswith("~") and not _PATHS.isdisjoint(path[-2:]):
                 _check_home(value, path)
         case _:

@@ -65,5 +65,5 @@ def _value(text: str, kind: inspect.Type) -> Any:
             return text
     try:
         return msgspec.convert(text, python_type, strict=False)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return text

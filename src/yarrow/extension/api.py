@@ -13,6 +13,7 @@ from yarrow.extension.hooks import HookFunction
 from yarrow.extension.models import check_arguments
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, Offer
+from yarrow.prompt.front_matter import one_line
 
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
@@ -27,6 +28,7 @@ class HookOffer(Struct, frozen=True):
     label: str
     function: HookFunction
     takes_about: bool
+    required: bool
 
 
 class CommandOffer(Struct, frozen=True):
@@ -59,8 +61,10 @@ class Yarrow:
         self._registered: list[Registration] = []
         self._over = False
 
-    def hook(self, name: str, function: HookFunction) -> None:
+    def hook(self, name: str, function: HookFunction, *, required: bool = False) -> None:
         """Call `function(payload)` or `function(payload, about)` at the place `name`; it may be async.
+
+        A BeforeToolCall hook that is `required` is a guard: when it fails, the call that it should look at is not run.
 
         The payload is a dict (`yarrow.agent.payloads`). The function returns it, whole and changed, or None. What it
         only changes in place changes nothing.
@@ -73,7 +77,10 @@ class Yarrow:
         takes_about = _takes(function, 2)
         if not takes_about and not _takes(function, 1):
             raise TypeError("the function of a hook takes (payload) or (payload, about)")
-        self._add(HookOffer(place, f"{_name_of(function)} of {self._label}", function, takes_about))
+        if required and place is not HookName.BEFORE_TOOL_CALL:
+            raise ValueError(f"only a BeforeToolCall hook can be required, not {name}: nothing can be refused there")
+        label = f"{_name_of(function)} of {self._label}"
+        self._add(HookOffer(place, label, function, takes_about, required))
 
     def tool(self, tool: ExtensionTool) -> None:
         """Offer a tool to the model.
@@ -106,7 +113,7 @@ class Yarrow:
             raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
         if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the description of the command {name} must be a str")
-        self._add(CommandOffer(str(name), description, function))
+        self._add(CommandOffer(str(name), one_line(description), function))
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
         """Let users name the provider `name`: `factory(plan)` makes a `yarrow.provider.base.Provider`; may be async.

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from inspect import isawaitable
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from yarrow.agent.added import Added, AddedCommand
 from yarrow.agent.hooks import Hook, HookName, Hooks
 from yarrow.config.settings import BUILT_IN
@@ -70,8 +72,9 @@ class Assembly:
 
     def _take(self, host: Host, registration: Registration) -> None:
         match registration:
-            case HookOffer(name, label, function, takes_about):
+            case HookOffer(name, label, function, takes_about, required):
                 hook = hosted_hook(host, label, function, takes_about=takes_about)
+                hook = replace(hook, required=required)
                 self._hooks.setdefault(name, []).append(hook)
             case Offer():
                 if self._free(host, registration.name, kind="tool", taken=self._taken):

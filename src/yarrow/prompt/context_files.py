@@ -35,7 +35,11 @@ class ContextFile(Struct, frozen=True):
         """
         # The quotes and brackets of the label are ours; a directory can have any name.
         path = self.path.translate(str.maketrans({'"': "'", "<": "(", ">": ")"}))
-        return f'<{TAG} path="{without_tag(path, _TAG_NAME)}">\n{without_tag(self.text, _TAG_NAME)}\n</{TAG}>'
+        return f'<{TAG} path="{without_tag(path, _TAG_NAME)}">\n{self._inert()}\n</{TAG}>'
+
+    def _inert(self) -> str:
+        # Nor may a file open or close the tags that mark untrusted text: what follows it would read as that.
+        return without_tag(without_tag(self.text, _TAG_NAME), "untrusted")
 
 
 def read_context_files(places: Places) -> tuple[tuple[ContextFile, ...], tuple[str, ...]]:

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+FAR = 512
+"""Of those of a written form that many encodings made long."""
 SIGHT = 64
 """Characters from an opener on that are looked at; what is not clear within them counts as a tag."""
 
@@ -22,20 +24,21 @@ _TO_OPENER = str.maketrans(dict.fromkeys(LOOKS, "<"))
 _UNSEEN_LETTERS = "\u115f\u1160\u3164\u17b4\u17b5\u2800"
 _PERCENT = r"(?P<bytes>(?:%[0-9a-fA-F]{2})+)"
 _ESCAPE = (
-    r"\\U(?P<long>[0-9a-fA-F]{8})|[\\%]u(?P<short>[0-9a-fA-F]{4})|\\x(?P<byte>[0-9a-fA-F]{2})"
-    r"|\\[xu]\{(?P<braced>[0-9a-fA-F]{1,8})\}|(?P<opener>\\0{0,4}(?:3[cC]|74))"
+    r"\\U(?P<long>[0-9a-fA-F]{8})|[\\%]u+(?P<short>[0-9a-fA-F]{4})|\\x(?P<byte>[0-9a-fA-F]{2})"
+    r"|\\[xu]\{(?P<braced>0{0,24}[0-9a-fA-F]{1,8})\}"
+    r"|(?P<opener>\\0{0,8}(?:3[cC]|74)|\\o\{0{0,8}74\}|\\N\{(?i:less-than sign)\}|%[cC]0%[bB][cC])"
 )
 _ENTITY = r"&#?\w{1,40};"
 
 
-def seen(text: str, at: int) -> str:
-    """Return what a lenient reader sees from `at` on, in at most `SIGHT` characters of the text.
+def seen(text: str, at: int, sight: int = SIGHT) -> str:
+    """Return what a lenient reader sees from `at` on, in at most `sight` characters of the text.
 
     Look-alikes of `<` are it, entities and escapes are what they stand for, however often they were applied;
     compatibility forms and capitals are plain small letters, marks without width are gone. A character that is
     none of this and not ASCII stays.
     """
-    window = text[at : at + SIGHT]
+    window = text[at : at + sight]
     while (clearer := _clearer(window)) != window:
         window = clearer
     return window
@@ -72,7 +75,7 @@ def _without_controls(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(f"{_PERCENT}|{_ESCAPE}", _character, text)
+    return re.sub(f"{_ESCAPE}|{_PERCENT}", _character, text)
 
 
 def _character(found: re.Match[str]) -> str:

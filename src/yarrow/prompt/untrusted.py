@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from yarrow.prompt.lenient import LEAD, LOOKS, SIGHT, seen
+from yarrow.prompt.lenient import FAR, LEAD, LOOKS, SIGHT, seen
 
 OPENING = "<untrusted_input>"
 CLOSING = "</untrusted_input>"
@@ -12,10 +12,14 @@ INERT = "("
 TAG_CHARACTERS = 1_000
 """Of a tag of a value, up to its `>`; a longer one is taken for one that is not closed."""
 
-_GAP = r"(?:[\s/\\_-]|\\[abfnrtv0])*"
+_GAP = r"(?:[\s/\\_|-]|\\[abfnrtv0])*"
 """What a lenient reader passes over within a name: also escapes, as `\\n` is a line end to some."""
 _CUT_CODE = r"[&%\\][#a-z0-9{]*\Z"
 """A written form whose end is not seen."""
+_NAMESPACE = r"(?:[a-z][a-z0-9]{0,15}:)?"
+"""What may stand before a name, as in `<x:name>`."""
+_CLEAR = SIGHT * 3 // 4
+"""Characters that are seen of a text in which little is a written form of something else."""
 _FEW = 4
 """Characters that much was read to; percent signs of another script make at least five of `SIGHT`."""
 _KANA = "\u3041-\u3096\u30a1-\u30bc\u30be-\u30cd\u30cf-\u30fa"
@@ -42,12 +46,17 @@ def _tag(name: str) -> re.Pattern[str]:
     rest = ""
     for letter in reversed(name[1:]):
         rest = rf"{_GAP}(?:\Z|[^\x00-\x7f]|{_CUT_CODE}|{letter}{rest})"
-    return re.compile(rf"<{_GAP}(?:\Z|[!?]|[^\x00-\x7f{_KANA}{_HAN_AND_HANGUL}]|{_CUT_CODE}|{name[0]}{rest})")
+    return re.compile(
+        rf"<{_GAP}(?:\Z|[!?]|[^\x00-\x7f{_KANA}{_HAN_AND_HANGUL}]|{_CUT_CODE}|{_NAMESPACE}{_GAP}{name[0]}{rest})"
+    )
 
 
 def wrap(value: str) -> str:
     """Return the value between one opening and one closing tag; the result can always be encoded as UTF-8."""
-    return f"{OPENING}{inert(value)}{CLOSING}"
+    text = inert(value)
+    # A backslash before our closing tag would make plain text of it to some readers.
+    apart = " " if text.endswith("\\") else ""
+    return f"{OPENING}{text}{apart}{CLOSING}"
 
 
 def inert(value: str) -> str:
@@ -71,9 +80,14 @@ def without_tag(text: str, name: str) -> str:
 
 def _is_threat(text: str, at: int, name: str, *, hides: bool) -> bool:
     view = seen(text, at)
+    if view[:1] in ("&", "%", "\\") and len(view) < _CLEAR < len(text) - at:
+        view = seen(text, at, FAR)
     if not view.startswith("<"):
         # A written form may be longer than we look: `&amp;amp;amp;...lt;`, `&#0000...60;`. Then little is seen of it.
-        return len(text) > at + SIGHT and (len(view) <= _FEW or bool(re.fullmatch(_CUT_CODE, view)))
+        if len(text) <= at + SIGHT:
+            return False
+        unclear = view[:1] in ("&", "%", "\\") and len(view) < _CLEAR
+        return unclear or len(view) <= _FEW or bool(re.fullmatch(_CUT_CODE, view))
     return bool(_tag(name).match(view)) or (hides and _hides(view, text, at=at))
 
 

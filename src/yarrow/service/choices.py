@@ -1,6 +1,7 @@
 """What a client chose for a session, read from a request and checked field by field."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -53,13 +54,13 @@ def read_choices(settings: pb.SessionSettings, registry: Registry, present: Comp
     )
 
 
-def read_content(text: str, images: list[pb.Image]) -> tuple[Block, ...]:
-    """Return a person's text and images as blocks.
+def read_content(text: str, images: list[pb.Image], attachments: Iterable[str] = ()) -> tuple[Block, ...]:
+    """Return a person's text and images as blocks; attachments are measured, not put in.
 
     Raises `InvalidArgument` when there is nothing in it or an image has an unknown type, `LimitExceeded` when the
     text is too long.
     """
-    size = len(text.encode("utf-8", "replace"))
+    size = sum(len(one.encode("utf-8", "replace")) for one in (text, *attachments))
     if size > MAX_TEXT_BYTES:
         raise LimitExceeded(
             f"text: {size} bytes are more than the limit of {MAX_TEXT_BYTES}: put it in a file and name the file",
@@ -87,9 +88,14 @@ def read_cwd(cwd: str) -> Path:
     path = Path(cwd or os.getcwd())  # noqa: PTH109 - Path.cwd() is the same and raises the same
     if not path.is_absolute():
         raise InvalidArgument("cwd", f"{cwd!r} is not an absolute path")
-    if not path.is_dir():
-        raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
-    return path.resolve()
+    try:
+        if not path.is_dir():
+            raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
+        return path.resolve()
+    except (OSError, ValueError) as error:  # too long a name, a NUL, a directory that may not be entered
+        raise InvalidArgument(
+            "cwd", f"{cwd[:200]!r} cannot be used: {error.strerror if isinstance(error, OSError) else error}"
+        ) from None
 
 
 def _thinking(number: int) -> ThinkingLevel | UnsetType:

@@ -29,14 +29,14 @@ class Commands:
         self._parts = parts
         self._added = {command.name: command for command in parts.added.commands}
 
-    async def said(self, content: tuple[Block, ...], cwd: Path) -> Said:
-        """Return the content with the command that its text begins with expanded.
+    async def said(self, content: tuple[Block, ...], cwd: Path, attachments: tuple[str, ...] = ()) -> Said:
+        """Return the content with the command that its text begins with expanded, and the attachments after it.
 
         Raises `InvalidArgument` for a name that is nearly a command's, and for a command that fails.
         """
         text = "".join(block.text for block in content if isinstance(block, Text))
         if not text.startswith("/"):
-            return Said(content)
+            return Said(_with(content, attachments))
         name, *rest = text[1:].split(None, 1) or [""]
         command = self._added.get(name) if text.startswith(name, 1) else None
         if command is not None:
@@ -47,10 +47,12 @@ class Commands:
 
             found = await asyncio.to_thread(expand, text, self._parts.places(cwd), self._added)
             if found is None:
-                return Said(content)
+                return Said(_with(content, attachments))
             expanded = found.text
+        if not expanded.strip():
+            raise InvalidArgument("text", f"the command /{name} stands for an empty prompt: give its file a text")
         others = tuple(block for block in content if not isinstance(block, Text))
-        return Said((Text(expanded), *others), text)
+        return Said(_with((Text(expanded), *others), attachments), text)
 
     async def list(self, cwd: Path | None) -> pb.ListCommandsResponse:
         """Return the commands of a working directory, or only the person's own."""
@@ -69,6 +71,16 @@ class Commands:
         )
 
 
+def _with(content: tuple[Block, ...], attachments: tuple[str, ...]) -> tuple[Block, ...]:
+    """Return the content with attachments at the end of its text."""
+    if not attachments:
+        return content
+    first, *others = content
+    said = (first.text,) if isinstance(first, Text) else ()
+    images = others if said else content
+    return (Text("\n\n".join((*said, *attachments))), *images)
+
+
 async def _by_extension(command: AddedCommand, arguments: str, cwd: Path) -> str:
     name = command.name
     try:
@@ -78,6 +90,4 @@ async def _by_extension(command: AddedCommand, arguments: str, cwd: Path) -> str
     except Exception as error:  # noqa: BLE001 - an extension may raise anything
         told = error.message if isinstance(error, YarrowError) else f"{type(error).__name__}: {error}"
         raise InvalidArgument("text", f"the command /{name} failed: {told}"[:500]) from None
-    if not expanded.strip():
-        raise InvalidArgument("text", f"the command /{name} returned an empty prompt")
     return expanded

@@ -51,11 +51,11 @@ class Servicer(SavedSessions, Later, AgentServiceServicer):
         """Start a run and stream its events."""
         if self._draining:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
-        content = read_content(request.text, list(request.images))
+        content = read_content(request.text, list(request.images), request.attachments)
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
         equipment = await self._sessions.equip(entry)
-        said = await self._commands.said(content, entry.cwd)
+        said = await self._commands.said(content, entry.cwd, tuple(request.attachments))
         subscription = entry.bus.subscribe()
         run_id = ""
         try:

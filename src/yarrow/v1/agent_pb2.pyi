@@ -1667,6 +1667,7 @@ class PromptRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     CWD_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session; empty makes one."""
     text: _builtins.str
@@ -1685,6 +1686,10 @@ class PromptRequest(_message.Message):
     def settings(self) -> Global___SessionSettings:
         """Settings of a session that this makes."""
 
+    @_builtins.property
+    def attachments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Texts that go with the prompt and follow it, such as files and piped input: no command takes them apart."""
+
     def __init__(
         self,
         *,
@@ -1694,10 +1699,11 @@ class PromptRequest(_message.Message):
         options: Global___PromptOptions | None = ...,
         cwd: _builtins.str = ...,
         settings: Global___SessionSettings | None = ...,
+        attachments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cwd", b"cwd", "images", b"images", "options", b"options", "session_id", b"session_id", "settings", b"settings", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "cwd", b"cwd", "images", b"images", "options", b"options", "session_id", b"session_id", "settings", b"settings", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
