@@ -25,7 +25,7 @@ from yarrow.provider.chat_completions.decode import ChatDecoder
 from yarrow.provider.failures import Speaker
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
-CAPTURES = sorted(WIRE.glob("*/*.sse"))
+CAPTURES = sorted([*WIRE.glob("openai-style/*.sse"), *WIRE.glob("llamacpp-style/*.sse")])
 SPEAKER = Speaker("test")
 
 

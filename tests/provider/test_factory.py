@@ -78,13 +78,24 @@ async def test_an_id_that_is_a_type_needs_no_configuration() -> None:
     provider, info, reason = await built("openai", environment={"OPENAI_API_KEY": "k"})
     assert (info.name, reason) == ("openai", "")
     await provider.close()
-    provider, info, _ = await built("ollama")
-    assert info.name == "ollama"
+
+
+async def test_a_vendors_key_makes_its_provider() -> None:
+    provider, name, _ = await create("anthropic", "m", Ground(configured(), {"ANTHROPIC_API_KEY": "k"}))
+    assert (type(provider).__name__, name) == ("MessagesProvider", "anthropic")
+    await provider.close()
+    assert "ANTHROPIC_API_KEY" in await setup_error("anthropic")
+
+
+async def test_ollama_is_reached_where_its_own_variable_says(server: ChatServer) -> None:
+    server.pages = {"/api/tags": page({"models": [{"name": "q"}]}), "/api/show": page({}), "/api/ps": page({})}
+    provider, info, _ = await built("ollama", environment={"OLLAMA_HOST": server.root.replace("http://", "")})
+    assert (info.name, info.model) == ("ollama", "q")
     await provider.close()
 
 
 async def test_settings_under_a_built_in_id_come_on_top() -> None:
-    _, info, _ = await built("ollama", ollama=ProviderSettings(context_window=9000))
+    _, info, _ = await built("openai", environment=KEYS, openai=ProviderSettings(context_window=9000))
     assert info.context_window == 9000
     with pytest.raises(ConfigError, match="script"):
         await built("openai", openai=ProviderSettings(type="scripted"))
@@ -307,9 +318,12 @@ async def test_then_a_running_llama_cpp_server(server: ChatServer) -> None:
     assert choice == Found("llamacpp", "", f"a llama.cpp server answers at {server.root}")
 
 
-@pytest.mark.parametrize("variable", keys.VENDOR_KEYS)
+@pytest.mark.parametrize("variable", [name for names in keys.VENDOR_KEYS.values() for name in names])
 async def test_then_a_key(variable: str) -> None:
-    assert await found(**{variable: "k"}) == Found("openai", "", f"{variable} is set")
+    name = next(
+        name for name in ("openai", "anthropic", "gemini") if name.upper() in variable.replace("GOOGLE", "GEMINI")
+    )
+    assert await found(**{variable: "k"}) == Found(name, "", f"{variable} is set")
 
 
 @pytest.mark.parametrize(
@@ -364,12 +378,13 @@ async def test_the_only_configured_provider_is_taken_without_looking(server: Cha
 
 async def test_what_is_found_is_built(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def detected(*_: object) -> Found:
-        return Found("ollama", "qwen", "because")
+        return Found("openai", "qwen", "because")
 
+    local = ProviderSettings(base_url=server.root)
     monkeypatch.setattr(detection, "detect", detected)
-    provider, info, reason = await built("", "")
-    assert (info.name, info.model, reason) == ("ollama", "qwen", "because")
+    provider, info, reason = await built("", "", openai=local)
+    assert (info.name, info.model, reason) == ("openai", "qwen", "because")
     await provider.close()
-    provider, info, _ = await built("", "named")
+    provider, info, _ = await built("", "named", openai=local)
     assert info.model == "named"
     await provider.close()

@@ -319,7 +319,8 @@ def recorded(events: Sequence[ProviderEvent]) -> Message:
     return assistant(*content)
 
 
-REPLAYS = [path for path in sorted(WIRE.glob("*/*.expected.json")) if '"replay"' in path.read_text("utf-8")]
+CHATS = [*WIRE.glob("openai-style/*.expected.json"), *WIRE.glob("llamacpp-style/*.expected.json")]
+REPLAYS = [path for path in sorted(CHATS) if '"replay"' in path.read_text("utf-8")]
 
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: f"{path.parent.name}/{path.stem}")

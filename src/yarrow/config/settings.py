@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from yarrow.message import ThinkingLevel
 
-ProviderType = Literal["openai", "llamacpp", "local", "scripted"]
+ProviderType = Literal["ollama", "llamacpp", "openai", "messages", "gemini", "local", "scripted"]
 
 
 class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -37,6 +37,8 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     max_tokens: int = 0
     """The most tokens of one answer; 0 leaves it to the server."""
     temperature: float | None = None
+    thinking_style: Literal["budget", "adaptive"] | None = None
+    """For the messages format: how thinking is asked for; None goes by the model."""
     first_byte_timeout: float | None = None
     idle_timeout: float | None = None
     chat_template: str = ""
@@ -50,7 +52,9 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
 BUILT_IN: dict[str, ProviderSettings] = {
     "openai": ProviderSettings(type="openai"),
     "llamacpp": ProviderSettings(type="llamacpp"),
-    "ollama": ProviderSettings(type="openai", base_url="http://127.0.0.1:11434/v1"),
+    "ollama": ProviderSettings(type="ollama"),
+    "anthropic": ProviderSettings(type="messages"),
+    "gemini": ProviderSettings(type="gemini"),
     "local": ProviderSettings(type="local"),
     "scripted": ProviderSettings(type="scripted"),
 }

@@ -20,7 +20,7 @@ NONE = """\
 no model backend was found. There are four ways to give one:
   Ollama:        run `ollama serve` and `ollama pull qwen3`
   llama.cpp:     run `llama-server -m MODEL.gguf --jinja --port 8080`
-  a hosted one:  export OPENAI_API_KEY=..., and name a model with -m
+  a hosted one:  export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m
   none of these: pip install 'yarrow[local]', then `yarrow models pull` or providers.local.models"""
 
 
@@ -60,9 +60,10 @@ async def detect(environment: Mapping[str, str], settings: Settings, *, places: 
         return Found("ollama", ollama_model, f"Ollama answers at {places.ollama}")
     if llamacpp:
         return Found("llamacpp", "", f"a llama.cpp server answers at {llamacpp}")
-    _, variable = vendor_key(environment)
-    if variable:
-        return Found("openai", "", f"{variable} is set")
+    for name, provider_type in (("anthropic", "messages"), ("openai", "openai"), ("gemini", "gemini")):
+        _, variable = vendor_key(environment, provider_type)
+        if variable:
+            return Found(name, "", f"{variable} is set")
     if local := _local_model(environment):
         return Found("local", local, f"no server and no key was found, and the local model {local} is installed")
     raise ProviderError(Code.PROVIDER_SETUP, NONE)

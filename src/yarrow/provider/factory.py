@@ -92,7 +92,7 @@ def _settings(name: str, ground: Ground) -> ProviderSettings:
     if configured is None:
         configured = ProviderSettings()
     if built_in is None and configured.type is None:
-        raise ConfigError(f"providers.{name} has no type; one of openai, llamacpp, local, scripted")
+        raise ConfigError(f"providers.{name} has no type; one of {', '.join(_BUILDERS)}")
     if built_in is None or configured.type not in (None, built_in.type):
         return configured
     return replace(configured, type=built_in.type, base_url=configured.base_url or built_in.base_url)
@@ -117,11 +117,68 @@ async def _openai(plan: Plan) -> Provider:
     if not key and address.official and not _brings_credentials(settings):
         sentence = f"{plan.name} needs a key: export OPENAI_API_KEY=..., or set providers.{plan.name}.apiKeyEnv"
         raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} or apiKeyCommand")
-    return OpenAiProvider(plan.name, plan.model, settings=settings, key=key, http=HttpClient())
+    return OpenAiProvider(plan.name, plan.model, settings=settings, key=key, http=HttpClient(plan.environment))
 
 
 def _brings_credentials(settings: ProviderSettings) -> bool:
-    return any(name.lower() in ("authorization", "api-key", "x-api-key") for name in settings.headers)
+    return any(name.lower() in ("authorization", "api-key", "x-api-key", "x-goog-api-key") for name in settings.headers)
+
+
+async def _messages(plan: Plan) -> Provider:
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.keys import configured_key
+    from yarrow.provider.messages.adapter import MessagesProvider
+    from yarrow.provider.messages.address import is_official
+
+    settings = plan.settings
+    key = await configured_key(plan.name, settings, plan.environment)
+    if not key and is_official(settings.base_url):
+        key = _vendors_key(plan, "messages", "ANTHROPIC_API_KEY")
+    http = HttpClient(plan.environment)
+    provider = MessagesProvider(plan.name, plan.model, settings=settings, key=key, http=http)
+    provider.thinking_style = settings.thinking_style
+    return provider
+
+
+async def _ollama(plan: Plan) -> Provider:
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.keys import configured_key
+    from yarrow.provider.ollama.adapter import OllamaProvider
+    from yarrow.provider.ollama.address import is_hosted, root_of
+
+    settings = plan.settings
+    if not settings.base_url and plan.name == "ollama":
+        settings = replace(settings, base_url=plan.environment.get("OLLAMA_HOST", "").strip())
+    key = await configured_key(plan.name, settings, plan.environment)
+    root = root_of(settings.base_url)
+    if not key and is_hosted(root) and root.startswith("https://"):
+        key = plan.environment.get("OLLAMA_API_KEY", "").strip()
+    return OllamaProvider(plan.name, plan.model, settings=settings, key=key, http=HttpClient(plan.environment))
+
+
+async def _gemini(plan: Plan) -> Provider:
+    from yarrow.provider.gemini.adapter import GeminiProvider
+    from yarrow.provider.gemini.address import is_official
+    from yarrow.provider.http.client import HttpClient
+    from yarrow.provider.keys import configured_key
+
+    settings = plan.settings
+    key = await configured_key(plan.name, settings, plan.environment)
+    if not key and is_official(settings.base_url):
+        key = _vendors_key(plan, "gemini", "GEMINI_API_KEY")
+    http = HttpClient(plan.environment)
+    return GeminiProvider(plan.name, plan.model, settings=settings, key=key, http=http)
+
+
+def _vendors_key(plan: Plan, provider_type: ProviderType, variable: str) -> str:
+    """Return the vendor's key; empty when the configured headers bring one. Raises PROVIDER_SETUP without either."""
+    from yarrow.provider.keys import vendor_key
+
+    key, _ = vendor_key(plan.environment, provider_type)
+    if not key and not _brings_credentials(plan.settings):
+        sentence = f"{plan.name} needs a key: export {variable}=..., or set providers.{plan.name}.apiKeyEnv"
+        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} or apiKeyCommand")
+    return key
 
 
 async def _llamacpp(plan: Plan) -> Provider:
@@ -130,7 +187,8 @@ async def _llamacpp(plan: Plan) -> Provider:
     from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 
     key = await configured_key(plan.name, plan.settings, plan.environment)
-    return LlamaCppProvider(plan.name, plan.model, settings=plan.settings, key=key, http=HttpClient())
+    http = HttpClient(plan.environment)
+    return LlamaCppProvider(plan.name, plan.model, settings=plan.settings, key=key, http=http)
 
 
 async def _local(plan: Plan) -> Provider:
@@ -181,6 +239,9 @@ async def _scripted(plan: Plan) -> Provider:
 
 
 _BUILDERS: dict[ProviderType, Builder] = {
+    "ollama": _ollama,
+    "messages": _messages,
+    "gemini": _gemini,
     "openai": _openai,
     "llamacpp": _llamacpp,
     "local": _local,

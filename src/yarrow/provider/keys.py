@@ -15,8 +15,12 @@ COMMAND_LIMIT = 10.0
 """Seconds that an apiKeyCommand may take."""
 MAX_OUTPUT = 64 * 1024
 """Bytes of an apiKeyCommand's output, beyond which it is not a key."""
-VENDOR_KEYS = ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY")
-"""Variables that hold the key of api.openai.com; the first that is set counts."""
+VENDOR_KEYS = {
+    "openai": ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY"),
+    "messages": ("YARROW_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
+    "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+"""Variables that hold the key of a vendor, by provider type; the first that is set counts."""
 
 
 async def configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
@@ -34,9 +38,9 @@ async def configured_key(name: str, settings: ProviderSettings, environment: Map
     return ""
 
 
-def vendor_key(environment: Mapping[str, str]) -> tuple[str, str]:
+def vendor_key(environment: Mapping[str, str], provider_type: str = "openai") -> tuple[str, str]:
     """Return the vendor's key and the variable that holds it; both empty when none is set."""
-    for variable in VENDOR_KEYS:
+    for variable in VENDOR_KEYS[provider_type]:
         if key := environment.get(variable, "").strip():
             return key, variable
     return "", ""

@@ -1,9 +1,10 @@
-"""One client per test, closed at its end, and a clock that a test can put forward."""
+"""One client per test, closed at its end, a certificate for TLS, and a clock that a test can put forward."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
+from authority import Authority
 from byte_script_server import turns
 
 from yarrow.provider.http.client import HttpClient
@@ -14,6 +15,18 @@ async def client() -> AsyncGenerator[HttpClient]:
     client = HttpClient()
     yield client
     await client.close()
+
+
+@pytest.fixture(scope="session")
+def vouched(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """For a server of this machine, also under names that only a proxy knows."""
+    return Authority(tmp_path_factory.mktemp("tls"), "DNS:model.test,DNS:other.test,IP:127.0.0.1")
+
+
+@pytest.fixture
+def trusted(vouched: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    monkeypatch.setenv("SSL_CERT_FILE", str(vouched.pem))
+    return vouched
 
 
 class Clock:

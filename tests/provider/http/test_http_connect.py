@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-import ssl
-import subprocess
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from authority import Authority
 from byte_script_server import Do, answer, chunked, serve
 
 from yarrow.errors import Code, ProviderError
@@ -117,31 +117,6 @@ async def test_a_name_that_cannot_be(client: HttpClient, host: str) -> None:
     assert "the name cannot be resolved" in (await failure(client, f"http://{host}/")).message
 
 
-class Authority:
-    """A certificate for 127.0.0.1 or another name, and a server context with it."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.pem = folder / f"{name.replace(':', '-')}.pem"
-        key = self.pem.with_suffix(".key")
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        subject = ["-days", "2", "-subj", "/CN=test", "-addext", f"subjectAltName={name}"]
-        files = ["-keyout", str(key), "-out", str(self.pem)]
-        subprocess.run([*command, *subject, *files], check=True, capture_output=True)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(self.pem, key)
-
-
-@pytest.fixture(scope="session")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls"), "IP:127.0.0.1")
-
-
-@pytest.fixture
-def trusted(ours: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
-    monkeypatch.setenv("SSL_CERT_FILE", str(ours.pem))
-    return ours
-
-
 async def test_tls_carries_requests_on_one_connection(client: HttpClient, trusted: Authority) -> None:
     script = [Do.READ, OK, Do.READ, chunked(BIG, BIG), Do.READ, answer(b"cut")[:-1], Do.CLOSE]
     async with serve(script, tls=trusted.context) as server:
@@ -174,8 +149,8 @@ async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, truste
         await server.visits[0].gone.wait()
 
 
-async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, ours: Authority) -> None:
-    async with serve([Do.READ, OK], tls=ours.context) as server:
+async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, vouched: Authority) -> None:
+    async with serve([Do.READ, OK], tls=vouched.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
         assert f"127.0.0.1:{server.port} has a TLS certificate that is not trusted: self" in error.message
         assert "SSL_CERT_FILE" in error.message
@@ -213,3 +188,21 @@ async def test_a_handshake_that_hangs(client: HttpClient) -> None:
     async with serve([Do.STALL]) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/", connect=0.05)
         assert "no connection within 0.05 s" in error.message
+
+
+async def test_a_server_that_hangs_up_before_we_come_to_ask(
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def busy(*args: Any, **more: Any) -> Any:
+        transport, protocol = await connect(*args, **more)
+        await protocol.closed
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "create_connection", busy)
+    async with serve([Do.CLOSE]) as server:
+        error = await failure(client, server.url)
+        assert error.message == f"127.0.0.1:{server.port} closed the connection before it answered"
+        assert error.retryable

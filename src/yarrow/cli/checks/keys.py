@@ -6,7 +6,9 @@ from urllib.parse import urlsplit
 from yarrow.cli.checks.check import Scene
 from yarrow.config.settings import BUILT_IN, ProviderSettings
 from yarrow.policy.secrets import is_secret_variable
+from yarrow.provider.gemini.address import is_official as gemini_is_official
 from yarrow.provider.keys import vendor_key
+from yarrow.provider.messages.address import is_official
 from yarrow.provider.openai.address import address_of
 
 SHORTEST_SECRET = 8
@@ -24,9 +26,16 @@ def key_source(name: str, settings: ProviderSettings, environment: Mapping[str, 
     if any(header.lower() in CREDENTIALS for header in settings.headers):
         return f"providers.{name}.headers"
     built_in = BUILT_IN.get(name, ProviderSettings())
-    if (settings.type or built_in.type) != "openai":
-        return ""
     url = settings.base_url or built_in.base_url
+    match settings.type or built_in.type:
+        case "messages":
+            return vendor_key(environment, "messages")[1] if is_official(url) else ""
+        case "gemini":
+            return vendor_key(environment, "gemini")[1] if gemini_is_official(url) else ""
+        case "openai":
+            pass
+        case _:
+            return ""
     follows = name == "openai" and not url and environment.get("OPENAI_BASE_URL", "").strip()
     return vendor_key(environment)[1] if follows or address_of(url).trusted else ""
 

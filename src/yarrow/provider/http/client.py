@@ -1,7 +1,7 @@
 """Our HTTP/1.1 client: sends a request and hands out the response as it arrives."""
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from yarrow.errors import Code, ProviderError
@@ -10,7 +10,8 @@ from yarrow.provider.http.dial import Dialer
 from yarrow.provider.http.exchange import Exchange
 from yarrow.provider.http.parser import Head
 from yarrow.provider.http.pool import Pool
-from yarrow.provider.http.request import Origin, Request, Timeouts, encode
+from yarrow.provider.http.proxy import Proxies, Route
+from yarrow.provider.http.request import Request, Timeouts, encode
 
 __all__ = ["MAX_ERROR_BODY", "HttpClient", "Request", "Response", "Timeouts"]
 
@@ -25,36 +26,40 @@ class Response:
     of reading raise ProviderError: STREAM_TRUNCATED, STREAM_STALLED, MALFORMED_RESPONSE.
     """
 
-    def __init__(self, head: Head, exchange: Exchange) -> None:
+    def __init__(self, head: Head, receive: Callable[[], Awaitable[bytes]]) -> None:
         self.status: int = head.status
         self.reason: str = head.reason
         self.headers: Mapping[str, str] = head.headers
         """Lower-case names; a repeated one has its values joined with ", "."""
-        self._exchange = exchange
+        self._receive = receive
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         """Return the next piece of the body."""
-        if piece := await self._exchange.receive():
+        if piece := await self._receive():
             return piece
         raise StopAsyncIteration
 
     async def read(self, limit: int = MAX_ERROR_BODY) -> bytes:
         """Return the rest of the body, or its first `limit` bytes if it is longer."""
         body = bytearray()
-        while len(body) < limit and (piece := await self._exchange.receive()):
+        while len(body) < limit and (piece := await self._receive()):
             body += piece
         return bytes(body[:limit])
 
 
 class HttpClient:
-    """Keeps connections alive per scheme, host and port; belongs to one event loop, serves many tasks."""
+    """Keeps connections alive per way to a server; belongs to one event loop, serves many tasks.
 
-    def __init__(self) -> None:
+    `environment` is where proxies are named (see `Proxies`); without one every server is asked straight.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._proxies = Proxies(environment or {})
         self._dialer = Dialer()
-        self._pools: defaultdict[Origin, Pool] = defaultdict(Pool)
+        self._pools: defaultdict[Route, Pool] = defaultdict(Pool)
         self._open: set[Connection] = set()
         self._closed = False
 
@@ -63,15 +68,15 @@ class HttpClient:
         """Send a request and give its response, whatever its status; redirects are not followed.
 
         Leaving with the body not read to its end closes the connection. With all connections to the server busy it
-        waits for one, without a limit of its own. Raises ProviderError: INVALID_REQUEST, UNREACHABLE, STREAM_STALLED,
-        MALFORMED_RESPONSE.
+        waits for one, without a limit of its own. Raises ProviderError: INVALID_REQUEST, PROVIDER_SETUP, UNREACHABLE,
+        STREAM_STALLED, MALFORMED_RESPONSE.
         """
-        origin, data = encode(request)
-        pool = self._pools[origin]
+        route, data = encode(request, self._proxies)
+        pool = self._pools[route]
         async with pool.slots:
-            connection, exchange = await self._ask(origin, data, request.timeouts)
+            connection, exchange = await self._ask(route, data, request.timeouts)
             try:
-                yield Response(await exchange.head(), exchange)
+                yield _response(route, await exchange.head(), exchange)
             finally:
                 pool.give_back(connection)
 
@@ -84,9 +89,9 @@ class HttpClient:
         for connection in connections:
             await connection.closed
 
-    async def _ask(self, origin: Origin, data: bytes, timeouts: Timeouts) -> tuple[Connection, Exchange]:
+    async def _ask(self, route: Route, data: bytes, timeouts: Timeouts) -> tuple[Connection, Exchange]:
         """Send over an idle connection or a new one, and wait for the head of the response."""
-        pool = self._pools[origin]
+        pool = self._pools[route]
         idle = pool.take()
         if idle is not None:
             exchange = idle.start(data, timeouts)
@@ -99,20 +104,34 @@ class HttpClient:
                 pool.drop_idle()
             else:
                 return idle, exchange
-        fresh = await self._connect(origin, timeouts.connect)
+        fresh = await self._connect(route, timeouts.connect)
         exchange = fresh.start(data, timeouts)
         await _answered(fresh, exchange)
         return fresh, exchange
 
-    async def _connect(self, origin: Origin, limit: float) -> Connection:
+    async def _connect(self, route: Route, limit: float) -> Connection:
         if not self._closed:
-            connection = await self._dialer.dial(origin, limit)
+            connection = await self._dialer.dial(route, limit)
             self._open.add(connection)
             connection.closed.add_done_callback(lambda _: self._open.discard(connection))
             if not self._closed:
                 return connection
             connection.abort()
-        raise ProviderError(Code.UNREACHABLE, f"nothing is sent to {origin}: the HTTP client is closed")
+        raise ProviderError(Code.UNREACHABLE, f"nothing is sent to {route}: the HTTP client is closed")
+
+
+def _response(route: Route, head: Head, exchange: Exchange) -> Response:
+    if head.status == 407 and route.proxy is not None and not route.tunnelled:
+        from yarrow.provider.http.tunnel import refusal
+
+        raise refusal(route.origin.host, route.proxy, head)
+    encoding = head.headers.get("content-encoding", "identity")
+    if encoding.lower() in ("", "identity"):
+        return Response(head, exchange.receive)
+    # Here and not above: none is asked for, so hardly any run needs it.
+    from yarrow.provider.http.coding import Decoded
+
+    return Response(head, Decoded(str(route), encoding, exchange.receive).receive)
 
 
 async def _answered(connection: Connection, exchange: Exchange) -> None:

@@ -26,10 +26,12 @@ class Connection(asyncio.Protocol):
         return self._exchange is None or self._exchange.reusable
 
     def start(self, request: bytes, timeouts: Timeouts) -> Exchange:
-        """Send a request; only on a usable connection."""
+        """Send a request; only on a usable connection, or one that was lost before anybody could know."""
         self._transport.write(request)
         exchange = self._exchange = Exchange(self._peer, self._transport, timeouts)
-        if not self._choked:
+        if self._transport.is_closing():
+            exchange.ended(None)
+        elif not self._choked:
             exchange.sent()
         return exchange
 
@@ -40,6 +42,10 @@ class Connection(asyncio.Protocol):
                 ProviderError(Code.UNREACHABLE, f"the HTTP client closed its connection to {self._peer}")
             )
         self._transport.abort()
+
+    def prepare(self, tunnel: asyncio.Transport) -> None:
+        """Take the tunnel in which TLS is being set up, so that what the server does too early ends it."""
+        self._transport = tunnel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""

@@ -4,13 +4,13 @@ import asyncio
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.http.connection import Connection
-from yarrow.provider.http.request import Origin
+from yarrow.provider.http.proxy import Proxy, Route
 
 if TYPE_CHECKING:
     import ssl
@@ -18,61 +18,84 @@ if TYPE_CHECKING:
 _Address = tuple[
     socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 ]
+_Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 
 ATTEMPT_SECONDS = 1.0
 """For each address of a name but the last: a dead IPv6 route must not use up the limit."""
 
 
 class Dialer:
-    """Opens connections straight to the server that a URL names."""
+    """Opens connections to the server that a URL names, or to the proxy on the way to it."""
 
     def __init__(self) -> None:
         self._tls: ssl.SSLContext | None = None
 
-    async def dial(self, origin: Origin, limit: float) -> Connection:
-        """Return a new connection within `limit` seconds; raises UNREACHABLE."""
+    async def dial(self, route: Route, limit: float) -> Connection:
+        """Return a new connection within `limit` seconds.
+
+        Raises UNREACHABLE; MALFORMED_RESPONSE for a proxy that does not speak HTTP.
+        """
         try:
             async with asyncio.timeout(limit):
-                if origin.scheme == "https":
-                    return await self._dial_tls(origin)
-                return await _attach(origin, await _connect(origin))
+                if route.proxy is not None and route.tunnelled:
+                    return await self._dig(route, route.proxy)
+                return (await self._open(route, lambda: Connection(str(route))))[1]
         except TimeoutError:
-            raise _unreachable(origin, f"no connection within {limit:g} s") from None
+            raise _unreachable(str(route), f"no connection within {limit:g} s") from None
 
-    async def _dial_tls(self, origin: Origin) -> Connection:
+    async def _open(self, route: Route, protocol: Callable[[], _Protocol]) -> tuple[asyncio.Transport, _Protocol]:
+        """Connect to the first server on the way, with TLS if its URL says so."""
+        loop = asyncio.get_running_loop()
+        if route.first.scheme == "http":
+            return await loop.create_connection(protocol, sock=await _connect(route))
         # Here and not above: an http:// path must not pay for loading the certificates' machinery.
-        import ssl
-
         from yarrow.provider.http import tls
 
+        with tls.told(route.first_name):
+            context, sock = self._context(), await _connect(route)
+            return await loop.create_connection(protocol, sock=sock, ssl=context, server_hostname=route.first.host)
+
+    async def _dig(self, route: Route, proxy: Proxy) -> Connection:
+        """Let the proxy open the way to the server, and set up TLS on it."""
+        from yarrow.provider.http import tls
+        from yarrow.provider.http.tunnel import Tunnel
+
+        transport, tunnel = await self._open(route, lambda: Tunnel(route, proxy))
         try:
-            if self._tls is None:
-                self._tls = tls.system_context()
-            return await _attach(origin, await _connect(origin), self._tls)
-        except ssl.SSLError as error:
-            raise tls.handshake_error(origin, error) from None
-        except OSError as error:
-            cause = error.strerror or "the server hung up"
-            raise _unreachable(origin, f"TLS could not be set up ({cause})") from None
+            if refusal := await tunnel.answer:
+                raise refusal
+            connection = Connection(str(route))
+            connection.prepare(transport)
+            with tls.told(str(route)):
+                inner = await asyncio.get_running_loop().start_tls(
+                    transport, connection, self._context(), server_hostname=route.origin.host
+                )
+                if inner is None:
+                    raise ConnectionResetError
+        except BaseException:  # also a cancellation: nobody else knows this transport
+            transport.abort()
+            raise
+        connection.connection_made(inner)
+        return connection
+
+    def _context(self) -> "ssl.SSLContext":
+        from yarrow.provider.http import tls
+
+        if self._tls is None:
+            self._tls = tls.system_context()
+        return self._tls
 
 
-async def _attach(origin: Origin, sock: socket.socket, context: "ssl.SSLContext | None" = None) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(str(origin)), sock=sock, ssl=context, server_hostname=origin.host if context else None
-    )
-    return connection
-
-
-async def _connect(origin: Origin) -> socket.socket:
-    """Try the addresses of the host one after the other; return a socket connected to the first that accepts."""
-    addresses = await _resolve(origin)
+async def _connect(route: Route) -> socket.socket:
+    """Try the addresses of the first host one after the other; return a socket connected to the first that accepts."""
+    addresses = await _resolve(route)
     causes: dict[str, None] = {}
     for number, address in enumerate(addresses, 1):
         try:
             return await _knock(address, ATTEMPT_SECONDS if number < len(addresses) else None)
         except OSError as error:
             causes[os.strerror(error.errno).lower() if error.errno else "no answer"] = None
-    raise _unreachable(origin, ", ".join(causes))
+    raise _unreachable(route.first_name, ", ".join(causes))
 
 
 async def _knock(address: _Address, limit: float | None) -> socket.socket:
@@ -88,16 +111,18 @@ async def _knock(address: _Address, limit: float | None) -> socket.socket:
     return sock
 
 
-async def _resolve(origin: Origin) -> list[_Address]:
+async def _resolve(route: Route) -> list[_Address]:
     """Return the addresses of the host, its families in turn, so that a dead one costs a single attempt."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            route.first.host, route.first.port, type=socket.SOCK_STREAM
+        )
     except (socket.gaierror, UnicodeError) as error:
         words = error.strerror if isinstance(error, OSError) else error
-        raise _unreachable(origin, f"the name cannot be resolved ({words})") from None
+        raise _unreachable(route.first_name, f"the name cannot be resolved ({words})") from None
     turns: defaultdict[int, Iterator[int]] = defaultdict(count)
     return sorted(found, key=lambda address: next(turns[address[0]]))
 
 
-def _unreachable(origin: Origin, cause: str) -> ProviderError:
-    return ProviderError(Code.UNREACHABLE, f"cannot connect to {origin}: {cause}", retryable=True)
+def _unreachable(server: str, cause: str) -> ProviderError:
+    return ProviderError(Code.UNREACHABLE, f"cannot connect to {server}: {cause}", retryable=True)

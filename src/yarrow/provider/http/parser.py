@@ -109,12 +109,6 @@ class ResponseParser:
             return
         if self._headers.get("transfer-encoding", "chunked").lower() != "chunked":
             raise self._malformed(f"the transfer-encoding {self._headers['transfer-encoding']!r} is not chunked")
-        encoding = self._headers.get("content-encoding", "")
-        if encoding.lower() not in ("", "identity"):
-            raise self._malformed(
-                f"the body (status {status}) has the content-encoding {encoding!r} although identity was asked for; "
-                "a proxy in between may compress"
-            )
         self.head = Head(status, self._reason.decode("latin-1"), self._headers)
 
     def on_message_complete(self) -> None:

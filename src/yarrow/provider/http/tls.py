@@ -1,9 +1,10 @@
 """What only https needs: the system's certificates, and plain words for a handshake that failed."""
 
 import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.request import Origin
 
 
 def system_context() -> ssl.SSLContext:
@@ -11,17 +12,29 @@ def system_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def handshake_error(origin: Origin, error: ssl.SSLError) -> ProviderError:
+@contextmanager
+def told(server: str) -> Generator[None]:
+    """Raise UNREACHABLE for a handshake with `server` that fails inside."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise _handshake_error(server, error) from None
+    except OSError as error:
+        sentence = f"cannot connect to {server}: TLS could not be set up ({error.strerror or 'the server hung up'})"
+        raise ProviderError(Code.UNREACHABLE, sentence, retryable=True) from None
+
+
+def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
     """Return the UNREACHABLE for a failed handshake; an untrusted certificate is not worth a retry."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ProviderError(
             Code.UNREACHABLE,
-            f"{origin} has a TLS certificate that is not trusted: {error.verify_message}. "
+            f"{server} has a TLS certificate that is not trusted: {error.verify_message}. "
             "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE",
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return ProviderError(
         Code.UNREACHABLE,
-        f"the TLS handshake with {origin} failed: {reason} (is it http and not https?)",
+        f"the TLS handshake with {server} failed: {reason} (is it http and not https?)",
         retryable=True,
     )

@@ -17,6 +17,7 @@ from yarrow.provider.llamacpp import server
 from yarrow.provider.llamacpp.discovery import ROOTS, running
 from yarrow.provider.llamacpp.encode import fields, refuse_new_images
 from yarrow.provider.llamacpp.loading import Patience
+from yarrow.provider.text_calls import with_text_calls
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ class LlamaCppProvider:
         while True:
             body = self._refusals.apply(whole)
             try:
-                async with aclosing(transport.stream(body, request.stream_opts)) as events:
+                raw = transport.stream(body, request.stream_opts)
+                async with aclosing(with_text_calls(raw, request)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:

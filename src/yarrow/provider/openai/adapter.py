@@ -16,6 +16,7 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.address import address_of
 from yarrow.provider.openai.encode import fields, with_required_fields
 from yarrow.provider.openai.windows import known_window
+from yarrow.provider.text_calls import with_text_calls
 
 
 class OpenAiProvider:
@@ -54,7 +55,10 @@ class OpenAiProvider:
         while True:
             body = self._body(request)
             try:
-                async with aclosing(self._transport.stream(body, request.stream_opts)) as events:
+                raw = self._transport.stream(body, request.stream_opts)
+                # A hosted model has its calls recognised by its own backend.
+                heard = with_text_calls(raw, request) if self._address.local else raw
+                async with aclosing(heard) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:

@@ -1,0 +1,1 @@
+"""The adapter for Gemini, through its vendor's library."""

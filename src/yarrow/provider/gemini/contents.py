@@ -1,0 +1,143 @@
+"""Writes a repaired history as Gemini's contents: one per turn, the results of calls first and in call order."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.provider.gemini.note import Note, read
+from yarrow.provider.gemini.unicode import whole
+from yarrow.provider.history import Target, repaired
+from yarrow.provider.turns import Turn, turns
+
+Wire = dict[str, Any]
+"""A value that the library takes; bytes in it go over the wire as base64."""
+
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
+NO_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
+"""What the vendor documents for a call that another model made: on the wire it is that word."""
+_UNSIGNED = re.compile(r"gemini-[12]\b")
+_STARTS_BADLY = re.compile(r"[^a-zA-Z_]")
+
+
+def contents(history: Sequence[Message], target: Target) -> list[Wire]:
+    """Return the contents of a request: user and model take turns, a user begins and a user ends."""
+    sees = Target(target.provider, target.model, lambda image: _is_image(image) and target.takes_image(image))
+    result: list[Wire] = []
+    calls: dict[str, Wire] = {}
+    for turn in turns(repaired(history, sees)):
+        if turn.side == "assistant":
+            calls = {}
+            parts = [part for message in turn.messages for part in _said(message, sees, calls)]
+            result.append({"role": "model", "parts": _admitted(parts, target.model)})
+        else:
+            result.append({"role": "user", "parts": _asked(turn, calls)})
+    return result
+
+
+def _said(message: Message, target: Target, calls: dict[str, Wire]) -> list[Wire]:
+    """Return the parts of a model's message; notes the calls, as they go over the wire, by the id of the history."""
+    own = (message.provider, message.model) == (target.provider, target.model)
+    parts: list[Wire] = []
+    for block in message.content:
+        match block:
+            case Text(text):
+                parts.append({"text": whole(text)})
+            case ToolCall(call_id, name, arguments, opaque=opaque):
+                note = read(opaque) if own else Note()
+                call = calls[call_id] = {"name": _name(name)}
+                if note.id and note.id == call_id:
+                    call["id"] = note.id
+                part = {"functionCall": call | {"args": msgspec.json.decode(arguments)}}
+                parts.append(part | _signature(note))
+            case Opaque(data):
+                _sign(parts, read(data))
+            case Thinking() | Image():
+                pass  # a thought that was not signed is of no use to the backend, and no model says images
+            case _:
+                assert_never(block)
+    return parts
+
+
+def _sign(parts: list[Wire], note: Note) -> None:
+    """Put a signature on the part that it came with, which is cut off the text that it was joined to."""
+    if not note.thought_signature:
+        return
+    signature = _signature(note)
+    if note.thought is not None:
+        parts.append({"text": note.thought, "thought": True} | signature)
+        return
+    signed = ""
+    if note.length:
+        text = parts[-1].get("text", "") if parts and len(parts[-1]) == 1 else ""
+        if len(text) < note.length:
+            return  # the text is gone: it was blank
+        rest, signed = text[: -note.length], text[-note.length :]
+        parts.pop()
+        if rest.strip():
+            parts.append({"text": rest})
+    parts.append({"text": signed} | signature)
+
+
+def _admitted(parts: list[Wire], model: str) -> list[Wire]:
+    """Return the parts with the first call signed, without which newer models refuse them."""
+    first = next((part for part in parts if "functionCall" in part), None)
+    if first is not None and wants_signature(model):
+        first.setdefault("thoughtSignature", NO_SIGNATURE)
+    return parts
+
+
+def wants_signature(model: str) -> bool:
+    """Tell whether a model refuses a call in the history that nobody signed."""
+    name = model.rpartition("/")[2].lower()
+    return name.startswith("gemini") and _UNSIGNED.match(name) is None
+
+
+def _asked(turn: Turn, calls: dict[str, Wire]) -> list[Wire]:
+    """Return the parts of a user's turn: all results, and what else there is behind them."""
+    results = [message for message in turn.messages if message.role is Role.TOOL]
+    others = [message for message in turn.messages if message.role is not Role.TOOL]
+    parts: list[Wire] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
+    for result in results:
+        if result.images:
+            parts.append({"text": f"Images of the result of {calls[result.tool_call_id]['name']}:"})
+            parts += map(_image, result.images)
+    return [*parts, *_user_parts(others)]
+
+
+def _response(result: Message) -> Wire:
+    text = "\n\n".join(block.text for block in result.content if isinstance(block, Text))
+    return {"response": {"error" if result.is_error else "output": whole(text or "(images follow the results)")}}
+
+
+def _user_parts(messages: Iterable[Message]) -> Iterator[Wire]:
+    for message in messages:
+        for block in message.content:
+            if isinstance(block, Text):
+                yield {"text": whole(block.text)}
+            elif isinstance(block, Image):
+                yield _image(block)
+
+
+def _image(image: Image) -> Wire:
+    return {"inlineData": {"mimeType": image.media_type, "data": base64.b64decode(image.data)}}
+
+
+def _is_image(image: Image) -> bool:
+    try:
+        return image.media_type in MEDIA_TYPES and bool(base64.b64decode(image.data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _name(name: str) -> str:
+    """Return the name of a call; the backend wants a letter or _ at its beginning."""
+    return f"_{name[:63]}" if _STARTS_BADLY.match(name) else name
+
+
+def _signature(note: Note) -> Wire:
+    return {"thoughtSignature": note.thought_signature} if note.thought_signature else {}

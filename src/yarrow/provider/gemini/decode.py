@@ -1,0 +1,167 @@
+"""Turns the chunks of the vendor's library into the uniform events."""
+
+import json
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import StopReason, ToolCall
+from yarrow.provider.base import (
+    CallPiece,
+    OpaquePiece,
+    ProviderEvent,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.provider.chat_completions.calls import MAX_CALLS, new_id
+from yarrow.provider.failures import Speaker
+from yarrow.provider.gemini.chunk import Chunk, FunctionCall, Part, chunk_of
+from yarrow.provider.gemini.note import Note, written
+from yarrow.provider.gemini.tally import Tally
+from yarrow.provider.gemini.unicode import whole
+from yarrow.provider.json_object import is_json_object
+
+_STOPS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.PAUSE,
+}
+_WITHHELD = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
+_FAILURES = {
+    "MALFORMED_FUNCTION_CALL": (Code.MALFORMED_TOOL_CALL, "began a tool call that cannot be read", True),
+    "UNEXPECTED_TOOL_CALL": (Code.MALFORMED_TOOL_CALL, "called a tool that it was not offered", True),
+    "TOO_MANY_TOOL_CALLS": (Code.MALFORMED_TOOL_CALL, "called too many tools in a row", True),
+    "MALFORMED_RESPONSE": (Code.MALFORMED_RESPONSE, "gave an answer that it could not read itself", True),
+    "MISSING_THOUGHT_SIGNATURE": (Code.INVALID_REQUEST, "misses a thought signature in the conversation", False),
+}
+"""Finish reasons that are no end of an answer: their code, what the model did, and whether it may do better."""
+
+
+class GeminiDecoder:
+    """One answer: `take` each chunk, then `end` it.
+
+    Deltas of one chunk are joined into one piece; with `chunk_size` they are joined further, until a piece has that
+    many characters or another kind of event comes. A signature follows the text that it signs.
+    """
+
+    def __init__(self, speaker: Speaker, *, chunk_size: int = 0) -> None:
+        self._speaker = speaker
+        self._chunk_size = chunk_size
+        self._reason = ""
+        self._ids: set[str] = set()
+        self._spoke = False
+        self._tally = Tally()
+        self._out: list[ProviderEvent] = []
+        self._texts: list[str] = []
+        self._size = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole: a finish reason was seen."""
+        return bool(self._reason)
+
+    def take(self, given: object) -> list[ProviderEvent]:
+        """Return what a chunk brings. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
+        chunk = chunk_of(given, self._speaker)
+        self._tally.add(chunk.usage_metadata)
+        for part in _parts(chunk):
+            self._take(part)
+        self._reason = self._reason or _reason(chunk)
+        if self._size >= self._chunk_size:
+            self._flush()
+        return self._given()
+
+    def end(self) -> list[ProviderEvent]:
+        """Return the rest of a whole answer. Raises STREAM_TRUNCATED, and what a finish reason means that is none."""
+        if not self._reason:
+            sentence = f"{self._speaker.name} ended its answer before it was whole"
+            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        if failure := _FAILURES.get(self._reason):
+            code, what, passing = failure
+            raise ProviderError(code, f"{self._speaker.name} {what} ({self._reason}): try again", retryable=passing)
+        if self._reason == "STOP" and not self._spoke:
+            sentence = f"{self._speaker.name} ended its answer without a word"
+            raise ProviderError(Code.EMPTY_RESPONSE, sentence, retryable=True)
+        events = self.rest()
+        if usage := self._tally.usage():
+            events.append(UsagePiece(usage))
+        return [*events, StopPiece(self._stop())]
+
+    def rest(self) -> list[ProviderEvent]:
+        """Return the text that waits for more, as before a failure."""
+        self._flush()
+        return self._given()
+
+    def _take(self, part: Part) -> None:
+        text = whole(part.text or "")
+        signature = part.thought_signature or b""
+        if part.function_call is not None:
+            self._give(CallPiece(self._call(part.function_call, signature)))
+            self._spoke = True
+        elif part.thought:
+            if text:
+                self._give(ThinkingPiece(text))
+            if signature:
+                self._give(OpaquePiece(written(Note(signature, thought=text))))
+        else:
+            if text:
+                self._texts.append(text)
+                self._size += len(text)
+                self._spoke = True
+            if signature:
+                self._give(OpaquePiece(written(Note(signature, length=len(text)))))
+
+    def _call(self, call: FunctionCall, signature: bytes) -> ToolCall:
+        if not call.name:
+            raise self._refuse("a tool call without a name")
+        if len(self._ids) == MAX_CALLS:
+            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        told = whole(call.id or "")
+        if told in self._ids:
+            told = ""
+        call_id = told or new_id()
+        self._ids.add(call_id)
+        note = written(Note(signature, told))
+        name, arguments = (
+            whole(call.name),
+            whole(json.dumps(call.args or {}, ensure_ascii=False, separators=(",", ":"))),
+        )
+        if is_json_object(arguments):
+            return ToolCall(call_id, name, arguments, opaque=note)
+        return ToolCall(call_id, name, invalid_arguments=arguments, opaque=note)
+
+    def _stop(self) -> StopReason:
+        if self._reason == "STOP" and self._ids:
+            return StopReason.TOOL_USE
+        return StopReason.CONTENT_FILTER if self._reason in _WITHHELD else _STOPS.get(self._reason, StopReason.OTHER)
+
+    def _give(self, piece: ProviderEvent) -> None:
+        self._flush()
+        self._out.append(piece)
+
+    def _flush(self) -> None:
+        if self._texts:
+            self._out.append(TextPiece("".join(self._texts)))
+            self._texts.clear()
+            self._size = 0
+
+    def _given(self) -> list[ProviderEvent]:
+        events = self._out.copy()
+        self._out.clear()
+        return events
+
+    def _refuse(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._speaker.name} sent {what}", retryable=True)
+
+
+def _parts(chunk: Chunk) -> list[Part]:
+    content = chunk.candidates[0].content if chunk.candidates else None
+    return (content.parts if content else None) or []
+
+
+def _reason(chunk: Chunk) -> str:
+    """Return why the answer ended; a prompt that was blocked has no answer, and is withheld for safety."""
+    if chunk.candidates:
+        return chunk.candidates[0].finish_reason or ""
+    blocked = chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason
+    return "SAFETY" if blocked else ""

@@ -1,0 +1,1 @@
+"""The adapter for Anthropic and for every endpoint that speaks its messages format."""

@@ -1,0 +1,188 @@
+"""Decodes the bytes of a messages stream into the uniform events."""
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import StopReason
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
+from yarrow.provider.failures import Speaker, from_event
+from yarrow.provider.messages.calls import Calls
+from yarrow.provider.messages.event import Block, Delta, Event, Started, parse
+from yarrow.provider.messages.outlet import Outlet
+from yarrow.provider.messages.signed import redacted
+from yarrow.provider.messages.tally import Tally
+from yarrow.provider.sse import SseDecoder
+
+_NATURAL = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.END_TURN,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "pause_turn": StopReason.PAUSE,
+}
+"""Reasons of a model that ended where it wanted to, and what they mean when it named no tool."""
+_CUT = {
+    "max_tokens": StopReason.MAX_TOKENS,
+    "refusal": StopReason.CONTENT_FILTER,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW,
+}
+
+
+class MessagesDecoder:
+    """One answer: `feed` it what each read of the socket brought, then `end` it.
+
+    Blocks come one after the other. Deltas of one feed are joined into one piece; with `chunk_size` they are joined
+    further, until a piece has that many characters or another kind of event comes. A call is given when the next
+    block begins or a stop reason comes: only then it is known that it was not cut.
+    """
+
+    def __init__(self, speaker: Speaker, *, chunk_size: int = 0) -> None:
+        self.complete = False
+        """Whether the answer is whole: a stop reason was seen."""
+        self.done = False
+        """Whether the stop was given, so that nothing more can come."""
+        self.failure: ProviderError | None = None
+        """Why nothing more comes; what came before it was given."""
+        self._speaker = speaker
+        self._sse = SseDecoder()
+        self._outlet = Outlet(chunk_size)
+        self._calls = Calls(speaker)
+        self._tally = Tally()
+        self._block = ""
+        """The type of the block that is open."""
+        self._signature = ""
+        self._reason = ""
+
+    def feed(self, data: bytes) -> list[ProviderEvent]:
+        """Return what the bytes complete."""
+        try:
+            self._take_all(self._sse.feed(data))
+        except ProviderError as error:
+            self._fail(error)
+        self._outlet.pause()
+        return self._outlet.given()
+
+    def take(self, event: bytes) -> list[ProviderEvent]:
+        """Return what the data of one event completes, for a body that was not a stream."""
+        try:
+            self._take_all([event])
+        except ProviderError as error:
+            self._fail(error)
+        return self._outlet.given()
+
+    def end(self) -> list[ProviderEvent]:
+        """Return the rest at the end of the body; one that ended too early is the failure STREAM_TRUNCATED."""
+        try:
+            self._take_all(self._sse.end())
+            if not self.done and self.failure is None:
+                self._close()
+        except ProviderError as error:
+            self._fail(error)
+        return self._outlet.given()
+
+    def _take_all(self, events: list[bytes]) -> None:
+        for data in events:
+            if self.done or self.failure is not None:
+                return
+            if data == b"[DONE]":  # some gateways end every stream like that
+                self._close()
+                return
+            event = parse(data, self._speaker)
+            if event.error or event.type == "error":
+                raise from_event(data, self._speaker)
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event.type:
+            case "content_block_delta":
+                if event.delta is not None:
+                    self._add(event.delta)
+            case "content_block_start":
+                if event.content_block is not None:
+                    self._start(event.content_block)
+            case "content_block_stop":
+                self._end_block()
+            case "message_start":
+                self._tally.add(event.message.usage if isinstance(event.message, Started) else None)
+            case "message_delta":
+                self._tally.add(event.usage)
+                self._stop((event.delta or Delta()).stop_reason)
+            case "message_stop":
+                self._close()
+            case "message":
+                self._whole(event)
+            case _:
+                pass  # a ping, or an event of a later version
+
+    def _whole(self, message: Event) -> None:
+        """Take a message that was not streamed."""
+        for block in message.content or ():
+            self._start(block)
+        self._tally.add(message.usage)
+        self._stop(message.stop_reason)
+
+    def _start(self, block: Block) -> None:
+        self._end_block()
+        self._give_call(natural=True)
+        self._block = block.type
+        match block.type:
+            case "text":
+                if block.text:
+                    self._outlet.text(block.text)
+            case "thinking":
+                self._outlet.begin_thought()
+                self._signature = block.signature or ""
+                if block.thinking:
+                    self._outlet.thought(block.thinking)
+            case "redacted_thinking":
+                if block.data:
+                    self._outlet.give(OpaquePiece(redacted(block.data)))
+            case "tool_use":
+                self._calls.begin(block.id or "", block.name or "", block.input)
+            case _:
+                pass  # a block of a later version, or of a tool that ran on the server
+
+    def _add(self, delta: Delta) -> None:
+        """Take a delta that fits the open block; others belong to blocks that are passed over."""
+        if self._block == "text":
+            if delta.text:
+                self._outlet.text(delta.text)
+        elif self._block == "thinking":
+            if delta.thinking:
+                self._outlet.thought(delta.thinking)
+            self._signature = delta.signature or self._signature
+        elif self._block == "tool_use" and delta.partial_json:
+            self._calls.add(delta.partial_json)
+
+    def _end_block(self) -> None:
+        if self._block == "thinking":
+            self._outlet.end_thought(self._signature)
+        self._block = ""
+
+    def _stop(self, reason: str | None) -> None:
+        if reason and not self._reason:
+            self._reason = reason
+            self.complete = True
+
+    def _give_call(self, *, natural: bool) -> None:
+        if call := self._calls.finish(natural=natural):
+            self._outlet.give(CallPiece(call))
+
+    def _close(self) -> None:
+        """Give everything that waited for the end."""
+        if not self.complete:
+            sentence = f"{self._speaker.name} ended its answer before it was whole"
+            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        self._end_block()
+        self._give_call(natural=self._reason in _NATURAL)
+        self._outlet.flush()
+        if usage := self._tally.usage():
+            self._outlet.give(UsagePiece(usage))
+        self._outlet.give(StopPiece(self._stop_reason()))
+        self.done = True
+
+    def _stop_reason(self) -> StopReason:
+        if self._reason in _NATURAL:
+            return StopReason.TOOL_USE if self._calls.count else _NATURAL[self._reason]
+        return _CUT.get(self._reason, StopReason.OTHER)
+
+    def _fail(self, error: ProviderError) -> None:
+        self._outlet.flush()
+        self.failure = error

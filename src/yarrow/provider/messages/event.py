@@ -1,0 +1,87 @@
+"""The fields that we read of an event of a messages stream; whatever else a server sends is passed over."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.failures import Speaker, shown
+
+
+class Delta(Struct, frozen=True, gc=False):
+    """What an event adds to a block, or tells at the end of the message."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class Block(Struct, frozen=True, gc=False):
+    """A block as it begins; some servers send it whole."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = msgspec.Raw()
+
+
+class Counts(Struct, frozen=True, gc=False):
+    """The tokens so far; cached ones are outside of `input_tokens`, thinking is inside `output_tokens`."""
+
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cache_read_input_tokens: float | None = None
+    cache_creation_input_tokens: float | None = None
+
+
+class Started(Struct, frozen=True, gc=False):
+    """The message as it begins."""
+
+    usage: Counts | None = None
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One event of the stream; `content` and `stop_reason` stand in a message that was not streamed."""
+
+    type: str = ""
+    delta: Delta | None = None
+    content_block: Block | None = None
+    message: Started | str | None = None
+    usage: Counts | None = None
+    error: Any = None
+    content: list[Block] | None = None
+    stop_reason: str | None = None
+
+
+# Not strict: a number may come as a string.
+_decode = msgspec.json.Decoder(Event, strict=False).decode
+
+
+def parse(data: bytes, speaker: Speaker) -> Event:
+    """Return the event; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _patiently(data, speaker)
+
+
+def _patiently(data: bytes, speaker: Speaker) -> Event:
+    """Take what the fast decoder refuses: bytes that are not UTF-8, and escapes of half a character."""
+    import json
+
+    try:
+        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+        # A round through UTF-16 joins the halves of a character and makes U+FFFD of a half that is alone.
+        return _decode(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    except (ValueError, RecursionError):  # both libraries raise their own kinds of it
+        said = shown(data[:2400].decode("utf-8", "replace"), speaker)
+        sentence = f"{speaker.name} sent something that is no event of a messages stream: {said}"
+        raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None

@@ -1,0 +1,42 @@
+"""Where an Ollama server is: its root, however the user wrote it."""
+
+from urllib.parse import urlsplit
+
+DEFAULT = "http://127.0.0.1:11434"
+_PORT = 11434
+_HOSTED = "ollama.com"
+_PATHS = ("/api/chat", "/api", "/v1")
+
+
+def root_of(configured: str) -> str:
+    """Return the root for a base URL, or for what OLLAMA_HOST may hold; empty is the usual place on this machine.
+
+    Without a scheme it is a host with or without a port; the address on which a server listens to everybody is read
+    as this machine.
+    """
+    root = configured.strip().rstrip("/")
+    for path in _PATHS:
+        root = root.removesuffix(path).rstrip("/")
+    if not root:
+        return DEFAULT
+    if "://" not in root:
+        host, port = _divided(root)
+        root = f"http://{host or '127.0.0.1'}:{port or _PORT}"
+    return root.replace("://0.0.0.0", "://127.0.0.1", 1).replace("://[::]", "://[::1]", 1)
+
+
+def is_hosted(root: str) -> bool:
+    """Tell whether a server is the vendor's own; every other one runs on somebody's machine and may be slow."""
+    try:
+        host = urlsplit(root).hostname or ""
+    except ValueError:
+        return False  # the HTTP client says what is wrong with it
+    return host == _HOSTED or host.endswith(f".{_HOSTED}")
+
+
+def _divided(place: str) -> tuple[str, str]:
+    """Return the host and the port of a place; a bare IPv6 address has no port."""
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        return place, ""
+    return (f"[{place}]", "") if ":" in host and not host.endswith("]") else (host, port)

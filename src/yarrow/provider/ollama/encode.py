@@ -1,0 +1,120 @@
+"""Builds the JSON body of a request to an Ollama server."""
+
+from binascii import Error, a2b_base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.message import Image, Message, Role, Text, ToolSpec
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.history import Target, chat
+from yarrow.provider.ollama.abilities import Abilities
+from yarrow.provider.ollama.schema import plain_schema
+from yarrow.provider.ollama.thinking import replayed, think_field
+
+Body = dict[str, Any]
+
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
+
+
+def encode(request: CompletionRequest, target: Target, *, settings: ProviderSettings, abilities: Abilities) -> Body:
+    """Return the body of a streaming request, in values that `to_json` takes.
+
+    The request's values come before the configured ones. The configured body is merged in last, objects into objects;
+    null there takes a field out. The format knows no tool choice: `none` leaves the tools out.
+    """
+    body: Body = {"model": request.model, "messages": _messages(request, target, abilities)}
+    if request.tools and abilities.tools and request.tool_choice != "none":
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    body |= think_field(request.thinking, abilities.thinking)
+    body["options"] = _options(request, settings, abilities.window)
+    # Else the server leaves out the beginning of what does not fit, and tells nobody.
+    body |= {"truncate": False, "shift": False}
+    body = _merged(body, settings.extra_body)
+    body["stream"] = True
+    return body
+
+
+def _options(request: CompletionRequest, settings: ProviderSettings, window: int) -> Body:
+    # Always the same context: another one makes the server load the model again.
+    options: Body = {"num_ctx": window}
+    if limit := request.max_tokens or settings.max_tokens:
+        options["num_predict"] = limit
+    temperature = settings.temperature if request.temperature is None else request.temperature
+    if temperature is not None:
+        options["temperature"] = temperature
+    return options
+
+
+def _messages(request: CompletionRequest, target: Target, abilities: Abilities) -> list[Body]:
+    def takes(image: Image) -> bool:
+        return abilities.images and _is_image(image) and target.takes_image(image)
+
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    history = chat(request.messages, Target(target.provider, target.model, takes))
+    return [*system, *_conversation(history)]
+
+
+def _conversation(history: Sequence[Message]) -> Iterator[Body]:
+    names: dict[str, str] = {}
+    for message in history:
+        match message.role:
+            case Role.USER:
+                images = [image.data for image in message.images]
+                yield {"role": "user", "content": _paragraphs(message)} | ({"images": images} if images else {})
+            case Role.ASSISTANT:
+                names = {call.id: call.name for call in message.tool_calls}
+                yield _assistant(message)
+            case Role.TOOL:
+                # Servers pair by name or by id, depending on their age.
+                pair = {"tool_name": names[message.tool_call_id], "tool_call_id": message.tool_call_id}
+                yield {"role": "tool", **pair, "content": _paragraphs(message)}
+
+
+def _assistant(message: Message) -> Body:
+    body: Body = {"role": "assistant", "content": message.text}
+    if thinking := replayed(message):
+        body["thinking"] = thinking
+    if message.tool_calls:
+        body["tool_calls"] = [
+            # As raw text, because numbers keep their digits and caches see the same bytes.
+            {"id": call.id, "function": {"index": at, "name": call.name, "arguments": msgspec.Raw(call.arguments)}}
+            for at, call in enumerate(message.tool_calls)
+        ]
+    return body
+
+
+def _tool(tool: ToolSpec) -> Body:
+    described = {"name": tool.name, "description": tool.description, "parameters": plain_schema(tool.parameters)}
+    return {"type": "function", "function": described}
+
+
+def _paragraphs(message: Message) -> str:
+    return "\n\n".join(block.text for block in message.content if isinstance(block, Text))
+
+
+def _is_image(image: Image) -> bool:
+    """Tell whether the server can read an image; one that it cannot would be refused with every later request."""
+    if image.media_type not in MEDIA_TYPES or not image.data:
+        return False
+    try:
+        a2b_base64(image.data, strict_mode=True)
+    except (Error, ValueError):
+        return False
+    return True
+
+
+def _merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
+    """Return `base` with `extra` on top."""
+    result = dict(base)
+    for name, value in extra.items():
+        known = result.get(name)
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict) and isinstance(known, dict):
+            result[name] = _merged(cast("Body", known), cast("Body", value))
+        else:
+            result[name] = value
+    return result

@@ -1,0 +1,123 @@
+"""What the documents say: keys, defaults, limits, links and command lines are those of the code."""
+
+import json
+import re
+import shlex
+import shutil
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import yarrow
+from doubles.world import World
+from yarrow.cli.arguments import parse
+from yarrow.config.check import LARGEST_NUMBER
+from yarrow.config.files import LARGEST_FILE
+from yarrow.config.layer import dotted, leaves, value_at
+from yarrow.config.project import HARMLESS
+from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
+from yarrow.config.variables import PREFIX, settings_by_variable
+from yarrow.prompt.context_files import ALL_BYTES, FILE_BYTES
+from yarrow.prompt.document import DOCUMENT_BYTES
+from yarrow.prompt.front_matter import FRONT_BYTES
+from yarrow.prompt.skills import LINES_BYTES, SKILLS
+from yarrow.prompt.templates import EXPANDED_CHARACTERS, TEMPLATES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CONFIGURATION = (DOCS / "configuration.md").read_text()
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def part(heading: str) -> str:
+    return CONFIGURATION.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading."""
+    lines = [line.strip("|").split("|") for line in part(heading).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in lines[2:]]
+
+
+def told(heading: str) -> dict[str, Any]:
+    """The default of each key of a table."""
+    return {key.strip("`"): json.loads(default.strip("`")) for key, _, default, _ in rows(heading)}
+
+
+def test_every_setting_is_told_with_its_default() -> None:
+    values = msgspec.to_builtins(Settings())
+    expected = {dotted(path): value_at(values, path) for path in leaves(values)}
+    assert told("Keys") == {**json.loads(msgspec.json.encode(expected)), "providers": {}}
+
+
+def test_every_setting_of_a_provider_is_told_with_its_default() -> None:
+    fields = msgspec.structs.fields(ProviderSettings)
+    defaults = {field.encode_name: getattr(ProviderSettings(), field.name) for field in fields}
+    assert told("Providers") == json.loads(msgspec.json.encode(defaults))
+    assert [name for name in BUILT_IN if f"`{name}`" not in part("Providers")] == []
+
+
+def test_variables_and_trusted_keys_are_those_of_the_code() -> None:
+    assert set(re.findall(r"`(YARROW_\w+)`", part("Variables"))) == {PREFIX + each for each in settings_by_variable()}
+    assert [key for key in HARMLESS if f"`{key}`" not in part("Trust")] == []
+
+
+def test_limits_are_those_of_the_code() -> None:
+    limits = [int(limit.split()[0].strip(";").replace(",", "")) for _, limit in rows("Limits")]
+    expected = [LARGEST_FILE, FILE_BYTES, ALL_BYTES, DOCUMENT_BYTES, FRONT_BYTES, LINES_BYTES]
+    assert limits == [*expected, TEMPLATES.most, SKILLS.most, EXPANDED_CHARACTERS]
+    assert str(LARGEST_NUMBER) in part("Keys")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_resolves(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "configuration.md", DOCS / "extending.md"])
+def test_every_command_line_parses(page: Path) -> None:
+    text = page.read_text()
+    code = chain.from_iterable(block.splitlines() for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S))
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    lines = [re.split(r"\\?\| (?=yarrow )", line)[-1] for line in chain(code, inline)]
+    commands = [shlex.split(line.removesuffix("&"), comments=True)[1:] for line in lines if line.startswith("yarrow ")]
+    assert commands
+    for words in commands:
+        parse(words)
+
+
+def test_adding_a_tool_fits_a_screen() -> None:
+    lines = (DOCS / "adding-a-tool.md").read_text().splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 120
+
+
+async def test_adding_a_tool_is_true(world: World, tmp_path: Path) -> None:
+    text = (DOCS / "adding-a-tool.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (prose,) = re.findall(r"`([^`]+\.)`$", text, re.MULTILINE)
+    package = tmp_path / "src" / "yarrow"
+    shutil.copytree(Path(yarrow.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "tool" / "reverse.py").write_text(code)
+    (package / "tool" / "reverse.md").write_text(prose)
+    table = package / "tool" / "builtin.py"
+    row = table.read_text().replace("Bash())", "Bash(), Reverse())")
+    table.write_text(row.replace("\nBUILTIN", "from yarrow.tool.reverse import Reverse\n\nBUILTIN", 1))
+    world.environment["PYTHONPATH"] = str(package.parent)
+    call = {"call": {"name": "reverse", "arguments": {"text": "abc"}}}
+    world.script([call], [{"expect": {"contains": "cba"}}, {"text": "done"}])
+    ended = await world.run("--tools", "reverse", "hi")
+    assert (ended.code, ended.out) == (0, "done\n"), ended.err
+
+
+async def test_the_output_of_config_is_real(world: World) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (settings,) = re.findall(r"^```json\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    world.configure({})
+    (world.home / ".yarrow" / "config.json").write_text(settings)
+    (shown,) = re.findall(r"^```\n(provider .*?)^```", CONFIGURATION, re.MULTILINE | re.DOTALL)
+    assert (await world.run("config")).out.startswith(shown)

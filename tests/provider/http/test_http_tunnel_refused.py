@@ -1,0 +1,129 @@
+"""A proxy that gives no way to a server is told in plain words, which never show its password."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from authority import Authority
+from behind_proxy import QUOTED, behind, failure, refused
+from byte_script_server import Do, Step, serve, turns
+from relay_proxy import ESTABLISHED
+
+from yarrow.errors import Code
+
+pytestmark = pytest.mark.usefixtures("trusted")
+
+
+@pytest.mark.parametrize(
+    ("raw", "user", "words", "retryable"),
+    [
+        (b"407 Proxy Authentication Required", "", "asks for a user name and a password (407 Proxy", False),
+        (b"407 Who\r\nproxy-authenticate: Basic realm=x", "", "http://USER:PASSWORD@127.0.0.1:", False),
+        (b"407 Who", f"{QUOTED}@", "does not accept the user name and password in HTTPS_PROXY (407 Who)", False),
+        (b"407 Who\r\nproxy-authenticate: NTLM", "", "asks for NTLM (407 Who); only Basic", False),
+        (b"403 Forbidden", "", "model.test (403 Forbidden): ask who runs it to allow that, or add model.test", False),
+        (b"302 Found\r\nlocation: http://login.test/", "", "does not let us through to model.test (302 Found)", False),
+        (b"405 \x80\xff" + b"x" * 300, "", "(405 \\x80\\xff" + "x" * 198 + ")", False),
+        (b"429 Slow down", "", "could not reach model.test (429 Slow down)", True),
+        (b"502 Bad Gateway\r\ncontent-encoding: br\r\ncontent-length: 9", "", "(502 Bad Gateway)", True),
+        (b"503", "", "could not reach model.test (503)", True),
+    ],
+)
+async def test_a_proxy_that_refuses_is_quoted(raw: bytes, user: str, words: str, retryable: bool) -> None:
+    for version in (b"HTTP/1.0 ", b"HTTP/1.1 "):
+        error, _ = await refused(Do.READ, version + raw + b"\r\n\r\n", b"<html>no</html>", user=user)
+        assert (error.code, error.retryable) == (Code.UNREACHABLE, retryable)
+        assert words in error.message
+
+
+@pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
+async def test_a_proxy_that_hangs_up_at_any_byte(end: Do) -> None:
+    for cut in range(0, len(ESTABLISHED), 5):
+        error, _ = await refused(Do.READ, ESTABLISHED[:cut], end)
+        assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
+        assert "closed the connection before it gave a way to model.test:8443" in error.message
+
+
+@pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
+async def test_an_https_proxy_that_hangs_up(vouched: Authority, end: Do) -> None:
+    async with (
+        serve([Do.READ, ESTABLISHED[:9], end], tls=vouched.context) as proxy,
+        behind(f"https://127.0.0.1:{proxy.port}") as client,
+    ):
+        error = await failure(client)
+    assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
+    assert "closed the connection before it gave a way to model.test:8443" in error.message
+
+
+@pytest.mark.parametrize("steps", [(), (Do.READ,), (Do.READ, ESTABLISHED[:9]), (Do.READ, ESTABLISHED)])
+async def test_a_proxy_that_hangs(steps: tuple[Step, ...]) -> None:
+    error, _ = await refused(*steps, connect=0.1)
+    assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
+    assert error.message.startswith("cannot connect to model.test:8443 (through the proxy 127.0.0.1:")
+    assert error.message.endswith(": no connection within 0.1 s")
+
+
+@pytest.mark.parametrize("early", [b"x", b"HTTP/1.1 200 OK\r\n\r\n", b"\x16\x03\x03", b"0\r\n\r\n"])
+@pytest.mark.parametrize("framing", [b"", b"content-length: 5\r\n", b"transfer-encoding: chunked\r\n"])
+async def test_bytes_of_a_proxys_own_before_tls_are_refused(early: bytes, framing: bytes) -> None:
+    error, _ = await refused(Do.READ, ESTABLISHED[:-2] + framing + b"\r\n" + early)
+    assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
+    assert "sent bytes of its own into the way to model.test:8443" in error.message
+
+
+async def test_bytes_of_a_proxys_own_in_place_of_tls_are_refused() -> None:
+    error, _ = await refused(Do.READ, ESTABLISHED, b"hello, I am no TLS at all")
+    assert error.code is Code.UNREACHABLE
+    assert "the TLS handshake with model.test:8443 (through the proxy 127.0.0.1:" in error.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "http or https"),
+        (b"HTTP/1.1 200 OK\r\nx-a: " + b"a" * 70_000 + b"\r\n\r\n", "65536 bytes"),
+        (b"HTTP/1.1 200 OK\r\nx-a: " + b"a" * 200_000, "65536 bytes"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x-a: 1\r\n" * 300, "256 headers"),
+        (b"HTTP/1.1 100 Go\r\nx-a: 1\r\n\r\n" * 300, "256 headers"),
+        (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not asked for"),
+    ],
+)
+async def test_a_proxy_that_does_not_speak_http(raw: bytes, words: str) -> None:
+    for pieces in ([raw], [raw[i : i + 20_000] for i in range(0, len(raw), 20_000)]):
+        error, _ = await refused(Do.READ, *pieces)
+        assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
+        assert words in error.message
+
+
+async def test_bytes_of_a_proxys_own_are_not_lost_on_the_way_to_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    upgrade, junk = loop.start_tls, asyncio.Event()
+
+    async def busy(*args: Any, **more: Any) -> Any:
+        junk.set()
+        await turns(50)
+        return await upgrade(*args, **more)
+
+    monkeypatch.setattr(loop, "start_tls", busy)
+    error, _ = await refused(Do.READ, ESTABLISHED, junk, b"hello, I am no TLS at all")
+    assert "the TLS handshake with model.test:8443 (through the proxy 127.0.0.1:" in error.message
+
+
+async def test_a_proxy_that_is_not_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    async with behind(f"http://{QUOTED}@127.0.0.1:{port}", "ALL_PROXY") as client:
+        error = await failure(client)
+    assert error.message == f"cannot connect to the proxy 127.0.0.1:{port} (of ALL_PROXY): connection refused"
+    assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
+
+
+async def test_an_https_proxy_that_speaks_http() -> None:
+    async with (
+        serve([b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as proxy,
+        behind(f"https://127.0.0.1:{proxy.port}") as client,
+    ):
+        error = await failure(client)
+    assert f"with the proxy 127.0.0.1:{proxy.port} (of https_proxy) failed" in error.message
+    assert "is it http and not https?" in error.message

@@ -1,0 +1,82 @@
+"""Thinking in tags is split from the answer, however the pieces are cut, and nothing gets lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.provider.think_tags import CLOSE, MAX_BLANK, OPEN, Split, ThinkTags
+
+TOKENS = ["<think>", "</think>", "<th", "ink>", "</", "think>", "<", ">", " ", "\n", "a", "<thinking>", "🌍", "\u2028"]
+texts = st.lists(st.sampled_from(TOKENS), max_size=8).map("".join)
+
+
+def split(*pieces: str) -> Split:
+    tags = ThinkTags()
+    parts = [*(tags.feed(piece) for piece in pieces), tags.end()]
+    return Split("".join(part.thinking for part in parts), "".join(part.answer for part in parts))
+
+
+def expected(text: str) -> Split:
+    """The definition, for a text that is there as a whole."""
+    begins = text.lstrip()
+    if not begins.startswith(OPEN):
+        return Split("", text)
+    thinking, _, answer = begins.removeprefix(OPEN).lstrip().partition(CLOSE)
+    return Split(thinking, answer.lstrip())
+
+
+@given(texts, st.data())
+def test_any_text_cut_anywhere_is_split_by_the_definition(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert split(*pieces) == split(*text) == expected(text)
+
+
+@given(texts)
+def test_only_what_may_be_a_tag_is_held_back(text: str) -> None:
+    tags, given = ThinkTags(), 0
+    for character in "x" + text:
+        given += sum(map(len, tags.feed(character)))
+    assert given == len(text) + 1
+    tags, given = ThinkTags(), 0
+    thought = "x" + text.replace("/", "")
+    for character in OPEN + thought:
+        given += sum(map(len, tags.feed(character)))
+    assert len(thought) - given < len(CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "thinking", "answer"),
+    [
+        (["<think>secret</thi", "nk>ANSWER"], "secret", "ANSWER"),
+        (["<th", "ink>a</think>b"], "a", "b"),
+        (["a < b and x<", "y"], "", "a < b and x<y"),
+    ],
+)
+def test_case_P_14_a_tag_over_two_pieces(pieces: list[str], thinking: str, answer: str) -> None:
+    assert split(*pieces) == (thinking, answer)
+
+
+def test_a_tag_that_is_talked_about_is_text() -> None:
+    assert split("The tag <think>x</think> is") == ("", "The tag <think>x</think> is")
+    assert split("<think>a</think>b <think>c</think>") == ("a", "b <think>c</think>")
+
+
+def test_empty_thinking_is_none() -> None:
+    assert split("<think>\n\n</think>\n\nHi") == ("", "Hi")
+    assert split("<think>", " ") == split("") == ("", "")
+
+
+def test_white_space_is_not_held_for_ever() -> None:
+    tags = ThinkTags()
+    assert tags.feed(" " * MAX_BLANK) == ("", "")
+    assert tags.feed(" ") == ("", " " * (MAX_BLANK + 1))
+    assert split(" " * MAX_BLANK + "<think>a") == ("a", "")
+    assert split(" " * MAX_BLANK + " <think>a").thinking == ""
+
+
+def test_what_comes_after_the_end_is_the_answer() -> None:
+    tags = ThinkTags()
+    assert tags.feed("<thi") == ("", "")
+    assert tags.end() == ("", "<thi")
+    assert tags.feed("<think>") == ("", "<think>")
