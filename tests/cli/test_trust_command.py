@@ -81,6 +81,7 @@ def test_it_shows_what_would_change_and_without_a_terminal_asks_nothing(
     assert head == "Trusting it changes:"
     assert lines == [
         f'  model: "mine" -> "theirs"  {desk.theirs}:2',
+        "Of that, what decides where your code and your keys go, and what may be read and written:",
         f'  providers.work.extraBody.seed: "(set)" -> 5  {desk.theirs}:16',
         f'  providers.work.baseUrl: (not set) -> "https://(set)@theirs/v1"  {desk.theirs}:10',
         f'  providers.work.headers.a: (not set) -> "(set)"  {desk.theirs}:13',
@@ -89,6 +90,16 @@ def test_it_shows_what_would_change_and_without_a_terminal_asks_nothing(
         "To trust exactly this content: yarrow trust grant",
     ]
     assert desk.model == "mine"
+
+
+def test_a_flood_of_keys_hides_nothing_that_matters(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+    providers = {f"p{number}": {"type": "openai"} for number in range(5000)}
+    providers["p7"]["baseUrl"] = "http://evil/v1"
+    desk.theirs.write_text(json.dumps({"providers": providers}))
+    lines = output(capfd).splitlines()
+    assert len(lines) < 120
+    assert any("evil" in line for line in lines[-3:])
+    assert any("4,900 more" in line for line in lines)
 
 
 def test_grant_and_revoke(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:

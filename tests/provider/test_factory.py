@@ -90,7 +90,8 @@ async def test_a_vendors_key_makes_its_provider() -> None:
 async def test_ollama_is_reached_where_its_own_variable_says(server: ChatServer) -> None:
     server.pages = {"/api/tags": page({"models": [{"name": "q"}]}), "/api/show": page({}), "/api/ps": page({})}
     provider, info, _ = await built("ollama", environment={"OLLAMA_HOST": server.root.replace("http://", "")})
-    assert (info.name, info.model) == ("ollama", "q")
+    assert (info.name, info.model) == ("ollama", "m")
+    assert server.connections
     await provider.close()
 
 
@@ -320,9 +321,8 @@ async def test_then_a_running_llama_cpp_server(server: ChatServer) -> None:
 
 @pytest.mark.parametrize("variable", [name for names in keys.VENDOR_KEYS.values() for name in names])
 async def test_then_a_key(variable: str) -> None:
-    name = next(
-        name for name in ("openai", "anthropic", "gemini") if name.upper() in variable.replace("GOOGLE", "GEMINI")
-    )
+    vendors = {"OPENAI": "openai", "ANTHROPIC": "anthropic", "GEMINI": "gemini", "GOOGLE": "gemini"}
+    name = next(name for vendor, name in vendors.items() if vendor in variable)
     assert await found(**{variable: "k"}) == Found(name, "", f"{variable} is set")
 
 

@@ -9,7 +9,6 @@ import grpc
 
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.compose import compose
-from yarrow.cli.output import own_output
 from yarrow.cli.places import absolute
 from yarrow.client.failure import refusal
 from yarrow.client.stub import Stub
@@ -29,11 +28,8 @@ class Start(NamedTuple):
     loaded: Loaded
     extensions: Extensions
     """None are loaded for a service that runs elsewhere: it has its own."""
-
-
-def descriptor(start: Start) -> int:
-    """Return the descriptor that the answer is written to: one of our own where extensions may print."""
-    return own_output() if start.extensions.loaded else 1
+    out: int = 1
+    """The descriptor that the answer is written to: one of our own where extensions may print."""
 
 
 @asynccontextmanager

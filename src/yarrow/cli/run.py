@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from yarrow.cli.exit_codes import ExitCode, of_run, of_status
 from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
 from yarrow.cli.main import complain
-from yarrow.cli.opened import Start, descriptor, opened
-from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
+from yarrow.cli.opened import Start, opened
+from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors, own_output
 from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
@@ -47,11 +47,14 @@ def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     set_up(user_directory(home, os.environ), os.environ)
     overrides = arguments.overrides()
     loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
-    extensions = no_extensions() if arguments.attach else _extensions(loaded, home, given)
+    out: list[int] = []
+    extensions = no_extensions()
+    if not arguments.attach:
+        extensions = _extensions(loaded, home, given, before=lambda: out.append(own_output()))
     try:
         loaded = loaded.with_providers(extensions.added.providers)
         loaded.check_providers(extensions.added.providers)
-        doing = _command(Start(arguments, loaded, extensions))
+        doing = _command(Start(arguments, loaded, extensions, *out))
     except BaseException:
         extensions.abandon()
         raise
@@ -80,11 +83,13 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     return _prompt(start, request, notices=notices)
 
 
-def _extensions(loaded: Loaded, home: Path, given: Sequence[ExtensionFunction]) -> Extensions:
+def _extensions(
+    loaded: Loaded, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
+) -> Extensions:
     """Load the extensions; a configured file with a relative path lies below the person's own directory."""
     users = user_directory(home, os.environ).absolute()
     files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
-    return load_extensions(files, given=given, tools=[tool.name for tool in BUILTIN_TOOLS])
+    return load_extensions(files, given=given, tools=[tool.name for tool in BUILTIN_TOOLS], before=before)
 
 
 def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
@@ -111,7 +116,7 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
 
 async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str, ...]) -> ExitCode:
     arguments = start.arguments
-    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=start.out) as output:
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
         if request.text.startswith("/"):
@@ -159,7 +164,7 @@ async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) 
 
 async def _list_models(start: Start) -> ExitCode:
     provider = session_settings(start.arguments, start.loaded.settings).provider
-    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=start.out) as output:
         await list_models(stub, provider, json=start.arguments.json, out=output.out)
     return ExitCode.DONE
 

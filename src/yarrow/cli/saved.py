@@ -5,7 +5,7 @@ from pathlib import Path
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import complain
-from yarrow.cli.opened import Start, descriptor, opened
+from yarrow.cli.opened import Start, opened
 from yarrow.cli.output import Output
 from yarrow.client.files import WrongPath, export
 from yarrow.client.inert import inert
@@ -26,7 +26,7 @@ NEED_NO_SESSION = ("tree", "import", "resume")
 async def saved_sessions(start: Start, cwd: str) -> ExitCode:
     """Run `yarrow sessions`."""
     arguments = start.arguments
-    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=start.out) as output:
         try:
             await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
         except (WrongWords, WrongPath) as error:
@@ -37,7 +37,7 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
 async def export_session(start: Start, cwd: str) -> ExitCode:
     """Write a session to a file: the one that is named, else the newest of `cwd`."""
     path = Path(start.arguments.export).expanduser().absolute()
-    async with opened(start) as stub, Output(out=descriptor(start)) as output:
+    async with opened(start) as stub, Output(out=start.out) as output:
         session_id = await named_session(stub, start.arguments, cwd)
         try:
             size = await export(stub, session_id, path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import termios
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ from yarrow.errors import ConfigError, UsageError
 SHORT = 12
 """Digits of a hash that are shown."""
 _NO_PROJECT = "there is no .yarrow/config.json here or above, below your home directory"
+_WEIGHTY = r"\.(?:baseUrl|headers|apiKeyEnv|extraBody|script|models|chatTemplate)\b|^  (?:sessionDir|workspace|bash)\b"
+_HEADING = "Of that, what decides where your code and your keys go, and what may be read and written:\n"
+MOST_LINES = 100
+"""Of each kind that are shown; of more the number is told."""
 _THEIR_SECRETS = frozenset({"headers"})
 """What stays hidden of the project's own values: a body that it adds to requests is to be judged."""
 
@@ -125,7 +130,16 @@ def _report(project: Project, home: Path) -> str:
     ]
     changes = _changes(present, granted)
     what = "Trusting it changes:\n" if changes else "Trusting it changes nothing.\n"
-    return "".join([head, what, *changes, *ignored])
+    # What matters comes last, where it is seen, however much a file holds besides.
+    weighty = [line for line in changes if re.search(_WEIGHTY, line.partition(":")[0])]
+    others = [line for line in changes if line not in weighty]
+    heading = [_HEADING] if weighty and others else []
+    return "".join([head, what, *_capped(others), *heading, *_capped(weighty), *_capped(ignored)])
+
+
+def _capped(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return lines if left <= 0 else [*lines[:MOST_LINES], f"  and {left:,} more: read the file before you trust it\n"]
 
 
 def _changes(present: Loaded, granted: Loaded) -> list[str]:

@@ -53,12 +53,19 @@ def no_extensions() -> Extensions:
     return Extensions(nothing(), (), None)
 
 
-def load(files: Sequence[Path], *, given: Sequence[ExtensionFunction] = (), tools: Collection[str] = ()) -> Extensions:
+def load(
+    files: Sequence[Path],
+    *,
+    given: Sequence[ExtensionFunction] = (),
+    tools: Collection[str] = (),
+    before: Callable[[], object] | None = None,
+) -> Extensions:
     """Load what installed packages offer, then `files` (absolute), then the functions `given` by an embedding program.
 
-    Blocks, for `assembly.LOAD_SECONDS` at most for each that hangs. `tools` are the names that are taken. A file holds
-    a function `extend` that takes a `Yarrow`; its folder is not on `sys.path`, so what needs several files is written
-    as a package with an entry point in the group `yarrow.extensions`.
+    `before` is called once before any of them is loaded, if there is one. Blocks, for `assembly.LOAD_SECONDS` at most
+    for each that hangs. `tools` are the names that are taken. A file holds a function `extend` that takes a `Yarrow`;
+    its folder is not on `sys.path`, so what needs several files is written as a package with an entry point in the
+    group `yarrow.extensions`.
 
     When there is any extension, what anybody prints to `sys.stdout` goes to standard error until `close`: standard
     output is the answer of the command line, which writes to its descriptor. It is not given back while a thread of an
@@ -70,6 +77,8 @@ def load(files: Sequence[Path], *, given: Sequence[ExtensionFunction] = (), tool
     from yarrow.extension.assembly import Assembly
     from yarrow.extension.sources import from_entry_point, from_file, from_function
 
+    if before is not None:
+        before()
     printed, sys.stdout = sys.stdout, sys.stderr
     assembly = Assembly(tools, warnings)
     for point in points:
