@@ -357,8 +357,8 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ),
         ('{"sandbox": "strict"}', ":1: sandbox cannot be 'strict'; the choices are off"),
         (
-            '{"providers": {"x": {"type": "ollama"}}}',
-            ":1: providers.x.type cannot be 'ollama'; the choices are llamacpp, local, openai, scripted",
+            '{"providers": {"x": {"type": "olama"}}}',
+            ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, openai, scripted",
         ),
         ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
         ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
@@ -398,15 +398,15 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ),
         (
             '{"model": "x",\n"provider": "opnai"}',
-            ":2: provider 'opnai' is not configured; the choices are llamacpp, local, ollama, openai, scripted",
+            ":2: provider 'opnai' is not configured; the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted",
         ),
         (
             '{"provider": "zzz", "providers": {"mine": {"type": "local"}}}',
-            ":1: provider 'zzz' is not configured; the choices are llamacpp, local, mine, ollama, openai, scripted",
+            ":1: provider 'zzz' is not configured; the choices are anthropic, gemini, llamacpp, local, mine, ollama, openai, scripted",
         ),
         (
             '{"providers": {\n"mine": {}}}',
-            ":2: providers.mine needs a type, one of openai, llamacpp, local, scripted",
+            ":2: providers.mine needs a type, one of ollama, llamacpp, openai, messages, gemini, local, scripted",
         ),
         ("[" * 100_000, ": it is nested too deeply"),
         ("[]", ":1: it must hold one JSON object, such as {}"),
@@ -503,7 +503,7 @@ def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_PROVIDER": "opnai"}
     assert (
         place.refusal() == "YARROW_PROVIDER: provider 'opnai' is not configured; "
-        "the choices are llamacpp, local, ollama, openai, scripted"
+        "the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted"
     )
 
 
@@ -511,7 +511,7 @@ def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
     place.overrides = {"provider": "opnai"}
     assert (
         place.refusal()
-        == "--provider: provider 'opnai' is not configured; the choices are llamacpp, local, ollama, openai, scripted"
+        == "--provider: provider 'opnai' is not configured; the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted"
     )
     place.overrides = {"sessionDir": 5}
     assert place.refusal() == "--session-dir: sessionDir: expected a text, found the number 5"

@@ -26,7 +26,10 @@ def init(words: Sequence[str]) -> int:
         return _begin_user(users)
     _begin(settings, PROJECT_SETTINGS, "settings, all of them commented out")
     _begin_agents(directory)
-    return _tell('\nNext: fill them in, see what `yarrow doctor` says, then run `yarrow "PROMPT"`.')
+    return _tell(
+        "\nNext: fill them in; what needs trust applies after `yarrow trust`. See what `yarrow doctor` says, then run "
+        '`yarrow "PROMPT"`.'
+    )
 
 
 def _begin_user(users: Path) -> int:

@@ -26,8 +26,11 @@ async def export(stub: Stub, session_id: str, path: Path) -> int:
     export_format = FORMATS.get(path.suffix.lower())
     if export_format is None:
         raise WrongPath(f"{path}: an export ends in .jsonl or .html")
-    if path.is_dir():
-        raise WrongPath(f"{path} is a directory: name a file in it")
+    try:
+        if path.is_dir():
+            raise WrongPath(f"{path} is a directory: name a file in it")
+    except OSError as error:  # too long a name
+        raise WrongPath(f"{path} cannot be written: {error.strerror}") from None
     request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
     size = 0
     try:
