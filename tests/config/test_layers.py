@@ -14,6 +14,9 @@ from yarrow.config.settings import BUILT_IN, CompactionSettings, Settings
 from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 
+IDS = "anthropic, gemini, llamacpp, local, ollama, openai, scripted"
+"""Of providers that need no configuration."""
+
 
 class Place:
     """A home directory with a project two directories below it."""
@@ -358,7 +361,8 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ('{"sandbox": "strict"}', ":1: sandbox cannot be 'strict'; the choices are off"),
         (
             '{"providers": {"x": {"type": "olama"}}}',
-            ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, openai, scripted",
+            ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, openai, "
+            "scripted",
         ),
         ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
         ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
@@ -398,11 +402,11 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ),
         (
             '{"model": "x",\n"provider": "opnai"}',
-            ":2: provider 'opnai' is not configured; the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted",
+            f":2: provider 'opnai' is not configured; the choices are {IDS}",
         ),
         (
             '{"provider": "zzz", "providers": {"mine": {"type": "local"}}}',
-            ":1: provider 'zzz' is not configured; the choices are anthropic, gemini, llamacpp, local, mine, ollama, openai, scripted",
+            f":1: provider 'zzz' is not configured; the choices are {IDS.replace('local, ', 'local, mine, ')}",
         ),
         (
             '{"providers": {\n"mine": {}}}',
@@ -501,18 +505,12 @@ def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_THINKING": "hi"}
     assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
     place.environment = {"YARROW_PROVIDER": "opnai"}
-    assert (
-        place.refusal() == "YARROW_PROVIDER: provider 'opnai' is not configured; "
-        "the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted"
-    )
+    assert place.refusal() == f"YARROW_PROVIDER: provider 'opnai' is not configured; the choices are {IDS}"
 
 
 def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
     place.overrides = {"provider": "opnai"}
-    assert (
-        place.refusal()
-        == "--provider: provider 'opnai' is not configured; the choices are anthropic, gemini, llamacpp, local, ollama, openai, scripted"
-    )
+    assert place.refusal() == f"--provider: provider 'opnai' is not configured; the choices are {IDS}"
     place.overrides = {"sessionDir": 5}
     assert place.refusal() == "--session-dir: sessionDir: expected a text, found the number 5"
 
