@@ -361,8 +361,10 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ('{"sandbox": "strict"}', ":1: sandbox cannot be 'strict'; the choices are off"),
         (
             '{"providers": {"x": {"type": "olama"}}}',
-            ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, openai, "
-            "scripted",
+            (
+                ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, "
+                "openai, scripted"
+            ),
         ),
         ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
         ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
