@@ -72,6 +72,7 @@ def home(folder: Path, **more: object) -> Path:
         **more,
     }
     (folder / ".yarrow").mkdir(parents=True)
+    (folder / "project").mkdir()
     (folder / ".yarrow" / "config.json").write_text(json.dumps(settings))
     return folder
 
@@ -154,6 +155,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, 
     for repetition in range(arguments.reps + 1):
         for name, (argv, where) in commands.items():
             environment["HOME"] = str(where)
+            # A directory without context files, below that home.
+            os.chdir(where / "project")
             done = {kind: scenario(kind, argv, environment) for kind in SCENARIOS}
             if name == "yarrow":
                 done |= {flag: once([argv[0], flag], environment) for flag in ("--version", "--help")}
