@@ -47,13 +47,15 @@ class Usage(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Tokens of one model call, or a sum.
 
     `input` leaves out cached tokens and `output` holds reasoning, so the context used after a response is the
-    sum of the four.
+    sum of the first four.
     """
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    thinking: int = 0
+    """Tokens of `output` that were thinking, where a backend tells."""
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum, field by field."""
@@ -62,6 +64,7 @@ class Usage(Struct, frozen=True, rename="camel", omit_defaults=True):
             self.output + other.output,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
+            self.thinking + other.thinking,
         )
 
     @property
@@ -79,6 +82,8 @@ class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"
 
     text: str
     opaque: str = ""
+    blob: str = ""
+    """In a line only: the SHA-256 of the text, which lies beside the session file. In memory it is empty."""
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking", tag_field="type"):
@@ -108,6 +113,8 @@ class Image(Struct, frozen=True, omit_defaults=True, rename="camel", tag="image"
 
     media_type: str
     data: str
+    blob: str = ""
+    """In a line only: the SHA-256 of the image, which lies beside the session file. In memory it is empty."""
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="type"):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from session_samples import header, message, moment, write_session
 
 from yarrow.errors import NotFound, StorageError
@@ -26,6 +27,12 @@ def test_header_title_and_time_of_the_last_record(tmp_path: Path) -> None:
     assert found.title.startswith("fix the parser xxx")
     assert len(found.title) == MAX_TITLE
     assert found.updated == seconds(moment(9))
+
+
+def test_a_copy_is_as_young_as_its_making(tmp_path: Path) -> None:
+    copied = replace(header(), updated_at=moment(5))
+    assert head(write_session(tmp_path / "s1.jsonl", copied, message("x", at=moment(1)))).updated == seconds(moment(5))
+    assert head(write_session(tmp_path / "s2.jsonl", copied, message("x", at=moment(7)))).updated == seconds(moment(7))
 
 
 def test_only_a_header(tmp_path: Path) -> None:

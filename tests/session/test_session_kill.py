@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from session_samples import header, ids, message, spin, texts, write_session
 
+from yarrow.message import Message
 from yarrow.session.disk import Disk
 from yarrow.session.reader import load
 from yarrow.session.store import SessionLog
@@ -19,9 +20,9 @@ KILLS = 40
 SEED = 20261128
 
 WRITER = """
-import asyncio, os, sys
+import asyncio, base64, os, sys
 from pathlib import Path
-from yarrow.message import Message, Role, Text
+from yarrow.message import Image, Message, Role, Text
 from yarrow.session.disk import Disk
 from yarrow.session.ids import new_id
 from yarrow.session.store import SessionLog
@@ -32,14 +33,17 @@ def say(text):
 async def write(path):
     log = await SessionLog.open(Path(path), sync="message", disk=Disk())
 
-    async def append(size):
+    async def append(size, images=False):
         while True:
-            message = Message(id=new_id(), role=Role.USER, content=(Text("x" * size),), timestamp="")
+            content = Text("x" * size)
+            if images:
+                content = Image("image/png", base64.b64encode(os.urandom(1) * size).decode())
+            message = Message(id=new_id(), role=Role.USER, content=(content,), timestamp="")
             await log.append(message)
             say(message.id)
 
     async with log.lock():
-        await asyncio.gather(append(10), append(5000), append(100_000))
+        await asyncio.gather(append(10), append(5000), append(100_000), append(80_000, True))
 
 for line in sys.stdin:  # one writer for each path, so that a kill does not cost the start of an interpreter
     child = os.fork()
@@ -83,7 +87,7 @@ async def test_every_acknowledged_record_outlives_kill_9(
     tmp_path: Path, disk: Disk, writers: "subprocess.Popen[str]"
 ) -> None:
     chance = random.Random(SEED)
-    total = 0
+    total = pictures = 0
     for number in range(KILLS):
         path = write_session(tmp_path / f"s{number % 4}.jsonl", header(), message("start"))
         acknowledged = killed(writers, path, after=chance.randrange(12), seconds=chance.random() * 0.003)
@@ -92,9 +96,12 @@ async def test_every_acknowledged_record_outlives_kill_9(
         assert set(acknowledged) <= set(found)
         assert len(found) == len(set(found))
         assert load(path).report.skipped_count <= 1
+        assert load(path).report.missing_count == 0
+        pictures += sum(len(stored.value.images) for stored in load(path).records if isinstance(stored.value, Message))
         log = await SessionLog.open(path, sync="none", disk=disk)
         async with log.lock():
             await log.append(message("next"))
         assert texts(path)[-1] == "next"
         assert ids(path)[:-1] == found
     assert total > KILLS
+    assert pictures > KILLS // 4

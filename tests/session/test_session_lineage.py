@@ -46,7 +46,7 @@ def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
 
 def made(save: Save, draft: Draft) -> Loaded:
     """The session of a draft, as its file tells it."""
-    loaded = save((draft.header_line(), *draft.lines()))
+    loaded = save((draft.header_line(), *(line for line, _ in draft.lines())))
     assert loaded.header == draft.header
     assert [stored.value for stored in loaded.records] == list(draft.records())
     assert all(raw.count(b',"crc32":"') == 1 for raw in loaded.path.read_bytes().strip().split(b"\n"))
@@ -340,7 +340,7 @@ def test_a_changed_line_differs_in_the_changed_fields_alone(save: Save) -> None:
     (stored,) = origin.records
     assert isinstance(stored.value, Message)
     changed = replace(stored.value, is_error=False, model="m1", tool_call_id="d")
-    (raw,) = Draft(origin.header, (Copied(origin.path, stored, changed),)).lines()
+    ((raw, _),) = Draft(origin.header, (Copied(origin.path, stored, changed),)).lines()
     expected = (
         line.replace(b',"isError":true', b"").replace(b'"c"}', b'"d","model":"m1"}').replace(b'{"kind": ', b'{"kind":')
     )

@@ -10,6 +10,7 @@ from session_samples import header, message, moment, names, write_session
 from yarrow.errors import InvalidArgument, NotFound, Precondition, StorageError
 from yarrow.session.catalog import MAX_CANDIDATES, MAX_SLUG, project_dir
 from yarrow.session.disk import Disk
+from yarrow.session.draft import Draft
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode
 from yarrow.session.manager import SessionManager
@@ -294,10 +295,10 @@ async def test_searching(manager: SessionManager, root: Path, said: str, wanted:
 
 
 async def test_a_session_is_made_whole_or_not_at_all(manager: SessionManager, root: Path) -> None:
-    lines = [encode(message("one")), encode(message("two"))]
-    await manager.create_whole(header("abcdefgh"), lines)
+    entries = (message("one"), message("two"))
+    await manager.create_from(Draft(header("abcdefgh"), entries))
     loaded = await manager.load("abcdefgh")
     assert [stored.value.text for stored in loaded.records if hasattr(stored.value, "text")] == ["one", "two"]  # pyright: ignore
     with pytest.raises(InvalidArgument, match="exists already"):
-        await manager.create_whole(header("abcdefgh", cwd="/elsewhere"), lines)
+        await manager.create_from(Draft(header("abcdefgh", cwd="/elsewhere"), entries))
     assert [path.name for path in root.rglob("*") if path.is_file()] == ["abcdefgh.jsonl"]

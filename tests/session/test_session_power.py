@@ -1,6 +1,8 @@
 """Law 3 when the power fails: what was acknowledged is there, whatever else the disk forgot."""
 
 import asyncio
+import base64
+import contextlib
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -8,16 +10,23 @@ from pathlib import Path
 
 import pytest
 from session_disks import PowerModel, Sync
-from session_samples import header, ids, message, texts
+from session_samples import NOW, header, ids, message, texts
 
 from yarrow.errors import StorageError, YarrowError
+from yarrow.message import Image, Message, Role
+from yarrow.session.blobs import LARGE
 from yarrow.session.disk import Disk
+from yarrow.session.ids import new_id
+from yarrow.session.lineage import fork
+from yarrow.session.manager import SessionManager
 from yarrow.session.reader import load
 from yarrow.session.store import SessionLog
 
 SEED = 20261128
 STATES = 25
 """Crash states tried after each operation."""
+FEW_STATES = 5
+"""The same where there are many operations on much data."""
 
 Run = Callable[[PowerModel, Disk], Awaitable[None]]
 
@@ -73,15 +82,69 @@ async def a_run_that_ends_badly(model: PowerModel, disk: Disk) -> None:
             await write(model, log, 10, 600)
 
 
-def lost(model: PowerModel, where: Path) -> int:
-    """Count the promises that some crash state breaks."""
+async def with_blobs(model: PowerModel, disk: Disk) -> None:
+    """Write images beside a session, twice the same one, while a sync fails now and then; then copy the session."""
+    manager = SessionManager(model.root / "sessions", sync="message", disk=disk)
+    log = await manager.create(header("a"))
+    model.promise(log.path, "a")
+    async with log.lock():
+        for number in range(3):
+            await picture(model, log, number % 2)
+        model.failing_syncs = {model.syncs + number for number in (2, 6, 9)}
+        await picture(model, log, 7)
+        await picture(model, log, 8)
+        await picture(model, log, 9)
+        model.failing_syncs = set()
+        await log.flush()
+    draft = fork(load(log.path), new_id="b", timestamp=NOW)
+    await manager.create_from(draft)
+    for name in ids(log.path):
+        model.promise(log.path.with_name("b.jsonl"), name)
+
+
+async def after_a_careless_writer(model: PowerModel, disk: Disk) -> None:
+    """Name the blob that a writer who syncs nothing has left, from a session that syncs."""
+    log = await SessionLog.create(model.root / "a.jsonl", header("a"), sync="none", disk=disk)
+    async with log.lock():
+        await log.append(image_of(1))
+    log = await SessionLog.open(log.path, sync="message", disk=disk)
+    async with log.lock():
+        await picture(model, log, 1)
+    draft = fork(load(log.path), new_id="b", timestamp=NOW)
+    await SessionManager(model.root, sync="message", disk=disk).create_from(draft)
+
+
+async def one_blob(model: PowerModel, disk: Disk) -> None:
+    """Write one image beside a session that is there."""
+    log = await SessionLog.create(model.root / "a.jsonl", header("a"), sync="message", disk=disk)
+    async with log.lock():
+        await picture(model, log, 1)
+        await write(model, log, 10)
+
+
+async def picture(model: PowerModel, log: SessionLog, number: int) -> None:
+    """Append an image of a kind and promise it once it is acknowledged."""
+    record = image_of(number)
+    with contextlib.suppress(StorageError):
+        await log.append(record)
+        model.promise(log.path, record.id)
+
+
+def image_of(number: int) -> Message:
+    image = Image("image/png", base64.b64encode(bytes([number]) * LARGE).decode())
+    return Message(id=new_id(), role=Role.USER, content=(image,), timestamp=NOW)
+
+
+def lost(model: PowerModel, where: Path, *, states: int = STATES) -> int:
+    """Count the promises that some crash state breaks, and the lines that name a blob that is not whole."""
     chance = random.Random(SEED)
     broken = 0
     for after in range(len(model.ops) + 1):
-        for state in range(STATES):
+        for state in range(states):
             into = where / f"{after}-{state}"
             model.fail(after, chance, into)
             kept: dict[str, set[str]] = {}
+            broken += sum(map(_without_blobs, into.rglob("*.jsonl")))
             for at, path, name in model.promises:
                 if at <= after:
                     kept.setdefault(path, _names(into / path))
@@ -96,6 +159,13 @@ def _names(path: Path) -> set[str]:
         return set()
     made_up = loaded.report.header != ""
     return {*ids(path), *([] if made_up else [loaded.header.id])}
+
+
+def _without_blobs(path: Path) -> int:
+    try:
+        return load(path).report.missing_count
+    except YarrowError:
+        return 0
 
 
 async def played(model: PowerModel, run: Run) -> None:
@@ -117,6 +187,40 @@ async def test_no_acknowledged_record_is_lost(run: Run, root: Path, tmp_path: Pa
     await played(model, run)
     assert len(model.promises) >= 6
     assert lost(model, tmp_path) == 0
+
+
+async def test_no_line_names_a_blob_that_is_not_whole(root: Path, tmp_path: Path) -> None:
+    model = PowerModel(root)
+    await played(model, with_blobs)
+    assert len(model.promises) >= 9
+    assert lost(model, tmp_path, states=FEW_STATES) == 0
+
+
+async def test_a_blob_of_a_careless_writer_is_made_safe_before_it_is_named_again(root: Path, tmp_path: Path) -> None:
+    model = PowerModel(root)
+    await played(model, after_a_careless_writer)
+    after = len(model.ops)
+    chance = random.Random(SEED)
+    for state in range(STATES):
+        into = tmp_path / str(state)
+        model.fail(after, chance, into)
+        found = [stored.value for path in into.rglob("b.jsonl") for stored in load(path).records]
+        assert [image.data for value in found if isinstance(value, Message) for image in value.images] == [
+            image_of(1).images[0].data,
+            image_of(1).images[0].data,
+        ]
+
+
+@pytest.mark.parametrize("forgotten", ["*.blobs/*", "*.blobs"])
+async def test_a_forgotten_sync_of_blobs_is_noticed(root: Path, tmp_path: Path, forgotten: str) -> None:
+    class Forgetful(PowerModel):
+        def sync(self, fd: int, /, *, directory: bool) -> None:
+            if os.fstat(fd).st_ino not in {path.stat().st_ino for path in root.rglob(forgotten)}:
+                super().sync(fd, directory=directory)
+
+    model = Forgetful(root)
+    await played(model, one_blob)
+    assert lost(model, tmp_path) > 5
 
 
 class NoSyncOfFiles(PowerModel):

@@ -59,6 +59,12 @@ def test_messages_in_order_and_the_last_compaction() -> None:
     assert (state.header.id, state.header.updated_at) == ("s1", moment(4))
 
 
+def test_a_copy_is_as_young_as_its_making() -> None:
+    copied = SessionState(replace(header(), updated_at=moment(5)))
+    assert fold(copied, [message("x", at=moment(1))]).header.updated_at == moment(5)
+    assert fold(copied, [message("x", at=moment(7))]).header.updated_at == moment(7)
+
+
 def test_a_text_waits_until_it_is_delivered_or_handed_back() -> None:
     state = fold(START, [queued("a"), queued("b"), queued("c")])
     assert [text.id for text in state.queued] == ["a", "b", "c"]

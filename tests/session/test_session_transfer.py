@@ -118,9 +118,10 @@ def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
     arrived = imported(tmp_path, *jsonl(load(path), blob))[0]
     value = arrived.records[0].value
     assert isinstance(value, Message)
-    assert value.content == (Text("ä\u2028"), Image("image/png", "iVBORw=="), Text(""))
+    note = f"[This block was a text whose content is missing or damaged, blob {missing}.]"
+    assert value.content == (Text("ä\u2028"), Image("image/png", "iVBORw=="), Text(note))
     assert asked == [text, image, missing]
-    assert arrived.report.warnings() == ()
+    assert arrived.report.warnings() == (f"A block in line 2 {note[12:-2]}.",)
 
 
 @pytest.mark.parametrize("digest", ["../../etc/passwd", "F" * 64, "f" * 63, "f" * 64 + "\n", ""])

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
+from yarrow.session.blobs import folder
 from yarrow.session.head import Head, head, last_name
 from yarrow.session.ids import valid_id
 from yarrow.session.lock import WriterLock
@@ -85,7 +86,7 @@ def remove(root: Path, session_id: str) -> None:
     lock.take()
     try:
         path.unlink(missing_ok=True)
-        shutil.rmtree(path.with_suffix(".blobs"), ignore_errors=True)
+        shutil.rmtree(folder(path), ignore_errors=True)
     finally:
         lock.release()
 

@@ -1,6 +1,7 @@
 """Group commit: lines that arrive while the disk is busy with earlier ones go to it together."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 
 from yarrow.errors import LimitExceeded
@@ -23,18 +24,19 @@ class GroupCommit:
         self._idle: asyncio.Future[None] | None = None
         """Done at the end of the last call; None when there is no call under way."""
 
-    async def put(self, lines: list[bytes], *, sync: bool) -> None:
-        """Write lines after all earlier ones; return when they are written and, with `sync`, durable.
+    async def put(self, lines: list[bytes], blobs: Mapping[str, bytes], *, sync: bool) -> None:
+        """Write blobs, and then lines after all earlier ones; return when they are written and, with `sync`, durable.
 
         A cancelled caller stops waiting, the lines are written all the same. Raises `StorageError` when the disk
         refused, which keeps the lines, and `LimitExceeded` past `MAX_WAITING`, which does not.
         """
         batch = self._batch or _Batch()
-        size = sum(map(len, lines))
-        if size and len(self._file.unwritten) + batch.size + size > MAX_WAITING:
+        size = sum(map(len, lines)) + sum(map(len, blobs.values()))
+        if size and self._file.waiting + batch.size + size > MAX_WAITING:
             raise LimitExceeded(f"{MAX_WAITING} bytes wait for the disk already; the new lines are not kept")
         self._batch = batch
         batch.lines += lines
+        batch.blobs.update(blobs)
         batch.size += size
         batch.sync |= sync
         if self._idle is None:
@@ -51,7 +53,7 @@ class GroupCommit:
 
     def _start(self, batch: "_Batch") -> None:
         self._batch = None
-        job = self._disk.submit(self._file.append, b"".join(batch.lines), sync=batch.sync)
+        job = self._disk.submit(self._file.append, b"".join(batch.lines), batch.blobs, sync=batch.sync)
         job.add_done_callback(partial(self._finish, batch))
 
     def _finish(self, batch: "_Batch", job: asyncio.Future[None]) -> None:
@@ -68,6 +70,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
+        self.blobs: dict[str, bytes] = {}
         self.size = 0
         self.sync = False
         self.outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()

@@ -42,20 +42,20 @@ class Draft(Struct, frozen=True):
         """Yield the records, to be folded into a state."""
         return (entry if isinstance(entry, Message) else entry.value for entry in self.entries)
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the sealed lines of the records; memory: one line.
+    def lines(self) -> Iterator[tuple[bytes, Path | None]]:
+        """Yield the sealed line of each record with the file that it is taken from, if it is; memory: one line.
 
-        Reads the files that records are taken from. Raises `OSError`, and `StorageError` when one of them shrank.
+        A line may name blobs, which are those of that file. Raises `OSError`, and `StorageError` when a file shrank.
         """
         with ExitStack() as stack:
             streams: dict[Path, BinaryIO] = {}
             for entry in self.entries:
                 if isinstance(entry, Message):
-                    yield encode(entry)
+                    yield encode(entry), None
                     continue
                 if entry.path not in streams:
                     streams[entry.path] = stack.enter_context(entry.path.open("rb"))
-                yield _copy(entry, streams[entry.path])
+                yield _copy(entry, streams[entry.path]), entry.path
 
     def header_line(self) -> bytes:
         """Return the sealed line of the header. Reads the file that it continues and raises `OSError`."""

@@ -45,7 +45,7 @@ def create_file(calls: Calls, path: Path, data: bytes, *, sync: bool) -> None:
 
     With `sync` it survives a power failure from then on. Raises `FileExistsError`, or `OSError` when refused.
     """
-    changed = [path.parent, *_make_directories(path.parent)]
+    changed = [path.parent, *make_directories(path.parent)]
     draft = path.with_name(f".{new_id()}.draft")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
     try:
@@ -62,15 +62,15 @@ def create_file(calls: Calls, path: Path, data: bytes, *, sync: bool) -> None:
     if sync:
         try:
             for directory in changed:
-                _sync_directory(calls, directory)
+                sync_directory(calls, directory)
         except OSError:
             with contextlib.suppress(OSError):
                 path.unlink()
             raise
 
 
-def _make_directories(directory: Path) -> list[Path]:
-    """Make what is missing; return the directories that have a new entry."""
+def make_directories(directory: Path) -> list[Path]:
+    """Make what is missing, with mode 0700; return the directories that have a new entry. Raises `OSError`."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
@@ -89,7 +89,8 @@ def _publish(draft: Path, path: Path) -> None:
         draft.rename(path)
 
 
-def _sync_directory(calls: Calls, directory: Path) -> None:
+def sync_directory(calls: Calls, directory: Path) -> None:
+    """Return when the entries of a directory survive a power failure. Raises `OSError`."""
     if sys.platform == "win32":  # a directory cannot be opened there
         return
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

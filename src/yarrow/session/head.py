@@ -38,7 +38,10 @@ class Head(Struct, frozen=True):
     title: str
     """The beginning of the first text of the user, on one line; or why the file cannot be read."""
     updated: float
-    """Time of the last record, in seconds since 1970; that of the file's last change where there is none."""
+    """Time of the last record or, if that is later, of the header, as in a copy; in seconds since 1970.
+
+    That of the file's last change where there is none.
+    """
 
 
 def head(path: Path) -> Head:
@@ -67,7 +70,7 @@ def head(path: Path) -> Head:
         header=header,
         name=str(names[-1]) if names else header.name,
         title=_title(first),
-        updated=_time(reversed(last), status.st_mtime),
+        updated=max(_time((header,), 0.0), _time(reversed(last), status.st_mtime)),
     )
 
 

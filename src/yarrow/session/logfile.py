@@ -1,9 +1,11 @@
 """The end of a session file as a thread sees it: whole lines are added, or none."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow.errors import StorageError
+from yarrow.session.blobs import BlobFolder
 from yarrow.session.disk import Calls
 from yarrow.session.files import BINARY, in_words, write_all
 
@@ -11,14 +13,19 @@ from yarrow.session.files import BINARY, in_words, write_all
 class LogFile:
     """A session file open for appending, used by one thread at a time.
 
-    Lines that the disk refused are kept in `unwritten` and go first in the next call. What was there before a
-    call is never changed: only what a refused call left behind is taken back. Methods raise `StorageError`.
+    Lines that the disk refused are kept in `unwritten` and go first in the next call, after the blobs that they name.
+    What was there before a call is never changed: only what a refused call left behind is taken back. Methods raise
+    `StorageError`.
     """
 
-    def __init__(self, path: Path, calls: Calls) -> None:
+    def __init__(self, path: Path, calls: Calls, *, durable: bool) -> None:
+        """With `durable`, blobs are safe before a line that names them is written, whenever that is synced itself."""
         self.unwritten = b""
+        self._blobs: dict[str, bytes] = {}
+        """By digest, those that unwritten lines name and the disk does not have yet."""
         self._path = path
         self._calls = calls
+        self._folder = BlobFolder(path, calls, sync=durable)
         self._fd = -1
         self._length = 0
         """Bytes of the file."""
@@ -46,15 +53,28 @@ class LogFile:
             self._fd = -1
         return self._length
 
-    def append(self, lines: bytes, *, sync: bool) -> None:
-        """Add `lines`, each with its newline; with `sync` return when all that was added is durable."""
+    @property
+    def waiting(self) -> int:
+        """Bytes that the disk refused so far."""
+        return len(self.unwritten) + sum(map(len, self._blobs.values()))
+
+    def append(self, lines: bytes, blobs: Mapping[str, bytes], *, sync: bool) -> None:
+        """Add `blobs`, by digest, and `lines`, each with its newline; with `sync` return when all is durable."""
         self.unwritten += lines
+        self._blobs.update(blobs)
         try:
             if self._poisoned:
                 self._recover()
+            self._write_blobs()
             self._write(sync=sync)
         except OSError as error:
             raise self._refusal(error) from error
+
+    def _write_blobs(self) -> None:
+        for digest, content in self._blobs.items():
+            self._folder.put(digest, content)
+        self._folder.settle()
+        self._blobs = {}
 
     def _write(self, *, sync: bool) -> None:
         block = b"\n" + self.unwritten if self._fence and self.unwritten else self.unwritten

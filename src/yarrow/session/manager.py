@@ -1,6 +1,7 @@
 """The owner of all sessions on the disk: makes them, finds them and opens them, off the event loop."""
 
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -8,11 +9,11 @@ from msgspec.structs import replace
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
+from yarrow.session.blobs import BlobFolder, folder, read
 from yarrow.session.disk import Disk
 from yarrow.session.draft import Draft
 from yarrow.session.files import create_file, in_words
 from yarrow.session.head import Head
-from yarrow.session.line import encode
 from yarrow.session.reader import Loaded, load
 from yarrow.session.record import Header
 from yarrow.session.store import SessionLog, Sync
@@ -75,28 +76,21 @@ class SessionManager:
         """Return the sessions of a project, or of all, in which `text` was said, newest first."""
         return await self._look(catalog.holding, self.root, cwd, text)
 
-    async def create_whole(self, header: Header, lines: Iterable[bytes]) -> None:
-        """Make a session that is there with its header and all `lines`, or not at all.
+    async def create_from(self, draft: Draft) -> None:
+        """Make the session of a draft with all its records and their blobs, or not at all.
 
-        A line is sealed and ends in a newline. Raises `InvalidArgument` when the id is taken and `StorageError`.
+        Raises `InvalidArgument` when the id is taken and `StorageError`.
         """
+        header = draft.header
         if await self.find(header.id):
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another")
         path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         try:
-            await self._disk.run(
-                lambda: create_file(
-                    self._disk.calls, path, b"".join((encode(header), *lines)), sync=self._sync != "none"
-                )
-            )
+            await self._disk.run(self._write, path, draft)
         except FileExistsError:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
         except OSError as error:
             raise StorageError(f"the session {path} cannot be made: {in_words(error)}") from error
-
-    async def create_from(self, draft: Draft) -> None:
-        """Make the session of a draft, whole or not at all. Raises as `create_whole`."""
-        await self.create_whole(draft.header, draft.lines())
 
     async def make_root(self) -> Path:
         """Return the directory of all sessions, made if it was not there. Raises `StorageError`."""
@@ -104,9 +98,16 @@ class SessionManager:
         return self.root
 
     def blobs(self, session_id: str) -> Callable[[str], bytes | None]:
-        """Return what reads a blob of a session by its digest."""
-        del session_id
-        return lambda _digest: None
+        """Return what reads a blob of a session by its digest, waiting for the disk: None when it is not there whole.
+
+        What is returned raises `OSError` when the session cannot be looked for.
+        """
+
+        def blob(digest: str) -> bytes | None:
+            path = catalog.find(self.root, session_id)
+            return read(path, digest) if path else None
+
+        return blob
 
     async def delete(self, session_id: str) -> None:
         """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while somebody writes it."""
@@ -124,6 +125,20 @@ class SessionManager:
         if path is None:
             raise NotFound(f"there is no session {session_id!r}")
         return path
+
+    def _write(self, path: Path, draft: Draft) -> None:
+        """Write the blobs, so that they are there when the file appears that names them."""
+        sync = self._sync != "none"
+        blobs = BlobFolder(path, self._disk.calls, sync=sync)
+        try:
+            lines = [blobs.adopt(line, source) for line, source in draft.lines()]
+            blobs.settle()
+            create_file(self._disk.calls, path, b"".join((draft.header_line(), *lines)), sync=sync)
+        except FileExistsError:  # whoever made it meanwhile owns the folder too
+            raise
+        except BaseException:
+            shutil.rmtree(folder(path), ignore_errors=True)
+            raise
 
     async def _look(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -8,6 +8,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from yarrow.errors import NotFound, StorageError
+from yarrow.session.blobs import BlobReader
 from yarrow.session.files import in_words
 from yarrow.session.ids import timestamp
 from yarrow.session.lenient import Unknown
@@ -43,6 +44,9 @@ class Report(Struct, frozen=True):
     """Good lines without a checksum."""
     header: str = ""
     """What was wrong with the header, as a sentence."""
+    missing: tuple[str, ...] = ()
+    """The first `MAX_SKIPPED` blobs that are not there whole, as sentences."""
+    missing_count: int = 0
 
     def warnings(self) -> tuple[str, ...]:
         """Return what a person should know, as sentences; empty when nothing was wrong."""
@@ -54,6 +58,9 @@ class Report(Struct, frozen=True):
             sentences.append(f"{lines} of the session without a checksum: damage there would go unnoticed.")
         if self.header:
             sentences.append(self.header)
+        sentences += self.missing
+        if rest := self.missing_count - len(self.missing):
+            sentences.append(f"{rest} more contents of the session are missing or damaged.")
         return tuple(sentences)
 
 
@@ -93,7 +100,9 @@ def load(path: Path) -> Loaded:
 def _read(path: Path, stream: BinaryIO) -> Loaded:
     records: list[Stored] = []
     skipped: list[SkippedLine] = []
-    skipped_count = unsealed = 0
+    missing: list[str] = []
+    blobs = BlobReader(path)
+    skipped_count = unsealed = missing_count = 0
     header: Header | None = None
     header_complaint = ""
     for line in read_lines(stream):
@@ -109,13 +118,16 @@ def _read(path: Path, stream: BinaryIO) -> Loaded:
             if line.number > 1:
                 header_complaint = f"The header of the session is on line {line.number} instead of line 1."
         else:
+            value, complaints = blobs.brought_in(value)
             records.append(Stored(value, line.offset, len(line.raw)))
+            missing_count += len(complaints)
+            missing += (f"A block in line {line.number} {each}." for each in complaints[: MAX_SKIPPED - len(missing)])
     if header is None:
         if not records:
             raise _nothing_in(path, skipped)
         header = made_up_header(path.stem, os.fstat(stream.fileno()).st_mtime, records[0].value)
         header_complaint = "The session has no header: its directory, model and settings are not known."
-    report = Report(tuple(skipped), skipped_count, unsealed, header_complaint)
+    report = Report(tuple(skipped), skipped_count, unsealed, header_complaint, tuple(missing), missing_count)
     return Loaded(path, header, tuple(records), report, stream.tell())
 
 

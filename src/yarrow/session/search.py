@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 from yarrow.message import Message
+from yarrow.session.blobs import BlobReader
 from yarrow.session.line import Bad, read_lines
 
 
@@ -15,11 +16,14 @@ def holds(path: Path, text: str) -> bool:
     plain = max(_plain_parts(text), key=len, default="").lower().encode()
     with path.open("rb") as stream:
         for block in stream:
-            if plain not in block.lower() and block.isascii() and b"\\u" not in block:
+            if plain not in block.lower() and block.isascii() and b"\\u" not in block and b'"blob"' not in block:
                 continue
             for line in read_lines(io.BytesIO(block)):
-                if not isinstance(line.value, Bad) and isinstance(line.value, Message):
-                    said = "\n".join((line.value.text, line.value.thinking))
+                if isinstance(line.value, Bad):
+                    continue
+                record, _ = BlobReader(path).brought_in(line.value)
+                if isinstance(record, Message):
+                    said = "\n".join((record.text, record.thinking))
                     if wanted in said.casefold():
                         return True
     return False

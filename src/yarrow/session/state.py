@@ -96,7 +96,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 continue
             case _:
                 assert_never(record)
-        updated_at = record.timestamp
+        updated_at = max(updated_at, record.timestamp)  # a copy is younger than what it was copied from
     return SessionState(
         header=replace(header, updated_at=updated_at),
         messages=state.messages.followed_by(messages) if messages else state.messages,

@@ -56,6 +56,11 @@ class Stats(Struct, frozen=True):
     updated: str
     """Time of the last record, RFC 3339."""
 
+    @property
+    def thinking(self) -> int:
+        """Tokens of all output that were thinking, as far as backends told."""
+        return self.usage.thinking
+
 
 def stats(header: Header, records: Iterable[Record | Unknown]) -> Stats:
     """Return the figures of a session in time linear in its records; what it took over from another counts too."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
+from yarrow.session.blobs import laid_out
 from yarrow.session.commit import GroupCommit
 from yarrow.session.disk import Disk, ended
 from yarrow.session.files import create_file, in_words
@@ -47,7 +48,7 @@ class SessionLog:
         self._sync: Sync = sync
         self._disk = disk
         self._seen = seen
-        self._file = LogFile(path, disk.calls)
+        self._file = LogFile(path, disk.calls, durable=sync != "none")
         self._queue = GroupCommit(self._file, disk)
         self._writer = WriterLock(path.with_suffix(".lock"))
 
@@ -122,19 +123,18 @@ class SessionLog:
         when the disk refuses: the records are kept and written before the next ones, do not add them again. Raises
         `LimitExceeded` for a record over `MAX_LINE` bytes, or past `MAX_WAITING`: these are not kept.
         """
-        lines = [encode(record) for record in records]
-        longest = max(map(len, lines), default=0)
+        lines, blobs, longest = laid_out(records)
         if longest > MAX_LINE:
             raise LimitExceeded(f"a record of {longest} bytes is over the {MAX_LINE} that a session takes")
-        await self._put(lines, sync=self._sync == "message")
+        await self._put(lines, blobs, sync=self._sync == "message")
 
     async def flush(self) -> None:
         """Write what was refused before and, unless `sync` is none, return when all is durable; raises as `append`."""
-        await self._put([], sync=self._sync != "none")
+        await self._put([], {}, sync=self._sync != "none")
 
     async def close(self) -> None:
         """Write what was refused before and give the lock back; raises `StorageError` when it is refused again."""
-        if self._file.unwritten and not self._writer.held:
+        if self._file.waiting and not self._writer.held:
             await self.acquire()
         try:
             if self._writer.held:
@@ -142,10 +142,10 @@ class SessionLog:
         finally:
             await self.release()
 
-    async def _put(self, lines: list[bytes], *, sync: bool) -> None:
+    async def _put(self, lines: list[bytes], blobs: Mapping[str, bytes], *, sync: bool) -> None:
         if not self._writer.held:
             raise Precondition(f"session {self.path.stem} is not locked for writing", code=Code.NOT_RUNNING)
-        await self._queue.put(lines, sync=sync)
+        await self._queue.put(lines, blobs, sync=sync)
 
     def _take(self) -> int:
         """Lock, then open: only then is the length of the file ours to know."""
