@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, THINKING_LEVELS, Flag
+from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, THINKING_LEVELS, WORDS_WITH_DASHES, Flag
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         return Arguments(show="version" if argv[0] == "--version" else "help")
     first = argv[0] if argv else ""
     command = first if first in COMMANDS else ""
-    return _arguments(command, *_values(argv[1:] if command else argv))
+    return _arguments(command, *_values(argv[1:] if command else argv, command))
 
 
 def fail(message: str) -> NoReturn:
@@ -81,13 +81,16 @@ def fail(message: str) -> NoReturn:
     raise UsageError(message)
 
 
-def _values(argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _values(argv: Sequence[str], command: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the flags' values and the words by key, and what follows `--`."""
     end = argv.index("--") if "--" in argv else len(argv)
     namespace, unknown = _parser().parse_known_intermixed_args(argv[:end])
-    if unknown:
-        _fail_unknown(unknown[0])
+    words = [word for word in unknown if command == "sessions" and word in WORDS_WITH_DASHES]
+    for flag in unknown:
+        if flag not in words:
+            _fail_unknown(flag)
     values = vars(namespace)
+    values["words"] = [*values["words"], *words]
     for flag in FLAGS:
         if flag.value and values[flag.key] is not None:
             _check(flag, values[flag.key])
@@ -153,6 +156,8 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         fail("--list-models stands alone: it takes no prompt and no command")
     if values["export"] and (command or has_prompt):
         fail("--export stands alone: it takes no prompt and no command")
+    if command == "sessions" and (values["resume"] or values["continue"]):
+        fail("yarrow sessions takes the session as a word, as in yarrow sessions show ID")
     _refuse_pairs(values)
     if values["socket"] and command != "serve":
         fail("--socket belongs to yarrow serve")

@@ -13,6 +13,8 @@ COMMANDS = {
     "doctor": "what is wrong here, and what to do about it",
 }
 """What the first word can be instead of a prompt, and what it does."""
+WORDS_WITH_DASHES = ("--squash", "--summary")
+"""Words of `yarrow sessions` that look like flags."""
 TAKES_WORDS = ("sessions", "models", "config", "trust", "init", "doctor")
 """Commands that more words may follow."""
 

@@ -120,10 +120,12 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
         if request.text.startswith("/"):
-            from yarrow.cli.saved import is_command, perform_command
+            from yarrow.cli.saved import is_command, perform_command, refuse_slip
 
             if is_command(request.text):
                 return await perform_command(start, stub, request, out=output.out)
+            if wrong := await refuse_slip(stub, request):
+                return complain(wrong, ExitCode.USAGE)
         session = await _session(stub, arguments, request)
         if arguments.json:
             client = json_lines.run(stub, session, request, out=output.out)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from yarrow.cli.arguments import Arguments
-from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.exit_codes import ExitCode, of_run
 from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, opened
 from yarrow.cli.output import Output
@@ -14,10 +14,10 @@ from yarrow.client.session import find_session, newest_session
 from yarrow.client.sessions import sessions
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.table import Here, WrongWords, is_command, perform_line
+from yarrow.client.table import Failed, Here, WrongWords, is_command, nearest, perform_line
 from yarrow.v1 import agent_pb2 as pb
 
-__all__ = ["export_session", "is_command", "perform_command", "saved_sessions"]
+__all__ = ["export_session", "is_command", "perform_command", "refuse_slip", "saved_sessions"]
 
 NEED_NO_SESSION = ("tree", "import", "resume")
 """Commands of the table that are about no session in particular."""
@@ -31,6 +31,8 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
             await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
         except (WrongWords, WrongPath) as error:
             return complain(str(error), ExitCode.USAGE)
+        except Failed as error:
+            return complain(str(error), of_run("ERROR", error.code, denied=False))
     return ExitCode.DONE
 
 
@@ -62,11 +64,25 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
         answer = await perform_line(Here(stub, session_id, cwd), request.text)
     except (WrongWords, WrongPath) as error:
         return complain(str(error), ExitCode.USAGE)
+    except Failed as error:
+        return complain(str(error), of_run("ERROR", error.code, denied=False))
     if arguments.json:
         out.write(dumps({"text": answer.text, "sessionId": answer.session_id or session_id}) + "\n")
     else:
-        out.write(f"{answer.text}\n")
+        out.write(f"{inert(answer.text)}\n")
     return ExitCode.DONE
+
+
+async def refuse_slip(stub: Stub, request: pb.PromptRequest) -> str:
+    """Return what is wrong with a text that begins with nearly a command, and no template; empty when nothing is."""
+    name, *_ = request.text[1:].split(None, 1) or [""]
+    near = nearest(name)
+    if not near or "\n" in request.text.strip():
+        return ""
+    listed = await stub.ListCommands(pb.ListCommandsRequest(cwd=request.cwd))
+    if name in {command.name for command in listed.commands}:
+        return ""
+    return f"there is no command /{name}; did you mean /{near}? A space before the slash sends it as it is"
 
 
 async def named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:

@@ -1,6 +1,7 @@
 """Sessions to files and back: an export that is whole or not there, and an import that is sent a piece at a time."""
 
 import os
+import stat
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -34,7 +35,7 @@ async def export(stub: Stub, session_id: str, path: Path) -> int:
     request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
     size = 0
     try:
-        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, draft = tempfile.mkstemp(prefix=".yarrow-export-", dir=path.parent)
     except OSError as error:
         raise WrongPath(f"{path} cannot be written: {error.strerror}") from None
     try:
@@ -55,8 +56,12 @@ async def export(stub: Stub, session_id: str, path: Path) -> int:
 async def take_in(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
     """Make a session of a JSONL file in the project of `cwd`. Raises `WrongPath` and `aio.AioRpcError`."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        # What is no file, such as a pipe that nobody writes to, must not be waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise WrongPath(f"{path} is not a file")
+            size = status.st_size
 
             async def pieces() -> AsyncIterator[pb.ImportSessionRequest]:
                 yield pb.ImportSessionRequest(cwd=cwd, size=size, chunk=file.read(PIECE))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from yarrow.client import describe
+from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
 from yarrow.client.session import find_session
 from yarrow.client.sink import Sink
@@ -26,6 +27,8 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
 
     Raises what `perform` does.
     """
+    if json and words and words[0] not in ("list", "all", "search"):
+        raise WrongWords(f"--json is for lists of sessions, not for {words[0]!r}")
     match list(words):
         case [] | ["list"]:
             await _list(stub, pb.ListSessionsRequest(cwd=cwd), json=json, out=out)
@@ -35,7 +38,7 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
             request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
             await _list(stub, request, json=json, out=out)
         case ["delete", *ids] if ids:
-            for one in [await find_session(stub, word) for word in ids]:
+            for one in dict.fromkeys([await find_session(stub, word) for word in ids]):
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
                 out.write(f"deleted {describe.short(one)}\n")
         case ["tree" | "import" as name, *rest]:
@@ -51,7 +54,7 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
 
 async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:
     answer = await perform(here, name, rest)
-    out.write(f"{answer.text}\n")
+    out.write(f"{inert(answer.text)}\n")
 
 
 async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> None:

@@ -34,6 +34,14 @@ class WrongWords(Exception):
     """A command that was not given as it is used."""
 
 
+class Failed(Exception):
+    """A command that the service began and could not do; `code` is that of the error tree."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class Command(NamedTuple):
     """One command."""
 
@@ -57,16 +65,13 @@ async def perform_line(here: Here, line: str) -> Answer:
 async def perform(here: Here, name: str, words: Sequence[str]) -> Answer:
     """Do a command of the table.
 
-    Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, and
+    Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, `Failed`, and
     `aio.AioRpcError` when the service refuses.
     """
     command = COMMANDS.get(name)
     if command is None:
-        # Here, since only a mistake needs it.
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean /{near[0]}?" if near else f"there are /{', /'.join(COMMANDS)}"
+        near = nearest(name)
+        hint = f"did you mean /{near}?" if near else f"there are /{', /'.join(COMMANDS)}"
         raise WrongWords(f"there is no command /{name}; {hint}")
     if len(words) > command.most:
         raise WrongWords(f"usage: /{name} {command.usage}".rstrip())
@@ -77,6 +82,14 @@ def is_command(line: str) -> bool:
     """Return whether a line is a command of the table."""
     name, *_ = line.removeprefix("/").split(None, 1) or [""]
     return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
+
+
+def nearest(name: str) -> str:
+    """Return the command that `name` was probably meant to be, or an empty text."""
+    # Here, since only a mistake needs it.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, COMMANDS, n=1, cutoff=0.8)), "")
 
 
 async def _branch(here: Here, words: Sequence[str]) -> Answer:
@@ -120,9 +133,9 @@ async def _compact(here: Here, words: Sequence[str]) -> Answer:
         elif event.HasField("compaction_end"):
             end = event.compaction_end
             if end.HasField("error"):
-                raise WrongWords(f"the context was not compacted: {end.error.message}")
+                raise Failed(f"the context was not compacted: {end.error.message}", end.error.code)
             return Answer(f"compacted the context from {before:,} to {end.tokens_after:,} tokens")
-    raise WrongWords("the service ended before the context was compacted")
+    raise Failed("the service ended before the context was compacted", "DRAINING")
 
 
 async def _export(here: Here, words: Sequence[str]) -> Answer:

@@ -41,6 +41,7 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
     out = pb.GetStatsResponse(
         session_id=entry.id,
         usage=to_usage(figures.usage),
+        thinking_tokens=to_count(figures.thinking),
         models=[pb.NamedUsage(name=one.name, usage=to_usage(one.usage), count=one.count) for one in figures.models],
         tools=[pb.NamedUsage(name=one.name, count=one.calls, seconds=one.seconds) for one in figures.tools],
         compactions=[_compaction(record) for record in figures.compactions],

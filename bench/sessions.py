@@ -1,0 +1,241 @@
+"""Measures sessions on the disk: resuming large ones, listing many, appending durably; prints a table, asserts nothing.
+
+`python bench/sessions.py` makes its files in a temporary directory (TMPDIR says where), about 400 MB. Each figure is
+taken in a process of its own. Cold means that the kernel holds no page of the files; their names it may still know.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from yarrow.message import Message, Role, StopReason, Text, ToolCall, Usage
+from yarrow.session import record
+from yarrow.session.catalog import project_dir
+from yarrow.session.disk import Disk
+from yarrow.session.ids import new_id, timestamp
+from yarrow.session.line import encode
+from yarrow.session.manager import SessionManager
+from yarrow.session.record import Header
+from yarrow.session.state import SessionState, fold
+from yarrow.session.store import SessionLog
+
+MB = 1_000_000
+SIZES = (100, 200)
+COUNTS = (3_000, 10_000)
+WRITERS = (1, 16, 1_000)
+SECONDS = 3.0
+"""For which sessions are appended to."""
+ROUNDS = 3
+"""Of each resume; the best is told."""
+TURN = ("Look at the next part of the code, please. " * 5, "I look at it. " * 20, "def function(argument): ...\n" * 60)
+
+
+def header(session_id: str, cwd: Path) -> Header:
+    now = timestamp(time.time())
+    return Header(id=session_id, cwd=str(cwd), system_prompt="You are an agent. " * 300, created_at=now, updated_at=now)
+
+
+def turn() -> list[Message]:
+    """A prompt, an answer with a call, its result: about 2.5 kB."""
+    now = timestamp(time.time())
+    asked, said, found = TURN
+    call = ToolCall(new_id(), "read", '{"path":"src/module.py","offset":1}')
+    usage = Usage(12_000, 90)
+    return [
+        Message(id=new_id(), role=Role.USER, content=(Text(asked),), timestamp=now),
+        Message(
+            id=new_id(), role=Role.ASSISTANT, content=(Text(said), call), timestamp=now, usage=usage,
+            stop_reason=StopReason.TOOL_USE, provider="p", model="m",
+        ),
+        Message(id=new_id(), role=Role.TOOL, content=(Text(found),), timestamp=now, tool_call_id=call.id),
+    ]  # fmt: skip
+
+
+def large(root: Path, cwd: Path, megabytes: int) -> str:
+    """Make a session of so many megabytes, one line of 12 MB among them; return its id."""
+    session_id = new_id()
+    path = project_dir(root, str(cwd)) / f"{session_id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        size = file.write(encode(header(session_id, cwd)))
+        now = timestamp(time.time())
+        long = Message(id=new_id(), role=Role.TOOL, content=(Text("x" * 12 * MB),), timestamp=now, tool_call_id="c")
+        size += file.write(encode(long))
+        while size < megabytes * MB:
+            size += sum(map(file.write, map(encode, turn())))
+    return session_id
+
+
+def many(root: Path, cwd: Path, count: int) -> None:
+    """Make so many sessions of four turns, about 18 kB each."""
+    folder = project_dir(root, str(cwd))
+    folder.mkdir(parents=True, exist_ok=True)
+    body = b"".join(encode(one) for _ in range(4) for one in turn())
+    for _ in range(count):
+        session_id = new_id()
+        (folder / f"{session_id}.jsonl").write_bytes(encode(header(session_id, cwd)) + body)
+
+
+def forget(root: Path) -> None:
+    """Have the kernel let go of the pages of the files."""
+    os.sync()
+    for path in root.rglob("*.jsonl"):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def peak() -> float:
+    """Megabytes of memory at the highest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
+
+
+# ---- what is measured, each in a process of its own ----
+
+
+def resume(root: Path, session_id: str) -> dict[str, float]:
+    """What a service does for a session that it does not hold."""
+
+    async def doing() -> float:
+        manager = SessionManager(root, sync="message", disk=Disk())
+        start = time.perf_counter()
+        loaded = await manager.load(session_id)
+        state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
+        spent = time.perf_counter() - start
+        assert state.messages
+        manager.close()
+        return spent
+
+    before = peak()
+    return {"seconds": asyncio.run(doing()), "peak": peak() - before}
+
+
+def parse(root: Path, session_id: str) -> dict[str, float]:
+    """The least there is: each line decoded into the same values, and kept."""
+    (path,) = root.rglob(f"{session_id}.jsonl")
+    before = peak()
+    start = time.perf_counter()
+    with path.open("rb") as file:
+        kept = [record.decode(line) for line in file]
+    spent = time.perf_counter() - start
+    assert kept
+    return {"seconds": spent, "peak": peak() - before}
+
+
+def listed(root: Path, cwd: str) -> dict[str, float]:
+    """The first time in a process, and the second."""
+
+    async def doing() -> list[float]:
+        manager = SessionManager(root, sync="message", disk=Disk())
+        spent: list[float] = []
+        for _ in range(2):
+            start = time.perf_counter()
+            assert await manager.heads(cwd)
+            spent.append(time.perf_counter() - start)
+        manager.close()
+        return spent
+
+    first, second = asyncio.run(doing())
+    return {"first": first, "second": second, "peak": peak()}
+
+
+def appended(root: Path, cwd: str, writers: int) -> dict[str, float]:
+    """So many sessions at once, each waiting for its own record before the next."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8_192), most))
+
+    async def write(log: SessionLog, until: float) -> list[float]:
+        spent: list[float] = []
+        while (start := time.perf_counter()) < until:
+            await log.append(turn()[1])
+            spent.append(time.perf_counter() - start)
+        return spent
+
+    async def doing() -> tuple[list[float], float]:
+        manager = SessionManager(root, sync="message", disk=Disk())
+        async with AsyncExitStack() as stack:
+            logs = [await manager.create(header(new_id(), Path(cwd))) for _ in range(writers)]
+            for log in logs:
+                await stack.enter_async_context(log.lock())
+            start = time.perf_counter()
+            spent = await asyncio.gather(*(write(log, start + SECONDS) for log in logs))
+            elapsed = time.perf_counter() - start
+        manager.close()
+        return sorted(one for each in spent for one in each), elapsed
+
+    spent, elapsed = asyncio.run(doing())
+    return {"rate": len(spent) / elapsed, "middle": spent[len(spent) // 2], "worst": spent[int(len(spent) * 0.99)]}
+
+
+MEASURED: dict[str, Callable[..., dict[str, float]]] = {
+    "resume": resume,
+    "parse": parse,
+    "list": listed,
+    "append": appended,
+}
+
+
+def measured(what: str, root: Path, *more: object) -> dict[str, float]:
+    """Measure in another process."""
+    command = [sys.executable, __file__, "--measure", json.dumps([what, str(root), *more])]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def best(what: str, root: Path, session_id: str) -> dict[str, float]:
+    return min((measured(what, root, session_id) for _ in range(ROUNDS)), key=lambda one: one["seconds"])
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="yarrow-bench-") as name:
+        folder = Path(name)
+        cwd = folder / "project"
+        cwd.mkdir()
+        print("| what | time | beside |\n|---|---|---|")
+        for megabytes in SIZES:
+            root = folder / f"large-{megabytes}"
+            session_id = large(root, cwd, megabytes)
+            ours, least = best("resume", root, session_id), best("parse", root, session_id)
+            print(
+                f"| resume of {megabytes} MB | {ours['seconds']:.2f} s, {ours['peak']:.0f} MB "
+                f"({ours['peak'] / megabytes:.2f} x) | parsing {least['seconds']:.2f} s, {least['peak']:.0f} MB |"
+            )
+        for count in COUNTS:
+            root = folder / f"many-{count}"
+            many(root, cwd, count)
+            warm = measured("list", root, str(cwd))
+            forget(root)
+            cold = measured("list", root, str(cwd))
+            print(
+                f"| list of {count:,} sessions | cold {cold['first']:.2f} s, warm {warm['second']:.2f} s "
+                f"| {warm['peak']:.0f} MB at the highest |"
+            )
+        for writers in WRITERS:
+            found = measured("append", folder / f"append-{writers}", str(cwd), writers)
+            print(
+                f"| durable appends to {writers:,} sessions | {found['rate']:,.0f} /s "
+                f"| {found['middle'] * 1000:.1f} ms in the middle, {found['worst'] * 1000:.1f} ms at 99 % |"
+            )
+
+
+def measure(words: list[Any]) -> None:
+    what, root, *more = words
+    print(json.dumps(MEASURED[what](Path(root), *more)))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        measure(given.measure)
+    else:
+        main()
