@@ -195,8 +195,8 @@ async def test_stats(here: Here) -> None:
 
 async def test_show(here: Here) -> None:
     assert (await perform_line(here, "/show")).text == (
-        "[0] user\ngo\n\n[1] assistant\na\n> echo: text=one\n\n[2] tool echo\none\n\n"
-        "[3] assistant\nb\n\n[4] user\nmore\n\n[5] assistant\nc"
+        "[0] user\n    go\n\n[1] assistant\n    a\n> echo: text=one\n\n[2] tool echo\n    one\n\n"
+        "[3] assistant\n    b\n\n[4] user\n    more\n\n[5] assistant\n    c"
     )
     made = await here.stub.NewSession(pb.NewSessionRequest(cwd=here.cwd))
     assert (await perform_line(Here(here.stub, made.session_id, here.cwd), "/show")).text == "nothing was said yet"

@@ -105,7 +105,7 @@ async def test_search(world: World, told: str) -> None:
 async def test_each_word_about_one_session(world: World, told: str, tmp_path: Path) -> None:
     part = told[-8:]
     assert (await world.run("sessions", "show", part)).out.startswith(
-        "[0] user\nwhat is here?\n\n[1] assistant\nLet me"
+        "[0] user\n    what is here?\n\n[1] assistant\n    Let me"
     )
     assert (await world.run("sessions", "stats", part)).out.startswith(f"session    {told}\n")
     assert (await world.run("sessions", "name", part, "a name")).out == "named the session a name\n"
@@ -256,7 +256,7 @@ async def test_export_onto_a_full_disk_leaves_what_was_there(world: World, told:
 
 async def test_a_command_in_the_place_of_a_prompt(world: World, told: str) -> None:
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {told}\n")
-    assert (await world.run("-r", told[-8:], "-p", "/show")).out.startswith("[0] user\nwhat is here?\n")
+    assert (await world.run("-r", told[-8:], "-p", "/show")).out.startswith("[0] user\n    what is here?\n")
     answer = (await world.run("-c", "--json", "/branch 1")).lines
     assert len(answer) == 1
     made = answer[0]["sessionId"]
@@ -493,3 +493,27 @@ async def test_what_makes_no_sense_is_said(world: World, told: str) -> None:
     for arguments in (["sessions", "-c"], ["sessions", "tree", "--json"]):
         assert (await world.run(*arguments)).code == 2
     assert (await world.run("sessions", "delete", told, told)).code == 0
+
+
+@pytest.mark.parametrize("arguments", [["-c", "/export ~nouser/x.html"], ["-c", "/import ~nouser/x"]])
+async def test_the_home_of_nobody_is_one_sentence(world: World, told: str, arguments: list[str]) -> None:
+    for given in (arguments, ["sessions", "import", "~nouser/x"], ["--export", "~nouser/x.html", "-c"]):
+        ended = await world.run(*given)
+        assert (ended.code, "~nouser" in ended.err, len(ended.err.splitlines())) == (2, True, 1)
+
+
+async def test_what_cannot_be_read_can_be_deleted(world: World, told: str) -> None:
+    bad = world.session_files()[0].with_name("01a220ff-0000-7000-8000-000000000bad.jsonl")
+    bad.write_text("garbage\n")
+    assert (await world.run("sessions", "delete", bad.stem)).code == 0
+    assert not bad.exists()
+
+
+async def test_what_was_made_last_is_the_newest(world: World, told: str) -> None:
+    made = (await world.run("-c", "--json", "/branch 1")).lines[0]["sessionId"]
+    assert (await world.run("-c", "/stats")).out.startswith(f"session    {made}\n")
+
+
+async def test_a_command_after_a_flag_is_no_prompt(world: World, told: str) -> None:
+    ended = await world.run("--json", "sessions")
+    assert (ended.code, "yarrow -p sessions" in ended.err) == (2, True)

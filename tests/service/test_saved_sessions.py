@@ -1,6 +1,8 @@
 """Saved sessions as a whole, through the RPCs: searching, deleting."""
 
 import asyncio
+import json
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,3 +92,61 @@ async def test_a_session_that_another_process_writes_is_not_deleted(house: House
         delete = stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
         assert await refused(delete) == (S.FAILED_PRECONDITION, "LOCKED")
     assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages) == 2
+
+
+# ---- what is in a file may have been written by anybody ----
+
+HEADER = {"kind": "header", "version": 1, "id": "odd", "cwd": "/", "createdAt": "2026-11-28T00:00:00.000Z"}
+SAID = {"kind": "message", "id": "m", "role": "user", "content": [{"type": "text", "text": "hi"}]}
+NEGATIVE = {"compaction": {"enabled": True, "reserveTokens": -5, "keepRecentTokens": 1 << 40}}
+
+
+def plant(house: House, name: str, *lines: dict[str, Any]) -> Path:
+    from yarrow.session.catalog import project_dir
+
+    folder = project_dir(house.sessions, str(house.cwd))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("time", ["99999-01-01T00:00:00Z", "", "2026", "0001-01-01T00:00:00+14:00", "x"])
+async def test_an_odd_time_breaks_neither_the_list_nor_the_session(house: House, stub: "Stub", time: str) -> None:
+    plant(house, "odd", HEADER | {"createdAt": time, "updatedAt": time}, SAID | {"timestamp": time})
+    await play(stub, house.prompt("go", "s1"))
+    assert sorted(await found(house, stub, "")) == ["odd", "s1"]
+    tree = await stub.GetSessionTree(pb.GetSessionTreeRequest(cwd=str(house.cwd)))
+    assert len(tree.nodes) == 2
+    await stub.GetStats(pb.GetStatsRequest(session_id="odd"))
+    assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="odd"))).messages) == 1
+
+
+async def test_numbers_that_no_field_can_hold_keep_a_session_usable(house: House, stub: "Stub") -> None:
+    change = {"kind": "change", "timestamp": "2026-11-28T00:00:00.000Z", **NEGATIVE}
+    plant(house, "odd", HEADER | {"updatedAt": HEADER["createdAt"]}, SAID | {"timestamp": HEADER["createdAt"]}, change)
+    state = await stub.GetState(pb.GetStateRequest(session_id="odd"))
+    assert state.settings.compaction.reserve_tokens == 0
+    await stub.GetStats(pb.GetStatsRequest(session_id="odd"))
+    await stub.DeleteSession(pb.DeleteSessionRequest(session_id="odd"))
+
+
+async def test_a_link_that_leads_to_itself_hides_no_other_session(house: House, stub: "Stub") -> None:
+    await play(stub, house.prompt("go", "s1"))
+    (path,) = house.sessions.rglob("*.jsonl")
+    (path.parent / "loop.jsonl").symlink_to("loop.jsonl")
+    (house.sessions / "plink").symlink_to("plink")
+    assert await found(house, stub, "") == ["s1"]
+    await play(stub, house.prompt("on", "s1"))
+
+
+async def test_drafts_of_imports_that_were_killed_go_with_the_next_import(house: House, stub: "Stub") -> None:
+    await play(stub, house.prompt("go", "s1"))
+    old, fresh = house.sessions / ".old.import", house.sessions / ".fresh.import"
+    for draft in (old, fresh):
+        draft.write_bytes(b"x")
+    os.utime(old, (1, 1))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stub.ImportSession(iter([pb.ImportSessionRequest(chunk=b"<html>", cwd=str(house.cwd))]))
+    assert not old.exists()
+    assert fresh.exists()

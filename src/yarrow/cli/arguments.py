@@ -148,6 +148,8 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
     """Return the value, once what contradicts itself is refused."""
     words = tuple(values["words"])
     has_prompt = bool(words or literal or values["print"] is not None)
+    if not command and len(words) == 1 and words[0] in COMMANDS and values["print"] is None:
+        fail(f"{words[0]!r} is a command only as the first word; to send it as a prompt: yarrow -p {words[0]}")
     if command in TAKES_WORDS:
         has_prompt = bool(literal or values["print"] is not None)
     if command and has_prompt:

@@ -1,12 +1,11 @@
 """Runs what is about saved sessions: `yarrow sessions`, `--export`, and commands such as `/stats` for a prompt."""
 
-from pathlib import Path
-
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.exit_codes import ExitCode, of_run
 from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, opened
 from yarrow.cli.output import Output
+from yarrow.cli.places import absolute
 from yarrow.client.files import WrongPath, export
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
@@ -38,7 +37,7 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
 
 async def export_session(start: Start, cwd: str) -> ExitCode:
     """Write a session to a file: the one that is named, else the newest of `cwd`."""
-    path = Path(start.arguments.export).expanduser().absolute()
+    path = absolute(start.arguments.export, "--export")
     async with opened(start) as stub, Output(out=start.out) as output:
         session_id = await named_session(stub, start.arguments, cwd)
         try:

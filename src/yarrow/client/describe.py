@@ -62,7 +62,8 @@ def figures(stats: pb.GetStatsResponse) -> str:
         lines.append(f"skipped    {_times(stats.skipped_lines, 'line')} of the file that could not be read")
     if stats.dropped_events:
         lines.append(f"dropped    {_times(stats.dropped_events, 'event')} that a slow reader missed")
-    return "".join(f"{inert(line)}\n" for line in lines)
+    # A name from a file may hold a line end, and then looks like a figure of its own.
+    return "".join(f"{inert(line.replace(chr(10), ' '))}\n" for line in lines)
 
 
 def conversation(index: int, message: pb.Message) -> str:
@@ -73,7 +74,8 @@ def conversation(index: int, message: pb.Message) -> str:
     lines = [f"[{index}] {who}{marks}"]
     for block in message.content:
         if block.HasField("text"):
-            lines.append(block.text.text)
+            # Indented, so that no text looks like a message of its own.
+            lines += [f"    {line}" for line in block.text.text.splitlines()]
         elif block.HasField("tool_call"):
             call = block.tool_call
             lines.append(call_note(call.name, call.arguments_json, call.invalid_arguments))

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from grpc import StatusCode, aio
+
 from yarrow.client import describe
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
@@ -38,7 +40,7 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
             request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
             await _list(stub, request, json=json, out=out)
         case ["delete", *ids] if ids:
-            for one in dict.fromkeys([await find_session(stub, word) for word in ids]):
+            for one in dict.fromkeys([await _id(stub, word) for word in ids]):
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
                 out.write(f"deleted {describe.short(one)}\n")
         case ["tree" | "import" as name, *rest]:
@@ -50,6 +52,16 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
         case _:
             raise WrongWords(f"{' '.join(words)!r} is not one of:\n{USAGE}")
     await out.drain()
+
+
+async def _id(stub: Stub, word: str) -> str:
+    """Return the id that a word names; of a session that cannot be read the word itself, which may be its id."""
+    try:
+        return await find_session(stub, word)
+    except aio.AioRpcError as error:
+        if error.code() is not StatusCode.FAILED_PRECONDITION:
+            raise
+        return word
 
 
 async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:

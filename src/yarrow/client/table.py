@@ -141,7 +141,7 @@ async def _compact(here: Here, words: Sequence[str]) -> Answer:
 async def _export(here: Here, words: Sequence[str]) -> Answer:
     if not words:
         raise WrongWords("usage: /export PATH, which ends in .jsonl or .html")
-    path = Path(here.cwd) / Path(words[0]).expanduser()
+    path = _path(here, words[0])
     size = await files.export(here.stub, here.session_id, path)
     return Answer(f"wrote {path} ({size:,} bytes)")
 
@@ -149,7 +149,7 @@ async def _export(here: Here, words: Sequence[str]) -> Answer:
 async def _import(here: Here, words: Sequence[str]) -> Answer:
     if not words:
         raise WrongWords("usage: /import PATH")
-    made = await files.take_in(here.stub, Path(here.cwd) / Path(words[0]).expanduser(), here.cwd)
+    made = await files.take_in(here.stub, _path(here, words[0]), here.cwd)
     skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
     return Answer(_made("imported", made.session_id).text + skipped, made.session_id)
 
@@ -187,6 +187,14 @@ async def _name(here: Here, words: Sequence[str]) -> Answer:
         raise WrongWords("usage: /name NAME")
     await here.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=here.session_id, name=words[0]))
     return Answer(f"named the session {words[0]}")
+
+
+def _path(here: Here, word: str) -> Path:
+    try:
+        return Path(here.cwd) / Path(word).expanduser()
+    except RuntimeError:
+        home = word.partition("/")[0]
+        raise files.WrongPath(f"{word}: there is no home directory {home}; write the whole path") from None
 
 
 def _made(how: str, session_id: str) -> Answer:

@@ -6,7 +6,7 @@ from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
 from yarrow.service.translate import to_count, to_usage
 from yarrow.service.views import context_tokens, summary
-from yarrow.session.ids import seconds
+from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import Loaded
 from yarrow.session.record import Compaction
@@ -50,8 +50,8 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
         skipped_lines=0 if loaded is None else loaded.report.skipped_count,
         dropped_events=sum(entry.bus.drops()),
     )
-    out.created.FromMilliseconds(int(seconds(figures.created) * 1000))
-    out.updated.FromMilliseconds(int(seconds(figures.updated) * 1000))
+    out.created.FromMilliseconds(milliseconds(figures.created))
+    out.updated.FromMilliseconds(milliseconds(figures.updated))
     return out
 
 
@@ -66,5 +66,5 @@ def _compaction(record: Compaction) -> pb.CompactionRecord:
         model=record.model,
         usage=None if record.usage is None else to_usage(record.usage),
     )
-    out.time.FromMilliseconds(int(seconds(record.timestamp) * 1000))
+    out.time.FromMilliseconds(milliseconds(record.timestamp))
     return out

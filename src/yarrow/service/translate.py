@@ -22,7 +22,7 @@ from yarrow.message import (
     ToolCall,
     Usage,
 )
-from yarrow.session.ids import seconds
+from yarrow.session.ids import milliseconds
 from yarrow.v1 import agent_pb2 as pb
 
 STATES = {
@@ -202,7 +202,7 @@ def to_queued(texts: Iterable[ev.QueuedText]) -> list[pb.QueuedText]:
 def to_message(message: Message) -> pb.Message:
     """Return a message with its full payload."""
     time = Timestamp()
-    time.FromMilliseconds(int(seconds(message.timestamp) * 1000))
+    time.FromMilliseconds(milliseconds(message.timestamp))
     return pb.Message(
         id=message.id,
         role=ROLES[message.role],
@@ -239,12 +239,17 @@ def _to_block(block: Block) -> pb.ContentBlock:
             assert_never(block)
 
 
+def _small(count: int) -> int:
+    """Return a number of a file, which anybody may have written, as its field can hold it."""
+    return min(max(count, 0), (1 << 32) - 1)
+
+
 def to_compaction(settings: CompactionSettings) -> pb.CompactionSettings:
     """Return compaction settings as clients see them."""
     return pb.CompactionSettings(
         enabled=settings.enabled,
-        reserve_tokens=settings.reserve_tokens,
-        keep_recent_tokens=settings.keep_recent_tokens,
+        reserve_tokens=_small(settings.reserve_tokens),
+        keep_recent_tokens=_small(settings.keep_recent_tokens),
         model=settings.model,
     )
 

@@ -6,7 +6,7 @@ from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
 from yarrow.service.translate import STATES, THINKING, to_compaction, to_count, to_message, to_queued
 from yarrow.session.head import Head
-from yarrow.session.ids import seconds
+from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
 from yarrow.v1 import agent_pb2 as pb
 
@@ -109,6 +109,6 @@ def summary(head: Head, *, active: bool) -> pb.SessionSummary:
         model=head.header.model,
         active=active,
     )
-    out.created.FromMilliseconds(int(seconds(head.header.created_at) * 1000))
-    out.updated.FromMilliseconds(int(head.updated * 1000))
+    out.created.FromMilliseconds(milliseconds(head.header.created_at))
+    out.updated.FromMilliseconds(max(0, int(head.updated * 1000)))
     return out

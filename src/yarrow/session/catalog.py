@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
@@ -103,12 +104,19 @@ def holding(root: Path, cwd: str | None, text: str) -> list[Head]:
 
 
 def _projects(root: Path) -> list[Path]:
-    return [Path(entry) for entry in _entries(root) if entry.is_dir()]
+    return [Path(entry) for entry in _entries(root) if _is(entry.is_dir)]
 
 
 def _files(project: Path) -> list[Path]:
-    names = (entry for entry in _entries(project) if entry.name.endswith(".jsonl") and entry.is_file())
+    names = (entry for entry in _entries(project) if entry.name.endswith(".jsonl") and _is(entry.is_file))
     return [path for path in map(Path, names) if valid_id(path.stem)]
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    try:
+        return kind()
+    except OSError:  # a link that leads to itself, or where nobody may look
+        return False
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

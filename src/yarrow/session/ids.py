@@ -44,3 +44,11 @@ def seconds(text: str) -> float:
     """
     moment = datetime.fromisoformat(text.strip().upper())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def milliseconds(text: str) -> int:
+    """Return the milliseconds since 1970 of a time in a file, which anybody may have written; 0 for what is none."""
+    try:
+        return max(0, int(seconds(text) * 1000))
+    except (ValueError, OverflowError):
+        return 0

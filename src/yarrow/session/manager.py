@@ -1,6 +1,7 @@
 """The owner of all sessions on the disk: makes them, finds them and opens them, off the event loop."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -20,6 +21,10 @@ from yarrow.session.store import SessionLog, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+STALE_SECONDS = 24 * 3600.0
+"""After which the draft of an import is taken for one that nobody goes on with."""
 
 
 class SessionManager:
@@ -94,8 +99,15 @@ class SessionManager:
 
     async def make_root(self) -> Path:
         """Return the directory of all sessions, made if it was not there. Raises `StorageError`."""
-        await self._look(lambda: self.root.mkdir(mode=0o700, parents=True, exist_ok=True))
+        await self._look(self._make_root)
         return self.root
+
+    def _make_root(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What imports left that were killed.
+        for draft in self.root.glob(".*.import"):
+            if time.time() - draft.lstat().st_mtime > STALE_SECONDS:
+                draft.unlink(missing_ok=True)
 
     def blobs(self, session_id: str) -> Callable[[str], bytes | None]:
         """Return what reads a blob of a session by its digest, waiting for the disk: None when it is not there whole.
