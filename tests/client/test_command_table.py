@@ -187,7 +187,7 @@ async def test_a_compaction_that_fails_is_told(tmp_path: Path) -> None:
 async def test_stats(here: Here) -> None:
     lines = (await perform_line(here, "/stats")).text.splitlines()
     assert lines[0] == f"session    {here.session_id}"
-    assert "tool       echo: 1 call, 0.0 s" in lines
+    assert "tool       echo: 1 call, 0.0 s, about 5 tokens" in lines
     assert any(line.startswith("model      scripted: 3 answers, 1,200 in, 3 out") for line in lines)
     assert not any(line.startswith(("skipped", "dropped")) for line in lines)
     assert await wrong(here, "/stats all") == "usage: /stats"

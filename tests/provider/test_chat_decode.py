@@ -285,7 +285,7 @@ def test_case_P_11_usage_wherever_it_stands(name: str) -> None:
         ({"prompt_tokens_details": {"cached_tokens": 90, "cache_write_tokens": 7}}, Usage(3, 5, 90, 7)),
         ({"prompt_tokens_details": {"cached_tokens": 900}}, Usage(0, 5, cache_read=900)),
         ({"prompt_cache_hit_tokens": 40}, Usage(60, 5, cache_read=40)),
-        ({"completion_tokens_details": {"reasoning_tokens": 4}}, Usage(100, 5)),
+        ({"completion_tokens_details": {"reasoning_tokens": 4}}, Usage(100, 5, thinking=4)),
     ],
 )
 def test_cached_tokens_are_part_of_the_prompt(counts: dict[str, Any], expected: Usage) -> None:

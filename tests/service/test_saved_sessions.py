@@ -150,3 +150,31 @@ async def test_drafts_of_imports_that_were_killed_go_with_the_next_import(house:
         await stub.ImportSession(iter([pb.ImportSessionRequest(chunk=b"<html>", cwd=str(house.cwd))]))
     assert not old.exists()
     assert fresh.exists()
+
+
+async def test_a_session_that_nobody_uses_leaves_memory_and_comes_back(
+    house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await play(stub, house.prompt("go", "s1"))
+    kept = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), ephemeral=True))).session_id
+    await stub.GetState(pb.GetStateRequest(session_id="s1"))
+    monkeypatch.setattr("yarrow.service.active.IDLE_SECONDS", 0.0)
+    await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
+    code, reason = await refused(stub.Abort(pb.AbortRequest(session_id="s1")))
+    assert (code, reason) == (S.NOT_FOUND, "SESSION_NOT_ACTIVE")
+    monkeypatch.setattr("yarrow.service.active.IDLE_SECONDS", 1800.0)
+    assert (await stub.GetState(pb.GetStateRequest(session_id="s1"))).message_count == 2
+    assert (await stub.GetState(pb.GetStateRequest(session_id=kept))).session_id == kept
+
+
+async def test_a_session_that_is_watched_or_runs_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path, [[{"wait": "g"}, {"text": "a"}]])
+    async with stub_of(house) as stub:
+        await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))
+        running = asyncio.ensure_future(play(stub, house.prompt("go", "s1")))
+        while not (await stub.GetState(pb.GetStateRequest(session_id="s1"))).run_id:
+            await asyncio.sleep(0)
+        monkeypatch.setattr("yarrow.service.active.IDLE_SECONDS", 0.0)
+        await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
+        await house.open_gate("g")
+        assert (await running)[-1].agent_end.reason == pb.END_REASON_COMPLETED

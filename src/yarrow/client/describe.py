@@ -51,7 +51,10 @@ def figures(stats: pb.GetStatsResponse) -> str:
         f"{model.usage.input:,} in, {model.usage.output:,} out"
         for model in stats.models
     ]
-    lines += [f"tool       {tool.name}: {_times(tool.count, 'call')}, {tool.seconds:.1f} s" for tool in stats.tools]
+    lines += [
+        f"tool       {tool.name}: {_times(tool.count, 'call')}, {tool.seconds:.1f} s, about {tool.usage.input:,} tokens"
+        for tool in stats.tools
+    ]
     for record in stats.compactions:
         cost = f", {record.usage.input + record.usage.output:,} tokens spent" if record.HasField("usage") else ""
         lines.append(

@@ -8,6 +8,8 @@ from yarrow.service.entry import Entry
 
 MAX_SESSIONS = 4096
 """Sessions in memory; then the longest unused one leaves, and if all are in use the next is refused."""
+IDLE_SECONDS = 1800.0
+"""After which a session that is not in use leaves memory at the next request; its file loads it again."""
 UNUSED_SECONDS = 60.0
 """A session that a request touched since then is in use, as is one that runs or that somebody watches."""
 
@@ -43,6 +45,20 @@ class Active:
             del self._entries[leaving.id]
             await leaving.close()
         self._put(entry)
+
+    async def let_idle_go(self) -> None:
+        """Let the sessions go that nobody touched, ran or watched for `IDLE_SECONDS`; those without a file stay."""
+        long_ago = time.monotonic() - IDLE_SECONDS
+        idle: list[Entry] = []
+        for entry in self._entries.values():
+            if self._touched[entry.id] > long_ago:
+                break  # all that follow were touched later
+            if not (entry.agent.busy or entry.bus.watched or entry.ephemeral):
+                idle.append(entry)
+        for entry in idle:
+            self.remove(entry.id)
+        for entry in idle:
+            await entry.close()
 
     def remove(self, session_id: str) -> Entry | None:
         """Let a session go and return it; its owner closes it."""

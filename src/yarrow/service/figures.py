@@ -1,5 +1,9 @@
 """What sessions amount to as clients see it: the tree of them all, and the figures of one."""
 
+from collections import Counter
+
+from yarrow.agent.context import message_tokens
+from yarrow.message import Role
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.entry import Entry
@@ -38,12 +42,18 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
     """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
     records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
     figures = count(entry.state.header if loaded is None else loaded.header, records)
+    brought = _brought(entry)
     out = pb.GetStatsResponse(
         session_id=entry.id,
         usage=to_usage(figures.usage),
         thinking_tokens=to_count(figures.thinking),
         models=[pb.NamedUsage(name=one.name, usage=to_usage(one.usage), count=one.count) for one in figures.models],
-        tools=[pb.NamedUsage(name=one.name, count=one.calls, seconds=one.seconds) for one in figures.tools],
+        tools=[
+            pb.NamedUsage(
+                name=one.name, count=one.calls, seconds=one.seconds, usage=pb.Usage(input=to_count(brought[one.name]))
+            )
+            for one in figures.tools
+        ],
         compactions=[_compaction(record) for record in figures.compactions],
         context_tokens=to_count(context_tokens(entry)),
         context_window=to_count(info.context_window) if info else 0,
@@ -53,6 +63,15 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
     out.created.FromMilliseconds(milliseconds(figures.created))
     out.updated.FromMilliseconds(milliseconds(figures.updated))
     return out
+
+
+def _brought(entry: Entry) -> Counter[str]:
+    """Return the tokens that the results of each tool brought into the context, as they are estimated."""
+    brought: Counter[str] = Counter()
+    for message in entry.state.messages:
+        if message.role is Role.TOOL:
+            brought[message.tool_name] += message_tokens(message)
+    return brought
 
 
 def _compaction(record: Compaction) -> pb.CompactionRecord:

@@ -40,6 +40,7 @@ class Sessions:
         """Return the session, loaded if its file exists, else made; and how it was come by."""
         if session_id and not valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
+        await self._active.let_idle_go()
         async with self._lock(session_id or new_id()):
             if entry := self._active.get(session_id):
                 return entry, pb.SESSION_ORIGIN_ACTIVE
@@ -54,6 +55,7 @@ class Sessions:
         """
         if not session_id:
             raise InvalidArgument("session_id", "is empty: name the session")
+        await self._active.let_idle_go()
         if entry := self._active.get(session_id):
             return entry
         if exact and await self._parts.manager.find(session_id) is None:
@@ -64,6 +66,7 @@ class Sessions:
 
     async def lookup(self, session_id: str) -> Entry:
         """Return the session from memory. Raises `NotFound` (SESSION_NOT_ACTIVE or SESSION_UNKNOWN)."""
+        await self._active.let_idle_go()
         if entry := self._active.get(session_id):
             return entry
         if valid_id(session_id) and await self._parts.manager.find(session_id):

@@ -2085,7 +2085,7 @@ class NamedUsage(_message.Message):
     """Seconds spent."""
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """Its tokens."""
+        """Its tokens; of a tool those that its results brought into the context, estimated, as input."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ def test_the_last_of_each_number_counts() -> None:
     first = {"prompt_token_count": 9, "cached_content_token_count": 4, "candidates_token_count": 1}
     last = {"candidates_token_count": 5, "thoughts_token_count": 7}
     events = decoded(chunk(text("x"), usage_metadata=first), chunk(finish="STOP", usage_metadata=last))
-    assert events[1] == UsagePiece(Usage(5, 12, cache_read=4))
+    assert events[1] == UsagePiece(Usage(5, 12, cache_read=4, thinking=7))
 
 
 def test_numbers_below_zero() -> None:

@@ -18,14 +18,14 @@ from yarrow.provider.http.coding import Decoded
 TEXT = b'data: {"text": "caf\xc3\xa9"}\n\n' * 9
 BARE = zlib.compressobj(wbits=-15)
 CODED: dict[str, tuple[bytes, bytes]] = {
-    "gzip": (b"gzip", gzip.compress(TEXT)),
-    "x-gzip, in capitals": (b"X-GZIP", gzip.compress(TEXT)),
+    "gzip": (b"gzip", gzip.compress(TEXT, mtime=0)),
+    "x-gzip, in capitals": (b"X-GZIP", gzip.compress(TEXT, mtime=0)),
     "gzip, with a name and members": (
         b"gzip",
         b"\x1f\x8b\x08\x08\0\0\0\0\0\x03name\0"
-        + gzip.compress(TEXT[:40])[10:]
-        + gzip.compress(b"") * 3
-        + gzip.compress(TEXT[40:]),
+        + gzip.compress(TEXT[:40], mtime=0)[10:]
+        + gzip.compress(b"", mtime=0) * 3
+        + gzip.compress(TEXT[40:], mtime=0),
     ),
     "deflate": (b"deflate", zlib.compress(TEXT)),
     "bare deflate": (b"deflate", BARE.compress(TEXT) + BARE.flush()),
@@ -99,7 +99,7 @@ async def test_what_is_flushed_is_not_held_back(client: HttpClient) -> None:
 
 
 async def test_a_long_head_of_the_encoding_does_not_hold_back_what_follows(client: HttpClient) -> None:
-    body = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03" + b"n" * 100_000 + b"\0" + gzip.compress(TEXT)[10:]
+    body = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03" + b"n" * 100_000 + b"\0" + gzip.compress(TEXT, mtime=0)[10:]
     async with serve([Do.READ, coded(body)]) as server:
         assert await get(client, server.url) == TEXT
 
@@ -121,13 +121,13 @@ async def test_what_was_whole_before_the_cut_is_handed_out_first(client: HttpCli
     [
         (b"gzip", b"plain text after all", "not the gzip it is said to be"),
         (b"gzip", b"\x1f\x8b\x07" + bytes(20), "not the gzip it is said to be"),
-        (b"gzip", gzip.compress(TEXT)[:-8] + bytes(8), "not the gzip it is said to be"),
-        (b"gzip", gzip.compress(TEXT) + b"garbage", "not the gzip it is said to be"),
+        (b"gzip", gzip.compress(TEXT, mtime=0)[:-8] + bytes(8), "not the gzip it is said to be"),
+        (b"gzip", gzip.compress(TEXT, mtime=0) + b"garbage", "not the gzip it is said to be"),
         (b"deflate", b"\xff\xffplain", "not the deflate it is said to be"),
         (b"deflate", zlib.compress(TEXT) + b"x", "bytes behind the end"),
         (b"br", b"x", "the encoding 'br' although none was asked for"),
         (b"zstd", b"\x28\xb5\x2f\xfd", "the encoding 'zstd'"),
-        (b"gzip, gzip", gzip.compress(gzip.compress(TEXT)), "the encoding 'gzip, gzip'"),
+        (b"gzip, gzip", gzip.compress(gzip.compress(TEXT, mtime=0), mtime=0), "the encoding 'gzip, gzip'"),
     ],
 )
 async def test_what_cannot_be_decoded_is_refused_in_words(
@@ -148,7 +148,7 @@ async def test_a_body_without_bytes_needs_no_encoding(client: HttpClient, encodi
 
 async def test_a_limit_is_on_what_was_decoded(client: HttpClient) -> None:
     async with (
-        serve([Do.READ, coded(gzip.compress(bytes(10_000_000)))]) as server,
+        serve([Do.READ, coded(gzip.compress(bytes(10_000_000), mtime=0))]) as server,
         client.send(Request("GET", server.url)) as response,
     ):
         assert await response.read(1000) == bytes(1000)

@@ -45,6 +45,12 @@ class CachedTokens(Struct, frozen=True, gc=False):
     cache_write_tokens: float | None = None
 
 
+class ReasoningTokens(Struct, frozen=True, gc=False):
+    """The part of the answer that was thinking."""
+
+    reasoning_tokens: float | None = None
+
+
 class TokenCounts(Struct, frozen=True, gc=False):
     """The tokens so far, cached ones inside `prompt_tokens`, reasoning inside `completion_tokens`."""
 
@@ -52,6 +58,7 @@ class TokenCounts(Struct, frozen=True, gc=False):
     completion_tokens: float | None = None
     prompt_tokens_details: CachedTokens | None = None
     prompt_cache_hit_tokens: float | None = None
+    completion_tokens_details: ReasoningTokens | None = None
 
 
 class GroqExtension(Struct, frozen=True, gc=False):

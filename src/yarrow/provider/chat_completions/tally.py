@@ -17,6 +17,7 @@ class Tally:
         self._output: float | None = None
         self._cached: float | None = None
         self._written: float | None = None
+        self._thinking: float | None = None
         self._timings: Timings | None = None
 
     def add(self, chunk: Chunk) -> None:
@@ -41,7 +42,9 @@ class Tally:
         cached = _count(self._cached if self._cached is not None else timings.cache_n)
         written = _count(self._written)
         uncached = max(0, _count(self._prompt) - cached - written)
-        return Usage(uncached, _count(self._output), cache_read=cached, cache_write=written)
+        output = _count(self._output)
+        thinking = min(output, _count(self._thinking))
+        return Usage(uncached, output, cache_read=cached, cache_write=written, thinking=thinking)
 
     def _take(self, counts: TokenCounts) -> None:
         details = counts.prompt_tokens_details
@@ -49,6 +52,8 @@ class Tally:
         self._prompt = _last(counts.prompt_tokens, self._prompt)
         self._output = _last(counts.completion_tokens, self._output)
         self._cached = _last(cached, self._cached)
+        if counts.completion_tokens_details is not None:
+            self._thinking = _last(counts.completion_tokens_details.reasoning_tokens, self._thinking)
         if details is not None:
             self._written = _last(details.cache_write_tokens, self._written)
 

@@ -29,7 +29,9 @@ class Tally:
         """Return the tokens of the call; None when the backend told nothing."""
         if not self._told:
             return None
-        return Usage(max(0, self._prompt - self._cached), self._answer + self._thoughts, cache_read=self._cached)
+        asked = max(0, self._prompt - self._cached)
+        output = self._answer + self._thoughts
+        return Usage(asked, output, cache_read=self._cached, thinking=self._thoughts)
 
 
 def _last(new: int | None, old: int) -> int:
