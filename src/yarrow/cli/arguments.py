@@ -147,19 +147,7 @@ def _fail_unknown(argument: str) -> NoReturn:
 def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
     """Return the value, once what contradicts itself is refused."""
     words = tuple(values["words"])
-    has_prompt = bool(words or literal or values["print"] is not None)
-    if not command and len(words) == 1 and words[0] in COMMANDS and values["print"] is None:
-        fail(f"{words[0]!r} is a command only as the first word; to send it as a prompt: yarrow -p {words[0]}")
-    if command in TAKES_WORDS:
-        has_prompt = bool(literal or values["print"] is not None)
-    if command and has_prompt:
-        fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
-    if values["list_models"] and (command or has_prompt):
-        fail("--list-models stands alone: it takes no prompt and no command")
-    if values["export"] and (command or has_prompt):
-        fail("--export stands alone: it takes no prompt and no command")
-    if command == "sessions" and (values["resume"] or values["continue"]):
-        fail("yarrow sessions takes the session as a word, as in yarrow sessions show ID")
+    _refuse_what_stands_alone(command, values, literal=bool(literal))
     _refuse_pairs(values)
     if values["socket"] and command != "serve":
         fail("--socket belongs to yarrow serve")
@@ -188,6 +176,20 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         attach=values["attach"] or "",
         socket=values["socket"] or "",
     )
+
+
+def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: bool) -> None:
+    words, flagged = values["words"], values["print"] is not None
+    if not command and len(words) == 1 and words[0] in COMMANDS and not flagged:
+        fail(f"{words[0]!r} is a command only as the first word; to send it as a prompt: yarrow -p {words[0]}")
+    has_prompt = literal or flagged or bool(words and command not in TAKES_WORDS)
+    if command and has_prompt:
+        fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
+    if command == "sessions" and (values["resume"] or values["continue"]):
+        fail("yarrow sessions takes the session as a word, as in yarrow sessions show ID")
+    for key in ("list_models", "export"):
+        if values[key] and (command or has_prompt):
+            fail(f"--{key.replace('_', '-')} stands alone: it takes no prompt and no command")
 
 
 def _refuse_pairs(values: dict[str, Any]) -> None:

@@ -72,7 +72,7 @@ def _sign(parts: list[Wire], note: Note) -> None:
         parts.append({"text": note.thought, "thought": True} | signature)
         return
     signed = ""
-    if note.length:
+    if note.length > 0:
         text = parts[-1].get("text", "") if parts and len(parts[-1]) == 1 else ""
         if len(text) < note.length:
             return  # the text is gone: it was blank

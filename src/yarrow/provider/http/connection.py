@@ -4,6 +4,7 @@ import asyncio
 from typing import cast
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.abort import abort
 from yarrow.provider.http.exchange import Exchange
 from yarrow.provider.http.request import Timeouts
 
@@ -41,7 +42,7 @@ class Connection(asyncio.Protocol):
             self._exchange.fail(
                 ProviderError(Code.UNREACHABLE, f"the HTTP client closed its connection to {self._peer}")
             )
-        self._transport.abort()
+        abort(self._transport)
 
     def prepare(self, tunnel: asyncio.Transport) -> None:
         """Take the tunnel in which TLS is being set up, so that what the server does too early ends it."""

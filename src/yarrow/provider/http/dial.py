@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.abort import abort
 from yarrow.provider.http.connection import Connection
 from yarrow.provider.http.proxy import Proxy, Route
 
@@ -73,7 +74,7 @@ class Dialer:
                 if inner is None:
                     raise ConnectionResetError
         except BaseException:  # also a cancellation: nobody else knows this transport
-            transport.abort()
+            abort(transport)
             raise
         connection.connection_made(inner)
         return connection

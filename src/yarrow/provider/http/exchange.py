@@ -4,6 +4,7 @@ import asyncio
 from enum import Enum
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.http.abort import abort
 from yarrow.provider.http.parser import Head, ResponseParser
 from yarrow.provider.http.request import Timeouts
 from yarrow.provider.http.watch import Watch
@@ -116,7 +117,7 @@ class Exchange:
             self._failure = error
         self._watch.stop()
         self._wake()
-        self._transport.abort()
+        abort(self._transport)
 
     def _enter(self, stage: _Stage) -> None:
         self._stage = stage
