@@ -1,6 +1,7 @@
 """`yarrow doctor`: what is wrong and what to do about it, for a person or as JSON; it changes nothing."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ def doctor(words: Sequence[str], *, limit: float = PROVIDER_SECONDS) -> int:
         raise UsageError(f"yarrow doctor takes nothing or `json`, not {' '.join(words)!r}")
     # An interrupt has something to clean up here: connections, and a command that prints a key.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Its end may come before asyncio has noted the end of that command, which asyncio would then tell a person.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     home = home_directory()
     scene, settings = read_scene(home, nearest_directory(home), os.environ)
     code = ExitCode.INTERRUPTED
