@@ -394,7 +394,7 @@ async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path:
     assert sum(len(event.text_delta.text) for event in events) == 7_000_000
 
 
-STILL_LATER = {"AnswerPermission", "RunTool", "ListFiles"}
+STILL_LATER = {"AnswerPermission", "RunTool"}
 
 
 def test_the_list_of_what_comes_later_only_shrinks() -> None:

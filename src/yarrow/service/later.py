@@ -33,4 +33,3 @@ class Later:
 
     AnswerPermission: Any = _NotYet("permissions")
     RunTool: Any = _NotYet("running a tool by hand")
-    ListFiles: Any = _NotYet("listing files")

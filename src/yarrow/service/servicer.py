@@ -11,6 +11,7 @@ from yarrow.service.choices import read_choices, read_content, read_cwd, read_na
 from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
+from yarrow.service.files import Files
 from yarrow.service.later import Later
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
@@ -23,7 +24,7 @@ BATCH_EVENTS = 64
 """Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
-class Servicer(SavedSessions, Later, AgentServiceServicer):
+class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
     """The one implementation of `AgentService`, whatever channel it is reached by."""
 
     def __init__(self, parts: Parts) -> None:

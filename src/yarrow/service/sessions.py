@@ -93,7 +93,7 @@ class Sessions:
             temperature=configured.temperature if configured else None,
         )
         hooks = self._parts.added.hooks
-        context = await self._context(entry)
+        context = await self.context(entry)
         entry.equipment = Equipment(run, built.provider, built.info, self._parts.registry, context, hooks)
         return entry.equipment
 
@@ -143,7 +143,8 @@ class Sessions:
     def _lock(self, session_id: str) -> asyncio.Lock:
         return self._opening.setdefault(session_id, asyncio.Lock())
 
-    async def _context(self, entry: Entry) -> ToolContext:
+    async def context(self, entry: Entry) -> ToolContext:
+        """Return where the session's tools work."""
         workspace = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
         return ToolContext(

@@ -3437,9 +3437,9 @@ class ListFilesRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     prefix: _builtins.str
-    """What the path begins with."""
+    """What the path begins with; a whole path is listed although an ignore file names it."""
     limit: _builtins.int
-    """At most this many; 0 means 100."""
+    """At most this many; 0 means 100, and it is never more than 10,000."""
     def __init__(
         self,
         *,

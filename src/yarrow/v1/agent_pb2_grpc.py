@@ -362,7 +362,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
-        """Lists files of the session's working directory by prefix, ignore files honoured. Lookup: load-on-demand.
+        """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
+        no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

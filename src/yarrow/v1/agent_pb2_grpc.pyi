@@ -108,7 +108,9 @@ class AgentServiceStub:
     Lookup: load-on-demand.
     """
     ListFiles: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListFilesRequest, _agent_pb2.ListFilesResponse]
-    """Lists files of the session's working directory by prefix, ignore files honoured. Lookup: load-on-demand."""
+    """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
+    no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+    """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
@@ -188,7 +190,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     Lookup: load-on-demand.
     """
     ListFiles: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListFilesRequest, _agent_pb2.ListFilesResponse]  # type: ignore[assignment]
-    """Lists files of the session's working directory by prefix, ignore files honoured. Lookup: load-on-demand."""
+    """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
+    no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+    """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
@@ -415,6 +419,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ListFilesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListFilesResponse, _abc.Awaitable[_agent_pb2.ListFilesResponse]]:
-        """Lists files of the session's working directory by prefix, ignore files honoured. Lookup: load-on-demand."""
+        """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
+        no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+        """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

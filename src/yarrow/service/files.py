@@ -1,0 +1,33 @@
+"""The RPC that lists files of a session's working directory, for a person who is typing a path."""
+
+from functools import partial
+
+from yarrow.errors import InvalidArgument
+from yarrow.policy.workspace import Refused
+from yarrow.service.answers import Context, answers
+from yarrow.service.sessions import Sessions
+from yarrow.tool.listing import Listing, list_files
+from yarrow.tool.threads import in_thread
+from yarrow.v1 import agent_pb2 as pb
+
+DEFAULT_PATHS = 100
+"""Paths in one response when the client names no limit."""
+MAX_PATHS = 10_000
+
+
+class Files:
+    """The part of the service that lists files."""
+
+    _sessions: Sessions
+
+    @answers
+    async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
+        """List files by a beginning of their path."""
+        entry = await self._sessions.get_or_load(request.session_id)
+        workspace = (await self._sessions.context(entry)).workspace
+        directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
+        if isinstance(directory, Refused):
+            raise InvalidArgument("prefix", directory.text)
+        limit = min(request.limit or DEFAULT_PATHS, MAX_PATHS)
+        listing: Listing = await in_thread(partial(list_files, directory, request.prefix, limit=limit))
+        return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)

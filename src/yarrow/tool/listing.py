@@ -1,0 +1,48 @@
+"""Lists the files that a beginning of a path can mean, the nearest ones first, for a person who is typing one."""
+
+import threading
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+from yarrow.tool.limits import Smallest
+from yarrow.tool.names import told
+from yarrow.tool.walk import walk
+
+LISTING_SECONDS = 2.0
+"""How long is looked; somebody waits for it with a finger on a key."""
+
+
+class Listing(Struct, frozen=True):
+    """Paths as the prefix begins them, a directory's with a slash behind it, and whether there are more."""
+
+    paths: tuple[str, ...]
+    has_more: bool = False
+
+
+def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: int) -> Listing:
+    """Return what begins with `prefix`, as a path or, without a slash, by its name; at most `limit` paths.
+
+    `directory` is the real one of what goes before the last slash of the prefix. Ignore files are honoured, though
+    not for that directory itself; secret files are left out. After `LISTING_SECONDS` it is what was found until then,
+    and there may be more.
+    """
+    below, slash, name = prefix.rpartition("/")
+    found: Smallest[list[str]] = Smallest(limit)
+    deadline = time.monotonic() + LISTING_SECONDS
+    for entry in walk(directory, stop):
+        if time.monotonic() > deadline:
+            return Listing(_paths(found), has_more=True)
+        *above, last = entry.path.split("/")
+        # By its name alone a file is meant wherever it lies; with a slash the path says where.
+        is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
+        if is_meant and not is_secret_file(last):
+            # The nearest first: fewer names before more.
+            found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
+    return Listing(_paths(found), has_more=found.count > limit)
+
+
+def _paths(found: Smallest[list[str]]) -> tuple[str, ...]:
+    return tuple(told(path) for _, path in found.kept())

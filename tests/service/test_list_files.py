@@ -1,0 +1,86 @@
+"""ListFiles: what a beginning of a path can mean, for the person who types it."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from doubles.house import House, stub_of, write
+from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.v1.agent_pb2_grpc import AgentServiceAsyncStub as Stub  # there is no such class at run time
+
+
+DEEPEST = ["src/deep/main.c"]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path, [[]])
+    for name in ("main.py", "README.md", "src/main.py", "src/deep/main.c", "src/other.py", "out/main.o", ".env"):
+        write(house.cwd / name, "x")
+    write(house.cwd / ".gitignore", "out/\n")
+    write(house.cwd / ".git/main", "x")
+    return house
+
+
+@pytest.fixture
+async def stub(house: House) -> AsyncGenerator["Stub"]:
+    async with stub_of(house) as stub:
+        yield stub
+
+
+async def listed(house: House, stub: "Stub", prefix: str, limit: int = 0) -> pb.ListFilesResponse:
+    made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
+    return await stub.ListFiles(pb.ListFilesRequest(session_id=made.session_id, prefix=prefix, limit=limit))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "paths"),
+    [
+        ("", [".gitignore", "README.md", "main.py", "src/", "src/deep/", "src/main.py", "src/other.py", *DEEPEST]),
+        ("main", ["main.py", "src/main.py", *DEEPEST]),
+        ("src/", ["src/deep/", "src/main.py", "src/other.py", *DEEPEST]),
+        ("src/m", ["src/main.py"]),
+        ("./src/m", ["./src/main.py"]),
+        ("src/../ma", ["src/../main.py"]),
+        ("out/", ["out/main.o"]),
+        (".e", []),
+        ("nowhere/x", []),
+        ("main.py/x", []),
+    ],
+)
+async def test_what_a_prefix_means(house: House, stub: "Stub", prefix: str, paths: list[str]) -> None:
+    response = await listed(house, stub, prefix)
+    assert list(response.paths) == paths
+    assert not response.has_more
+
+
+async def test_a_limit_keeps_the_nearest_and_says_that_there_are_more(house: House, stub: "Stub") -> None:
+    response = await listed(house, stub, "main", limit=2)
+    assert list(response.paths) == ["main.py", "src/main.py"]
+    assert response.has_more
+
+
+@pytest.mark.parametrize("prefix", ["../", "src/../../", "/etc/", "leaves/", "nul\0/"])
+async def test_nothing_outside_is_listed(house: House, stub: "Stub", prefix: str, tmp_path: Path) -> None:
+    write(tmp_path / "outside/secret", "x")
+    (house.cwd / "leaves").symlink_to(tmp_path / "outside")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await listed(house, stub, prefix)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "prefix" in str(caught.value.details())
+
+
+async def test_odd_names_are_told_so_that_tools_find_them(house: House, stub: "Stub") -> None:
+    write(house.cwd / "new\nline", "x")
+    assert '"new\\nline"' in (await listed(house, stub, "new")).paths
+
+
+async def test_a_session_that_does_not_exist_is_not_made(stub: "Stub") -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ListFiles(pb.ListFilesRequest(session_id="nobody"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
