@@ -1,0 +1,120 @@
+"""Draws an answer's markdown block by block, and tells which of its blocks are finished while it is still streamed."""
+
+import re
+from functools import lru_cache
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from msgspec import Struct
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.syntax import Syntax
+from rich.text import Text
+
+from yarrow.client.inert import inert
+from yarrow.client.tui.drawing import lines
+from yarrow.client.tui.look import Look
+
+LONG_BLOCK_LINES = 60
+"""An unfinished block that is longer is cut at a place where its two parts look like one; ..."""
+LONGEST_BLOCK = 16_384
+"""... and one of so many characters wherever a line or a word ends, so that a frame costs a bounded time."""
+
+
+class Cut(Struct, frozen=True):
+    """Where the finished part of a text ends, and what its rest begins with to mean what it meant."""
+
+    end: int
+    """Characters."""
+    opening: str = ""
+    """The line that opened a fence which the cut lies in."""
+
+
+def finished(text: str) -> Cut:
+    """Return how much of a text that still grows can be drawn for good: all blocks but the last one."""
+    tokens = [token for token in _parser().parse(text) if token.level == 0 and token.map and token.nesting >= 0]
+    if not tokens:
+        return Cut(0)
+    last = tokens[-1]
+    start, end = last.map or (0, 0)
+    if end - start > LONG_BLOCK_LINES:
+        return _within(text, last, start)
+    cut = _offset(text, start)
+    if len(text) - cut > LONGEST_BLOCK:
+        break_at = max(text.rfind("\n", cut, cut + LONGEST_BLOCK), text.rfind(" ", cut, cut + LONGEST_BLOCK))
+        return Cut(break_at + 1 if break_at > cut else cut + LONGEST_BLOCK)
+    return Cut(cut)
+
+
+def draw(text: str, columns: int, look: Look) -> list[str]:
+    """Return the lines of a piece of markdown, without empty ones around it."""
+    if columns < 20:
+        # Tables and boxes of that width hold a letter a line.
+        return lines(Text(inert(text), overflow="fold"), columns, look)
+    drawn = lines(_Answer(inert(text), look), columns, look)
+    while drawn and not drawn[0]:
+        drawn.pop(0)
+    while drawn and not drawn[-1]:
+        drawn.pop()
+    return drawn
+
+
+class _Heading(Heading):
+    """A heading where it is read first: at the left."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold underline" if self.tag == "h1" else "bold")
+        yield Text("")
+        yield self.text
+
+
+class _Code(CodeBlock):
+    """Code in the terminal's own colours, without a frame, so that it can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        yield Syntax(
+            code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default", padding=(0, 2)
+        )
+
+
+class _Answer(Markdown):
+    elements: ClassVar = {**Markdown.elements, "heading_open": _Heading, "fence": _Code, "code_block": _Code}
+
+    def __init__(self, text: str, look: Look) -> None:
+        theme = "ansi_dark" if look.is_dark else "ansi_light"
+        super().__init__(text, code_theme=theme, hyperlinks=False)
+
+
+def _within(text: str, token: Token, start: int) -> Cut:
+    """Return a cut within a long block: after a line of code, before an item of a list, else before the block."""
+    line_ends = _line_ends(text)
+    if token.type == "fence":
+        # The line that is being written may turn out to be the fence's end.
+        complete = len(line_ends) if text.endswith("\n") else len(line_ends) - 1
+        opening = text[_offset(text, start) : line_ends[start]]
+        return Cut(line_ends[complete - 1], opening) if complete > start + 1 else Cut(_offset(text, start))
+    if token.type in {"bullet_list_open", "ordered_list_open"}:
+        items = [
+            one.map[0] for one in _parser().parse(text) if one.type == "list_item_open" and one.level == 1 and one.map
+        ]
+        return Cut(_offset(text, max([start, *items[-1:]])))
+    return Cut(_offset(text, start))
+
+
+def _line_ends(text: str) -> list[int]:
+    """Return where each line ends, as the parser counts lines."""
+    ends = [found.end() for found in re.finditer(r"\r\n|\n|\r", text)]
+    return ends if ends and ends[-1] == len(text) else [*ends, len(text)]
+
+
+def _offset(text: str, line: int) -> int:
+    """Return where a line begins."""
+    return _line_ends(text)[line - 1] if line else 0
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    return MarkdownIt().enable("table").enable("strikethrough")
