@@ -75,7 +75,7 @@ def called(history: History, call: CallItem) -> History:
 def _after(history: History, event: pb.AgentEvent, kind: str) -> History:
     match kind:
         case "agent_start":
-            return _said(history, event.agent_start.message_id, event.agent_start.text)
+            return _begun(history, event.agent_start)
         case "turn_start":
             for text in event.turn_start.delivered:
                 history = _said(history, text.message_id, text.text)
@@ -103,6 +103,14 @@ def _after(history: History, event: pb.AgentEvent, kind: str) -> History:
             return noted(history, _NOTES.get(kind, "notice"), note.removeprefix("yarrow: "))
         case _:
             return history
+
+
+def _begun(history: History, start: pb.AgentStart) -> History:
+    """Return the history with a run that begins; one that is told anew takes the place of what was recorded of it."""
+    known = [index for index, entry in enumerate(history.closed) if entry.key == start.message_id]
+    if known:
+        history = History(history.closed[: known[-1]])
+    return _said(history, start.message_id, start.text)
 
 
 def _grown(history: History, kind: type[TextItem] | type[ThinkingItem], text: str) -> History:

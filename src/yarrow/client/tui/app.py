@@ -1,0 +1,260 @@
+"""The terminal UI itself: what is typed goes to the service, and what the service tells is shown."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from grpc import aio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.files import WrongPath
+from yarrow.client.stub import Stub
+from yarrow.client.table import Failed, WrongWords
+from yarrow.client.tui import status as status_line
+from yarrow.client.tui.commands import Typed, do
+from yarrow.client.tui.driver import Driver, Watcher
+from yarrow.client.tui.editor.editor import Editor
+from yarrow.client.tui.fold import fold, noted
+from yarrow.client.tui.frame import Shown, advance, begin_with
+from yarrow.client.tui.history import History, NoteKind, TextItem
+from yarrow.client.tui.items import PROMPT_SIGN
+from yarrow.client.tui.keys import Action, bindings
+from yarrow.client.tui.look import Look, View
+from yarrow.client.tui.screen import Parts, Screen, Terminal
+from yarrow.client.tui.status import Status
+from yarrow.v1 import agent_pb2 as pb
+
+FRAME_SECONDS = 1 / 15
+"""Between two drawings of what is streamed; keys are answered at once."""
+CLOCK_SECONDS = 1.0
+"""Between two looks at the clock while the agent is busy."""
+QUIT_SECONDS = 2.0
+"""Within this time a second Ctrl+C quits."""
+ROWS_BELOW = 4
+"""Rows that the unfinished block leaves to the status line, the editor and what is above."""
+
+
+class Opening(Struct, frozen=True):
+    """What the terminal UI begins with."""
+
+    session_id: str
+    cwd: str
+    notices: tuple[str, ...] = ()
+    make: Callable[[], Awaitable[str]] | None = None
+    """Makes another session with the settings of the command line, for /new; returns its id."""
+
+
+class App:
+    """One run of the terminal UI."""
+
+    def __init__(self, stub: Stub, opening: Opening, *, terminal: Terminal, look: Look) -> None:
+        self.stub = stub
+        self.opening = opening
+        self.look = look
+        self.driver = Driver(stub, Watcher(self._take, self._connection))
+        self.history = History()
+        self.editor = Editor(sign=PROMPT_SIGN if look.has_signs else "> ")
+        self.folds_output = self.folds_thinking = True
+        self._status = Status()
+        self._shown = Shown()
+        self._replays = False
+        """Whether the run that goes on is still to be told from its beginning."""
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked_to_quit = 0.0
+        parts = Parts(self._status_line, self.editor.container, bindings(self._actions()), look.colours)
+        self.screen = Screen(terminal, parts)
+
+    async def run(self) -> str:
+        """Run until it is quit; return the id of the session that was open last. Raises `aio.AioRpcError`."""
+        await self.open(self.opening.session_id)
+        for notice in self.opening.notices:
+            self.note("notice", notice)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._failed)
+        for work in (self._frames(), self._clock()):
+            self.start(work)
+        try:
+            await self.screen.run()
+        except EOFError:
+            # The terminal is gone.
+            pass
+        finally:
+            loop.set_exception_handler(None)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.driver.close()
+        return self.driver.session_id
+
+    @property
+    def status(self) -> Status:
+        """What the session is doing."""
+        return self._status
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside everything else; a bug in it ends the program."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def open(self, session_id: str) -> None:
+        """Turn to a session and print the end of it."""
+        opened = await self.driver.open(session_id)
+        self.history = opened.history
+        self._shown = begin_with(self.history)
+        self._replays = bool(opened.state.run_id)
+        self._status = status_line.of_state(opened.state, time.monotonic())
+        for warning in (opened.state.provider_reason, *opened.state.warnings):
+            if warning:
+                self.note("notice", warning)
+        self._changed.set()
+
+    def note(self, kind: NoteKind, text: str) -> None:
+        """Print something that the person should know."""
+        self.history = noted(self.history, kind, text)
+        self._changed.set()
+
+    def submit(self, *, follow_up: bool = False) -> None:
+        """Take what is written in the editor and do it."""
+        text = self.editor.text
+        if text.strip():
+            self.editor.clear()
+            self.start(self._do(Typed(text, follow_up)))
+
+    def abort(self) -> None:
+        """End what is going on."""
+        if self._status.running:
+            self.start(self.driver.abort())
+
+    def clear(self) -> None:
+        """Clear the editor; asked twice, quit."""
+        now = time.monotonic()
+        if now - self._asked_to_quit < QUIT_SECONDS:
+            self.quit()
+            return
+        self._asked_to_quit = now
+        if self.editor.text:
+            self.editor.clear()
+        else:
+            self.note("notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self._status.running else ""))
+
+    def quit(self) -> None:
+        """End the program."""
+        self.screen.end()
+
+    async def say(self, typed: Typed) -> None:
+        """Send a text: as a prompt, or to the run that is going on."""
+        if self._status.running:
+            await self.driver.queue(typed.text, (), follow_up=typed.follow_up)
+        else:
+            await self.driver.prompt(pb.PromptRequest(text=typed.text))
+
+    async def shell(self, command: str, *, silent: bool) -> None:
+        """Run a command for the person; unless `silent` the model is told of it."""
+        await self.driver.run_tool("bash", {"command": command}, silent=silent)
+
+    async def reload_status(self) -> None:
+        """Ask how the session is set and what its model can do."""
+        self._status = status_line.of_state(await self.driver.state(), time.monotonic())
+        self.screen.refresh()
+
+    def last_answer(self) -> str:
+        """Return the text of the model's last message, empty when there is none."""
+        for entry in reversed(self.history.closed):
+            if entry.role == "assistant":
+                return "".join(item.text for item in entry.items if isinstance(item, TextItem))
+        return ""
+
+    def set_to(self, settings: pb.SessionSettings) -> None:
+        """Show how the session is set now."""
+        self._status = status_line.set_to(self._status, settings)
+        self.screen.refresh()
+
+    def fold(self, *, output: bool = False, thinking: bool = False) -> None:
+        """Show from now on in short what was shown whole, or the other way round."""
+        self.folds_output ^= output
+        self.folds_thinking ^= thinking
+        what, short = ("thinking", self.folds_thinking) if thinking else ("output of tools", self.folds_output)
+        self.note("notice", f"{what} is shown {'in short' if short else 'whole'} from now on")
+
+    def _actions(self) -> dict[Action, Callable[[], None]]:
+        return {
+            "submit": self.submit,
+            "follow_up": partial(self.submit, follow_up=True),
+            "line_end": partial(self.editor.buffer.insert_text, "\n"),
+            "abort": self.abort,
+            "clear": self.clear,
+            "leave": self._leave,
+            "fold_output": partial(self.fold, output=True),
+            "fold_thinking": partial(self.fold, thinking=True),
+        }
+
+    def _leave(self) -> None:
+        if not self.editor.text:
+            self.quit()
+
+    async def _do(self, typed: Typed) -> None:
+        try:
+            await do(self, typed)
+        except aio.AioRpcError as error:
+            self._refused(typed.text, refusal(error).message)
+        except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
+            self._refused(typed.text, str(error))
+
+    def _refused(self, text: str, why: str) -> None:
+        self.note("error", why)
+        if not self.editor.text:
+            # What was typed is not lost.
+            self.editor.set_text(text)
+        self.screen.refresh()
+
+    def _take(self, events: Sequence[pb.AgentEvent]) -> None:
+        self.history = fold(self.history, events)
+        if self._replays:
+            self._replays = False
+            self._shown = begin_with(self.history)
+        self._status = status_line.fold(self._status, events, time.monotonic())
+        self._changed.set()
+
+    def _connection(self, problem: str) -> None:
+        self._status = replace(self._status, connection=problem)
+        self._changed.set()
+
+    async def _frames(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not self._replays:
+                self._draw()
+            await asyncio.sleep(FRAME_SECONDS)
+
+    async def _clock(self) -> None:
+        while True:
+            await asyncio.sleep(CLOCK_SECONDS)
+            if self._status.running:
+                self.screen.refresh()
+
+    def _draw(self) -> None:
+        columns, rows = self.screen.size
+        view = View(columns, self.look, max(rows - ROWS_BELOW, 0), self.folds_output, self.folds_thinking)
+        frame = advance(self._shown, self.history, view)
+        if self.screen.show(frame.scrollback, frame.live):
+            self._shown = frame.shown
+
+    def _status_line(self) -> str:
+        return status_line.line(self._status, self.screen.size[0] - 1, self.look, now=time.monotonic())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.screen.end(error)
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take what a key's handler raised: the terminal is restored before anybody hears of it."""
+        error = context.get("exception")
+        self.screen.end(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))

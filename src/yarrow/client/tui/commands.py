@@ -1,0 +1,164 @@
+"""What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from yarrow.client.table import COMMANDS, Here, WrongWords, perform_line
+from yarrow.client.tui.keys import KEYS
+from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.client.tui.app import App
+
+_NAME = re.compile(r"/([\w:-]+)(?:\s+|$)")
+"""A command's name; a path has a second slash in it and is none."""
+_LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
+_MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
+
+
+class Typed(Struct, frozen=True):
+    """A line as it was sent."""
+
+    text: str
+    follow_up: bool = False
+    """Whether it is for the end of the run."""
+
+
+class Own(NamedTuple):
+    """A command of the terminal UI alone."""
+
+    usage: str
+    help: str
+    run: "Callable[[App, str], Awaitable[None]]"
+
+
+async def do(app: "App", typed: Typed) -> None:
+    """Do what a line says.
+
+    Raises `WrongWords` for a command that does not exist or is not used like that, what the table's commands raise,
+    and `aio.AioRpcError` when the service refuses.
+    """
+    text = typed.text.strip()
+    if text.startswith("!"):
+        silent = text.startswith("!!")
+        await app.shell(text.lstrip("!").strip(), silent=silent)
+        return
+    found = _NAME.match(text)
+    if found is None:
+        await app.say(typed)
+        return
+    name, rest = found[1], text[found.end() :].strip()
+    if name in OWN:
+        await OWN[name].run(app, rest)
+    elif name in COMMANDS:
+        answer = await perform_line(Here(app.stub, app.driver.session_id, app.opening.cwd), text)
+        app.note("command", answer.text)
+        if answer.session_id and answer.session_id != app.driver.session_id:
+            await app.open(answer.session_id)
+    elif name in await expanding(app):
+        await app.say(typed)
+    else:
+        raise WrongWords(_unknown(name))
+
+
+async def expanding(app: "App") -> dict[str, str]:
+    """Return the commands that the service expands to prompts, with what they do: templates, skills, extensions'."""
+    listed = await app.stub.ListCommands(pb.ListCommandsRequest(session_id=app.driver.session_id))
+    return {command.name: command.description for command in listed.commands}
+
+
+def _unknown(name: str) -> str:
+    # Here, since only a mistake needs it.
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*OWN, *COMMANDS], n=1, cutoff=0.7)
+    hint = f"did you mean /{near[0]}?" if near else "/help lists them."
+    return f"there is no command /{name}; {hint} To send it as a text, begin with a space before another word."
+
+
+async def _new(app: "App", _rest: str) -> None:
+    if app.opening.make is None:
+        raise WrongWords("a session cannot be made here")
+    await app.open(await app.opening.make())
+    app.note("command", "a new session")
+
+
+async def _model(app: "App", rest: str) -> None:
+    if not rest:
+        listed = await app.stub.ListModels(pb.ListModelsRequest())
+        app.note("command", "\n".join(model.name for model in listed.models) or "the provider lists no models")
+        return
+    provider, slash, model = rest.partition("/")
+    settings = pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=rest)
+    app.set_to(await app.driver.configure(settings))
+    await app.reload_status()
+    app.note("command", f"the model is now {rest}")
+
+
+async def _thinking(app: "App", rest: str) -> None:
+    level = _one_of(rest, _LEVELS, "/thinking")
+    settings = pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}"))
+    app.set_to(await app.driver.configure(settings))
+    app.note("command", f"thinking: {level}")
+
+
+async def _permissions(app: "App", rest: str) -> None:
+    mode = _one_of(rest, _MODES, "/permissions")
+    settings = pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}"))
+    app.set_to(await app.driver.configure(settings))
+    app.note("command", f"permissions: {mode}")
+
+
+async def _dry_run(app: "App", rest: str) -> None:
+    on = (_one_of(rest, ("on", "off"), "/dry-run") == "on") if rest else not app.status.is_dry_run
+    app.set_to(await app.driver.configure(pb.SessionSettings(dry_run=on)))
+    app.note("command", f"dry run: {'on, nothing is changed' if on else 'off'}")
+
+
+async def _copy(app: "App", _rest: str) -> None:
+    text = app.last_answer()
+    if not text:
+        raise WrongWords("there is no answer to copy yet")
+    app.screen.copy(text)
+    app.note("command", f"copied the last answer, {len(text):,} characters, if your terminal lets programs copy")
+
+
+async def _reload(app: "App", _rest: str) -> None:
+    await app.open(app.driver.session_id)
+
+
+async def _help(app: "App", _rest: str) -> None:
+    rows = [(key.shown, key.help) for key in KEYS]
+    rows += [(f"/{name} {own.usage}".strip(), own.help) for name, own in OWN.items()]
+    rows += [(f"/{name} {command.usage}".strip(), command.help) for name, command in COMMANDS.items()]
+    rows += [("!COMMAND", "run a shell command and tell the model"), ("!!COMMAND", "run it and tell nobody")]
+    rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
+    width = max(len(left) for left, _ in rows)
+    app.note("command", "\n".join(f"{left:<{width}}  {right}" for left, right in rows))
+
+
+async def _quit(app: "App", _rest: str) -> None:
+    app.quit()
+
+
+def _one_of(word: str, words: tuple[str, ...], usage: str) -> str:
+    if word not in words:
+        raise WrongWords(f"usage: {usage} {'|'.join(words)}")
+    return word
+
+
+OWN: dict[str, Own] = {
+    "new": Own("", "begin another session", _new),
+    "model": Own("[PROVIDER/MODEL]", "go on with another model", _model),
+    "thinking": Own("LEVEL", "how much the model thinks", _thinking),
+    "permissions": Own("MODE", "what tools may do without asking", _permissions),
+    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run),
+    "copy": Own("", "copy the last answer", _copy),
+    "reload": Own("", "print the session anew", _reload),
+    "help": Own("", "keys and commands", _help),
+    "quit": Own("", "leave", _quit),
+}
+"""By name, in the order in which they are listed."""

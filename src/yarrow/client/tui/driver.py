@@ -1,0 +1,145 @@
+"""Speaks with the service about one session: follows its events, also after a cut, and passes on what is typed."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from grpc import StatusCode, aio
+from msgspec import Struct
+
+from yarrow.client.json_event import dumps
+from yarrow.client.missed import messages_after
+from yarrow.client.stub import Stub
+from yarrow.client.tui.fold import from_messages
+from yarrow.client.tui.history import History
+from yarrow.v1 import agent_pb2 as pb
+
+RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""How long is waited before each try to follow a session again; the last one goes on for ever."""
+
+
+class Opened(Struct, frozen=True):
+    """A session as it is when it is opened."""
+
+    state: pb.GetStateResponse
+    history: History
+
+
+class Watcher(Struct, frozen=True):
+    """Who is told."""
+
+    events: Callable[[Sequence[pb.AgentEvent]], None]
+    connection: Callable[[str], None]
+    """Told a sentence while the service cannot be reached, and an empty text when it can again."""
+
+
+class Driver:
+    """One session of the service at a time. Calls raise `aio.AioRpcError` when the service refuses."""
+
+    def __init__(self, stub: Stub, watcher: Watcher) -> None:
+        self.stub = stub
+        self.session_id = ""
+        self._watcher = watcher
+        self._following: asyncio.Task[None] | None = None
+
+    async def open(self, session_id: str) -> Opened:
+        """Turn to a session and follow it from now on; a run that is going on is told from its beginning."""
+        await self.close()
+        state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
+        messages = [one async for one in messages_after(self.stub, session_id, "")]
+        self.session_id = session_id
+        # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
+        at = _Place(0 if state.run_id else state.sequence, state.epoch)
+        self._following = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
+        return Opened(state, from_messages(messages))
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+            self._following = None
+
+    async def prompt(self, request: pb.PromptRequest) -> None:
+        """Send a prompt; returns when it is accepted. Its events come with all the others."""
+        request.session_id = self.session_id
+        call = self.stub.Prompt(request)
+        try:
+            # The first event says that it is on disk; the run does not end with this call.
+            async for _ in call:
+                return
+        finally:
+            call.cancel()
+
+    async def queue(self, text: str, images: Sequence[pb.Image], *, follow_up: bool) -> None:
+        """Give a text to the run: now, or for when it would end."""
+        if follow_up:
+            await self.stub.FollowUp(pb.FollowUpRequest(session_id=self.session_id, text=text, images=images))
+        else:
+            await self.stub.Steer(pb.SteerRequest(session_id=self.session_id, text=text, images=images))
+
+    async def abort(self) -> None:
+        """End the run; nothing is said when there is none."""
+        with suppress(aio.AioRpcError):
+            await self.stub.Abort(pb.AbortRequest(session_id=self.session_id))
+
+    async def state(self) -> pb.GetStateResponse:
+        """Return what the agent is doing."""
+        return await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
+
+    async def configure(self, settings: pb.SessionSettings) -> pb.SessionSettings:
+        """Change settings of the session; return how it is set then."""
+        request = pb.ConfigureSessionRequest(session_id=self.session_id, settings=settings)
+        return (await self.stub.ConfigureSession(request)).settings
+
+    async def answer(self, request_id: str, answer: pb.PermissionAnswer.ValueType, text: str = "") -> None:
+        """Answer a request for permission."""
+        await self.stub.AnswerPermission(
+            pb.AnswerPermissionRequest(session_id=self.session_id, request_id=request_id, answer=answer, text=text)
+        )
+
+    async def run_tool(self, tool: str, arguments: dict[str, Any], *, silent: bool) -> None:
+        """Run a tool for the person and return when it is done; its events come with all the others."""
+        request = pb.RunToolRequest(
+            session_id=self.session_id, tool=tool, arguments_json=dumps(arguments), silent=silent
+        )
+        async for _ in self.stub.RunTool(request):
+            pass
+
+    async def _follow(self, session_id: str, at: "_Place") -> None:
+        tries = 0
+        while True:
+            try:
+                if tries:
+                    # Loads it again where the service was started anew.
+                    await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
+                request = pb.StreamEventsRequest(
+                    session_id=session_id, after_sequence=at.sequence, epoch=at.epoch, batch=True
+                )
+                async for response in self.stub.StreamEvents(request):
+                    if tries:
+                        self._watcher.connection("")
+                    tries = 0
+                    events = [response.event, *response.more]
+                    at = at.after(response.epoch, events)
+                    self._watcher.events(events)
+                # The service let go of the session, as it does of one that is idle for long.
+                await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
+            except aio.AioRpcError as error:
+                if error.code() is StatusCode.NOT_FOUND:
+                    self._watcher.connection("the session was deleted")
+                    return
+                self._watcher.connection("the service cannot be reached; trying again")
+            await asyncio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
+            tries += 1
+
+
+class _Place(Struct, frozen=True):
+    """Up to where the events of a session were told."""
+
+    sequence: int
+    epoch: str
+
+    def after(self, epoch: str, events: Sequence[pb.AgentEvent]) -> "_Place":
+        return _Place(max((event.sequence for event in events), default=0) or self.sequence, epoch or self.epoch)

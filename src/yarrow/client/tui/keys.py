@@ -1,0 +1,45 @@
+"""What each key of the main view does: one table, which the help shows too."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+Action = Literal["submit", "follow_up", "line_end", "abort", "clear", "leave", "fold_output", "fold_thinking"]
+
+
+class Key(NamedTuple):
+    """One key, or several pressed one after the other."""
+
+    names: tuple[str, ...]
+    """As the library calls them."""
+    shown: str
+    help: str
+    action: Action
+
+
+KEYS: tuple[Key, ...] = (
+    Key(("enter",), "Enter", "send; while the agent runs, steer it", "submit"),
+    Key(("escape", "enter"), "Alt+Enter", "send when the run ends", "follow_up"),
+    Key(("c-j",), "Ctrl+J", "a line end", "line_end"),
+    Key(("escape",), "Esc", "abort the run", "abort"),
+    Key(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
+    Key(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
+    Key(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
+    Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
+)
+
+
+def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
+    """Return the keys, each bound to what its action does."""
+    made = KeyBindings()
+    for key in KEYS:
+        made.add(*key.names)(_handler(actions[key.action]))
+    return made
+
+
+def _handler(act: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    def handle(_event: KeyPressEvent) -> None:
+        act()
+
+    return handle

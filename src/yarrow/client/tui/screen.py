@@ -1,0 +1,172 @@
+"""The live part of the screen: unfinished block, status line and editor, below what was printed for good."""
+
+import math
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+
+from yarrow.client.tui.look import Colours
+
+ESCAPE_SECONDS = 0.03
+"""How long a lone Escape is waited for to become the beginning of a longer key."""
+COPIED_BYTES = 74_994
+"""Of a text that is copied: what many terminals take in one sequence, in base64."""
+BEGIN_FRAME = "\x1b[?2026h"
+END_FRAME = "\x1b[?2026l"
+"""Between the two a terminal that knows them shows nothing half done; others pass over them."""
+_DEPTHS: dict[Colours, ColorDepth] = {
+    "none": ColorDepth.DEPTH_1_BIT,
+    "16": ColorDepth.DEPTH_4_BIT,
+    "256": ColorDepth.DEPTH_8_BIT,
+    "true": ColorDepth.DEPTH_24_BIT,
+}
+
+
+class Terminal(Struct, frozen=True):
+    """The two ends of a terminal."""
+
+    input: Input
+    output: Output
+    reflows: bool = True
+    """Whether it wraps lines anew when it becomes narrower."""
+
+
+class Parts(Struct, frozen=True):
+    """What stands below the unfinished block."""
+
+    status: Callable[[], str]
+    """The status line, drawn."""
+    below: AnyContainer
+    """The editor."""
+    keys: KeyBindingsBase
+    colours: Colours
+
+
+class Screen:
+    """The live part. It is drawn by differences; what is printed for good goes above it and is never touched again."""
+
+    def __init__(self, terminal: Terminal, parts: Parts) -> None:
+        self._live: tuple[str, ...] = ()
+        self._app = _Application(self._layout(parts), terminal, parts)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of the terminal."""
+        size = self._app.output.get_size()
+        return size.columns, size.rows
+
+    def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
+        """Print lines for good, and draw the unfinished block; return False when something else has the terminal."""
+        if not self._app.draws:
+            return False
+        shrinks = len(live) < len(self._live)
+        self._live = live
+        if scrollback or shrinks:
+            self._app.print_above(scrollback)
+        else:
+            self._app.invalidate()
+        return True
+
+    def refresh(self) -> None:
+        """Draw what changed."""
+        self._app.invalidate()
+
+    def copy(self, text: str) -> None:
+        """Put a text into the clipboard, where the terminal lets programs do that."""
+        data = b64encode(text.encode("utf-8", "replace")[:COPIED_BYTES]).decode()
+        self._app.output.write_raw(f"\x1b]52;c;{data}\x07")
+        self._app.output.flush()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Let `run` return, or raise."""
+        if self._app.is_running and not self._app.is_done:
+            if error is None:
+                self._app.exit()
+            else:
+                self._app.exit(exception=error)
+
+    async def run(self) -> None:
+        """Take keys until `end`. The terminal is left as it was, whatever ends it."""
+        await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
+        """Leave the terminal to something else for a while."""
+        async with in_terminal():
+            yield
+
+    def _layout(self, parts: Parts) -> Layout:
+        live = FormattedTextControl(lambda: ANSI("\n".join(self._live)))
+        rows = Window(live, height=lambda: Dimension.exact(len(self._live)), wrap_lines=False)
+        status = Window(FormattedTextControl(lambda: ANSI(parts.status())), height=1)
+        return Layout(
+            HSplit([rows, _blank(lambda: bool(self._live)), status, parts.below]), focused_element=parts.below
+        )
+
+
+def _blank(wanted: Callable[[], bool]) -> Window:
+    return Window(height=lambda: Dimension.exact(int(wanted())))
+
+
+class _Application(Application[None]):
+    def __init__(self, layout: Layout, terminal: Terminal, parts: Parts) -> None:
+        super().__init__(
+            layout,
+            key_bindings=parts.keys,
+            style=Style([("sign", "bold ansicyan")]),
+            include_default_pygments_style=False,
+            erase_when_done=True,
+            color_depth=_DEPTHS[parts.colours],
+            input=terminal.input,
+            output=terminal.output,
+            terminal_size_polling_interval=None,
+        )
+        self.ttimeoutlen = ESCAPE_SECONDS
+        self.timeoutlen = ESCAPE_SECONDS
+        self._reflows = terminal.reflows
+
+    @property
+    def draws(self) -> bool:
+        """Whether the terminal is ours now."""
+        return self.is_running and not self.is_done and not self._running_in_terminal
+
+    def print_above(self, text: str) -> None:
+        """Print whole lines above the live part, in one step for whoever looks."""
+        self.output.write_raw(BEGIN_FRAME)
+        self.renderer.erase()
+        self.output.write_raw(text.replace("\n", "\r\n"))
+        self._redraw()
+        self.output.write_raw(END_FRAME)
+        self.output.flush()
+
+    def _on_resize(self) -> None:
+        """Draw anew; where the terminal wrapped the live part's lines, those are taken away too."""
+        extra = self._wrapped_rows() if self._reflows else 0
+        if extra:
+            self.output.cursor_up(extra)
+        super()._on_resize()
+
+    def _wrapped_rows(self) -> int:
+        """Return how many rows above the cursor the terminal added when it became narrower."""
+        screen: Any = self.renderer.last_rendered_screen
+        if screen is None:
+            return 0
+        columns = max(self.output.get_size().columns, 1)
+        cursor = screen.get_cursor_position(self.layout.current_window)
+        added = cursor.x // columns
+        for row in range(cursor.y):
+            cells = screen.data_buffer.get(row, {})
+            width = max((column + 1 for column, cell in cells.items() if cell.char.strip()), default=0)
+            added += max(math.ceil(width / columns), 1) - 1
+        return added

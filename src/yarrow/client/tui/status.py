@@ -1,0 +1,157 @@
+"""The line that says how a session is set and what its agent is doing."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.cells import cell_len, set_cell_size
+
+from yarrow.client.inert import inert
+from yarrow.client.tui.drawing import styled
+from yarrow.client.tui.look import Look
+from yarrow.v1 import agent_pb2 as pb
+
+BAR_CELLS = 8
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Turned once a second, so that somebody who waits sees that it lives and a slow line is not kept busy."""
+_DOING = {
+    pb.AGENT_STATE_THINKING: "thinking",
+    pb.AGENT_STATE_EXECUTING: "running tools",
+    pb.AGENT_STATE_COMPACTING: "compacting",
+    pb.AGENT_STATE_ABORTING: "aborting",
+    pb.AGENT_STATE_ERROR: "error",
+}
+
+
+class Status(Struct, frozen=True):
+    """What is known of a session."""
+
+    model: str = ""
+    thinking: str = ""
+    """The level; empty when it is off."""
+    is_dry_run: bool = False
+    permissions: str = ""
+    """The mode, when it is another than the usual one."""
+    doing: "pb.AgentState.ValueType" = pb.AGENT_STATE_IDLE
+    since: float = 0.0
+    """When it began to do that, in seconds of the clock that `line` is given too."""
+    context: int = 0
+    window: int = 0
+    """In tokens; 0 is unknown."""
+    steers: int = 0
+    follow_ups: int = 0
+    has_images: bool = False
+    connection: str = ""
+    """What is wrong with the connection; empty when nothing is."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the agent is busy."""
+        return self.doing in _DOING
+
+
+def of_state(state: pb.GetStateResponse, now: float) -> Status:
+    """Return the status that a session has when it is opened."""
+    status = Status(
+        doing=state.state,
+        since=now,
+        context=state.context_tokens,
+        window=state.provider.context_window,
+        steers=len(state.steering),
+        follow_ups=len(state.follow_ups),
+        has_images=state.provider.has_images,
+    )
+    return set_to(replace(status, model=state.provider.model), state.settings)
+
+
+def set_to(status: Status, settings: pb.SessionSettings) -> Status:
+    """Return the status after the session was set otherwise."""
+    level = pb.ThinkingLevel.Name(settings.thinking).removeprefix("THINKING_LEVEL_").lower()
+    mode = pb.PermissionMode.Name(settings.permissions).removeprefix("PERMISSION_MODE_").lower()
+    return replace(
+        status,
+        model=settings.model or status.model,
+        thinking="" if level in {"off", "unspecified"} else level,
+        is_dry_run=settings.dry_run,
+        permissions="" if mode in {"auto", "unspecified"} else mode,
+    )
+
+
+def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
+    """Return the status after some events."""
+    for event in events:
+        match event.WhichOneof("event"):
+            case "state_change":
+                status = replace(status, doing=event.state_change.to, since=now)
+            case "queue_update":
+                update = event.queue_update
+                status = replace(status, steers=len(update.steering), follow_ups=len(update.follow_ups))
+            case "message_end" if event.message_end.HasField("usage"):
+                usage = event.message_end.usage
+                status = replace(status, context=usage.input + usage.output + usage.cache_read + usage.cache_write)
+            case "compaction_end" if not event.compaction_end.HasField("error"):
+                status = replace(status, context=event.compaction_end.tokens_after)
+            case "agent_end":
+                status = replace(status, doing=pb.AGENT_STATE_IDLE, since=now, steers=0, follow_ups=0)
+            case _:
+                continue
+    return status
+
+
+def line(status: Status, columns: int, look: Look, *, now: float) -> str:
+    """Return the line, never wider than `columns`; what matters least is left out first."""
+    parts = _parts(status, look, now)
+    between = " · " if look.has_signs else " | "
+    while len(parts) > 1 and _width(parts, between) > columns:
+        parts.remove(max(parts, key=lambda part: part.rank))
+    texts = [part.text for part in parts]
+    texts[0] = set_cell_size(texts[0], min(cell_len(texts[0]), max(columns, 0))).rstrip()
+    return styled(between, "dim", look).join(
+        styled(text, part.style, look) for text, part in zip(texts, parts, strict=True)
+    )
+
+
+class _Part(Struct, frozen=True):
+    """A piece of the line; the higher its rank, the sooner it is left out."""
+
+    text: str
+    style: str
+    rank: int
+
+
+def _parts(status: Status, look: Look, now: float) -> list[_Part]:
+    parts: list[_Part] = []
+    if status.connection:
+        parts.append(_Part(status.connection, "bold red", 0))
+    elif doing := _DOING.get(status.doing):
+        seconds = max(0, int(now - status.since))
+        sign = SPINNER[seconds % len(SPINNER)] if look.has_signs else "*"
+        parts.append(_Part(f"{sign} {doing} {seconds} s", "bold yellow", 0))
+    else:
+        parts.append(_Part("ready", "green", 5))
+    waiting = " ".join(
+        f"{count} {what}" for count, what in ((status.steers, "steering"), (status.follow_ups, "to follow")) if count
+    )
+    if waiting:
+        parts.append(_Part(waiting, "cyan", 2))
+    if status.is_dry_run:
+        parts.append(_Part("dry run", "bold magenta", 1))
+    if status.permissions:
+        parts.append(_Part(f"permissions: {status.permissions}", "magenta", 3))
+    parts.append(_Part(inert(status.model) or "no model", "bold", 4))
+    if status.thinking:
+        parts.append(_Part(f"thinks {status.thinking}", "dim", 6))
+    if status.window:
+        parts.append(_Part(_context(status, look), "dim", 7))
+    return parts
+
+
+def _context(status: Status, look: Look) -> str:
+    share = min(1.0, status.context / status.window)
+    full = round(share * BAR_CELLS)
+    on, off = ("▰", "▱") if look.has_signs else ("#", ".")
+    return f"{on * full}{off * (BAR_CELLS - full)} {share:.0%} of {status.window // 1000:,}k"
+
+
+def _width(parts: Sequence[_Part], between: str) -> int:
+    return sum(cell_len(part.text) for part in parts) + len(between) * (len(parts) - 1)
