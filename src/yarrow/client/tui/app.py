@@ -9,6 +9,7 @@ from typing import Any
 from grpc import aio
 from msgspec import Struct
 from msgspec.structs import replace
+from prompt_toolkit.key_binding import merge_key_bindings
 
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
@@ -25,6 +26,7 @@ from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.look import Look, View
 from yarrow.client.tui.screen import Parts, Screen, Terminal
+from yarrow.client.tui.sources import sources_of
 from yarrow.client.tui.status import Status
 from yarrow.v1 import agent_pb2 as pb
 
@@ -57,7 +59,8 @@ class App:
         self.look = look
         self.driver = Driver(stub, Watcher(self._take, self._connection))
         self.history = History()
-        self.editor = Editor(sign=PROMPT_SIGN if look.has_signs else "> ")
+        sources = sources_of(stub, lambda: self.driver.session_id, opening.cwd)
+        self.editor = Editor(sources, sign=PROMPT_SIGN if look.has_signs else "> ")
         self.folds_output = self.folds_thinking = True
         self._status = Status()
         self._shown = Shown()
@@ -66,7 +69,8 @@ class App:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
-        parts = Parts(self._status_line, self.editor.container, bindings(self._actions()), look.colours)
+        keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
+        parts = Parts(self._status_line, self.editor.container, keys, look.colours)
         self.screen = Screen(terminal, parts)
 
     async def run(self) -> str:
@@ -109,6 +113,8 @@ class App:
         self._shown = begin_with(self.history)
         self._replays = bool(opened.state.run_id)
         self._status = status_line.of_state(opened.state, time.monotonic())
+        said = (entry for entry in self.history.closed if entry.role == "user")
+        self.editor.remember(item.text for entry in said for item in entry.items if isinstance(item, TextItem))
         for warning in (opened.state.provider_reason, *opened.state.warnings):
             if warning:
                 self.note("notice", warning)
@@ -121,14 +127,14 @@ class App:
 
     def submit(self, *, follow_up: bool = False) -> None:
         """Take what is written in the editor and do it."""
-        text = self.editor.text
-        if text.strip():
-            self.editor.clear()
+        if text := self.editor.take():
             self.start(self._do(Typed(text, follow_up)))
 
     def abort(self) -> None:
         """End what is going on."""
-        if self._status.running:
+        if self.editor.buffer.complete_state is not None:
+            self.editor.buffer.complete_state = None
+        elif self._status.running:
             self.start(self.driver.abort())
 
     def clear(self) -> None:
@@ -186,7 +192,6 @@ class App:
         return {
             "submit": self.submit,
             "follow_up": partial(self.submit, follow_up=True),
-            "line_end": partial(self.editor.buffer.insert_text, "\n"),
             "abort": self.abort,
             "clear": self.clear,
             "leave": self._leave,

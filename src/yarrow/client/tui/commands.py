@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"/([\w:-]+)(?:\s+|$)")
 """A command's name; a path has a second slash in it and is none."""
-_LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
-_MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
+LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
+MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
 
 
 class Typed(Struct, frozen=True):
@@ -99,14 +99,14 @@ async def _model(app: "App", rest: str) -> None:
 
 
 async def _thinking(app: "App", rest: str) -> None:
-    level = _one_of(rest, _LEVELS, "/thinking")
+    level = _one_of(rest, LEVELS, "/thinking")
     settings = pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}"))
     app.set_to(await app.driver.configure(settings))
     app.note("command", f"thinking: {level}")
 
 
 async def _permissions(app: "App", rest: str) -> None:
-    mode = _one_of(rest, _MODES, "/permissions")
+    mode = _one_of(rest, MODES, "/permissions")
     settings = pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}"))
     app.set_to(await app.driver.configure(settings))
     app.note("command", f"permissions: {mode}")

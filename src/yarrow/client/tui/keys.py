@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings
 
-Action = Literal["submit", "follow_up", "line_end", "abort", "clear", "leave", "fold_output", "fold_thinking"]
+from yarrow.client.tui.pressed import pressed
+
+Action = Literal["submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking"]
 
 
 class Key(NamedTuple):
@@ -21,7 +23,6 @@ class Key(NamedTuple):
 KEYS: tuple[Key, ...] = (
     Key(("enter",), "Enter", "send; while the agent runs, steer it", "submit"),
     Key(("escape", "enter"), "Alt+Enter", "send when the run ends", "follow_up"),
-    Key(("c-j",), "Ctrl+J", "a line end", "line_end"),
     Key(("escape",), "Esc", "abort the run", "abort"),
     Key(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
     Key(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
@@ -34,12 +35,5 @@ def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
     """Return the keys, each bound to what its action does."""
     made = KeyBindings()
     for key in KEYS:
-        made.add(*key.names)(_handler(actions[key.action]))
+        made.add(*key.names)(pressed(actions[key.action]))
     return made
-
-
-def _handler(act: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    def handle(_event: KeyPressEvent) -> None:
-        act()
-
-    return handle

@@ -1,9 +1,20 @@
 """The editor at the bottom of the screen."""
 
+from collections.abc import Iterable
+
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.layout import BufferControl, Window
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, HSplit, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
+
+from yarrow.client.tui.editor.completion import Sources, Words, opens_by_itself
+from yarrow.client.tui.editor.menu import Menu
+from yarrow.client.tui.editor.past import Past
+from yarrow.client.tui.editor.paste import Pastes
+from yarrow.client.tui.pressed import pressed
 
 MAX_ROWS = 10
 """Rows that the editor takes of the screen; a longer text scrolls in it."""
@@ -12,23 +23,96 @@ MAX_ROWS = 10
 class Editor:
     """A text that is being written."""
 
-    def __init__(self, *, sign: str) -> None:
-        self.buffer = Buffer(multiline=True)
-        control = BufferControl(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
-        self.container = Window(
-            control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True
+    def __init__(self, sources: Sources, *, sign: str) -> None:
+        self.buffer = Buffer(
+            multiline=True,
+            completer=Words(sources),
+            complete_while_typing=Condition(lambda: opens_by_itself(self.buffer.document.text_before_cursor)),
         )
+        self.past = Past()
+        self.pastes = Pastes()
+        control = BufferControl(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
+        text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
+        self.container = HSplit([text, Menu(self.buffer).container])
+        self.focused = text
 
     @property
     def text(self) -> str:
-        """What is written."""
+        """What is written, pastes in short."""
         return self.buffer.text
 
+    def take(self) -> str:
+        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed."""
+        if self.close_menu() or not self.text.strip():
+            return ""
+        text = self.pastes.expand(self.text)
+        self.past.add(text)
+        self.clear()
+        return text
+
     def clear(self) -> None:
-        """Write anew."""
+        """Begin anew."""
         self.buffer.reset()
 
     def set_text(self, text: str) -> None:
         """Put a text in, the cursor at its end."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
+
+    def remember(self, texts: Iterable[str]) -> None:
+        """Take the texts that were sent to a session before."""
+        self.past.fill(texts)
+
+    def close_menu(self) -> bool:
+        """Close the menu of completions and keep what was chosen in it; return whether one was open and used."""
+        state = self.buffer.complete_state
+        if state is None:
+            return False
+        chosen = state.current_completion is not None
+        self.buffer.complete_state = None
+        return chosen
+
+    def keys(self) -> KeyBindings:
+        """Return the keys of writing."""
+        made = KeyBindings()
+        made.add("c-j")(pressed(lambda: self.buffer.insert_text("\n")))
+        made.add("up")(pressed(self._up))
+        made.add("down")(pressed(self._down))
+        made.add("tab")(pressed(self._complete))
+        made.add("s-tab", filter=Condition(lambda: self.buffer.complete_state is not None))(
+            pressed(self.buffer.complete_previous)
+        )
+        made.add("backspace")(pressed(self._backspace))
+        made.add(Keys.BracketedPaste)(self._paste)
+        return made
+
+    def _up(self) -> None:
+        if self.buffer.complete_state:
+            self.buffer.complete_previous()
+        elif self.buffer.document.cursor_position_row > 0:
+            self.buffer.cursor_up()
+        elif (text := self.past.older(self.text)) is not None:
+            self.set_text(text)
+
+    def _down(self) -> None:
+        document = self.buffer.document
+        if self.buffer.complete_state:
+            self.buffer.complete_next()
+        elif document.cursor_position_row < document.line_count - 1:
+            self.buffer.cursor_down()
+        elif (text := self.past.newer()) is not None:
+            self.set_text(text)
+
+    def _complete(self) -> None:
+        if self.buffer.complete_state:
+            self.buffer.complete_next()
+        else:
+            self.buffer.start_completion(select_first=False, insert_common_part=True)
+
+    def _backspace(self) -> None:
+        before = self.buffer.document.text_before_cursor
+        # A placeholder is one thing: what is left of it would stand for nothing.
+        self.buffer.delete_before_cursor(len(self.pastes.placeholder_before(before)) or 1)
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        self.buffer.insert_text(self.pastes.take(event.data))

@@ -1,0 +1,83 @@
+"""What the beginning of a word can become: commands and what follows them, files after `@`, and paths."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+
+from msgspec import Struct
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from yarrow.client.inert import inert
+
+MOST = 50
+"""Completions that are offered."""
+
+
+class Choice(Struct, frozen=True):
+    """A word, and what it is."""
+
+    word: str
+    help: str = ""
+
+
+Choices = Callable[[], Awaitable[Sequence[Choice]]]
+
+
+class Sources(Struct, frozen=True):
+    """Where choices come from. A source that fails offers none."""
+
+    commands: Choices
+    files: Callable[[str], Awaitable[Sequence[str]]]
+    """Paths that begin with a text."""
+    after: Mapping[str, Choices]
+    """What follows a command, by its name."""
+
+
+_COMMAND = re.compile(r"/[\w:-]*")
+_AFTER = re.compile(r"/([\w:-]+)\s+(\S*)")
+_MENTION = re.compile(r"(?:^|\s)@(\S*)$")
+_WORD = re.compile(r"\S+$")
+
+
+class Words(Completer):
+    """Completes what stands before the cursor."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:  # noqa: ARG002 (the library's)
+        """Return none: they are asked for, which takes a while."""
+        return []
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion]:
+        """Yield the completions, the likeliest first."""
+        text = document.text_before_cursor
+        begun, choices = await self._choices(text, asked=complete_event.completion_requested)
+        for choice in list(choices)[:MOST]:
+            yield Completion(choice.word, -len(begun), display=inert(choice.word), display_meta=inert(choice.help))
+
+    async def _choices(self, text: str, *, asked: bool) -> tuple[str, Sequence[Choice]]:
+        """Return what is begun and what it can become."""
+        if found := _MENTION.search(text):
+            return found[1], await self._files(found[1])
+        if _COMMAND.fullmatch(text):
+            return text, [
+                Choice(f"/{one.word}", one.help)
+                for one in await self._sources.commands()
+                if one.word.startswith(text[1:])
+            ]
+        if (found := _AFTER.fullmatch(text)) and (source := self._sources.after.get(found[1])):
+            return found[2], [one for one in await source() if found[2].casefold() in one.word.casefold()]
+        if asked and (found := _WORD.search(text)):
+            return found[0], await self._files(found[0])
+        return "", ()
+
+    async def _files(self, prefix: str) -> Sequence[Choice]:
+        return [Choice(path) for path in await self._sources.files(prefix)]
+
+
+def opens_by_itself(text: str) -> bool:
+    """Whether completions of a text are shown without being asked for: of commands and of mentioned files."""
+    return bool(_COMMAND.fullmatch(text) or _MENTION.search(text))
