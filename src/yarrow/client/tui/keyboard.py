@@ -2,16 +2,17 @@
 
 import re
 import select
-import time
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
-BURST_SECONDS = 0.05
-"""What follows a paste within this time belongs to it."""
-MOST_READS = 4_096
+QUIET_SECONDS = 0.03
+"""A paste is over when nothing has come for so long."""
+MOST_READS = 16_384
 """Reads at one time, of about 1 KiB each; what is left is read in the next."""
+_MARK = "\x1b[200~"
+_END_MARK = "\x1b[201~"
 _LINE_WITHIN = re.compile(r"[\r\n](?=.)", re.DOTALL)
 _STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -19,24 +20,35 @@ _STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 class Keyboard(Vt100Input):
     """A terminal's input. Text that comes at once and holds a line end within it is one paste.
 
-    A line end that is the last of what came is somebody's Enter, unless a paste was coming in just before.
+    A line end that is the last of what came is somebody's Enter.
     """
 
-    _pasted_at = float("-inf")
+    _is_marked = False
+    """Whether a paste that the terminal marks has begun and not ended."""
 
     def read_keys(self) -> list[KeyPress]:
-        """Return the keys that came."""
-        text = self.stdin_reader.read()
-        for _ in range(MOST_READS):
-            if self.closed or not select.select([self.fileno()], [], [], 0)[0]:
-                break
-            text += self.stdin_reader.read()
-        now = time.monotonic()
-        in_burst = now - self._pasted_at < BURST_SECONDS and len(text) > 1
-        # A key other than a character begins with an escape, or is a control character itself.
-        if text and not _STEERING.search(text) and (in_burst or _LINE_WITHIN.search(text)):
-            self._pasted_at = now
-            return [KeyPress(Keys.BracketedPaste, text)]
+        """Return the keys that came; while a paste without marks comes in, wait for its end."""
+        text = self._read_all("", 0.0)
+        if not self._is_marked and self._is_paste(text):
+            text = self._read_all(text, QUIET_SECONDS)
+            if self._is_paste(text):
+                return [KeyPress(Keys.BracketedPaste, text)]
+        begun, ended = text.rfind(_MARK), text.rfind(_END_MARK)
+        if begun != ended:
+            self._is_marked = begun > ended
         self.vt100_parser.feed(text)
         keys, self._buffer = self._buffer, []
         return keys
+
+    def _read_all(self, text: str, seconds: float) -> str:
+        """Return the text and what follows it without a pause of so many seconds."""
+        pieces = [text or self.stdin_reader.read()]
+        for _ in range(MOST_READS):
+            if self.closed or not select.select([self.fileno()], [], [], seconds)[0]:
+                break
+            pieces.append(self.stdin_reader.read())
+        return "".join(pieces)
+
+    def _is_paste(self, text: str) -> bool:
+        # A key other than a character begins with an escape, or is a control character itself.
+        return bool(_LINE_WITHIN.search(text)) and not _STEERING.search(text)
