@@ -17,7 +17,8 @@ from yarrow.agent.compaction.files import Files
 from yarrow.agent.compaction.plan import MIN_ANSWER, Plan, Task, plan
 from yarrow.agent.compaction.summary import notes_of, summary_text
 from yarrow.agent.context import Context, Frame, Meter, context_of, due, message_tokens, text_tokens
-from yarrow.config.settings import CompactionSettings
+from yarrow.agent.retry import Pause, Retries
+from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, Usage
@@ -38,6 +39,11 @@ NOTES = "## Goal\nship it"
 
 
 # ---- what it is played with
+
+
+def untried() -> Retries:
+    """What fails is not tried again."""
+    return Retries(RetrySettings(attempts=0), Pause(), lambda _: None)
 
 
 class Session:
@@ -441,7 +447,7 @@ def error(code: str, message: str) -> dict[str, Any]:
 
 
 def through(provider: ScriptedProvider) -> Summarise:
-    return summarised_by(provider, lambda _: None)
+    return summarised_by(provider, lambda _: None, untried)
 
 
 async def test_an_abort_changes_nothing() -> None:
@@ -466,7 +472,7 @@ async def test_a_provider_writes_and_its_costs_are_told() -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
     assert isinstance(planned, Plan)
-    summarise = summarised_by(ScriptedProvider("p", "m", script=script), spent.append)
+    summarise = summarised_by(ScriptedProvider("p", "m", script=script), spent.append, untried)
     record = await compact(planned, session.meter, summarise=summarise, timestamp=NOW)
     assert record.summary.startswith(f"{MARK}\n## Goal\nx\n")
     assert spent == [record.usage] == [Usage(7, 2)]
@@ -505,7 +511,7 @@ async def test_a_stream_that_only_ends_or_never_does_is_no_summary(megabytes: in
         async def close(self) -> None: ...
 
     with pytest.raises(YarrowError) as caught:
-        await summarised_by(Ends(), lambda _: None)(CompletionRequest("m", ()))
+        await summarised_by(Ends(), lambda _: None, untried)(CompletionRequest("m", ()))
     assert caught.value.code is code
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yarrow.client import plain
+from yarrow.client.plain import Terminal
 from yarrow.client.run import Outcome
 from yarrow.client.session import Session
 from yarrow.v1 import agent_pb2 as pb
@@ -22,7 +23,7 @@ async def run(
     service: FakeService, out: Tape, err: Tape, *, session: Session = SESSION, prompt: pb.PromptRequest | None = None
 ) -> Outcome:
     async with connected(service) as stub:
-        return await plain.run(stub, session, prompt or pb.PromptRequest(text="hi"), out=out, err=err)
+        return await plain.run(stub, session, prompt or pb.PromptRequest(text="hi"), terminal=Terminal(out, err))
 
 
 async def printed(*events: pb.AgentEvent, terminal: bool = False) -> tuple[str, list[str]]:
@@ -399,7 +400,7 @@ async def test_a_cancelled_client_leaves_the_call() -> None:
     service = FakeService(*whole(*turn("m1", "a")))
     service.gates[3] = asyncio.Event()
     async with connected(service) as stub:
-        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), out=Tape(), err=Tape()))
+        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(Tape(), Tape())))
         await service.sent.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -420,7 +421,7 @@ async def test_case_C_04_a_sink_that_fails_leaves_the_call() -> None:
     async with connected(service) as stub:
         # The traceback holds on to the call, which would otherwise end with the last reference to it.
         with pytest.raises(Gone) as caught:
-            await plain.run(stub, SESSION, pb.PromptRequest(), out=Broken(), err=Tape())
+            await plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(Broken(), Tape()))
         await asyncio.wait_for(service.cancelled.wait(), 5)
         assert caught.tb is not None
 
@@ -430,7 +431,7 @@ async def test_a_full_sink_is_waited_for() -> None:
     out, err = Tape(), Tape()
     out.room.clear()
     async with connected(service) as stub:
-        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), out=out, err=err))
+        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(out, err)))
         await out.until(lambda: out.drains > 0)
         for _ in range(100):
             await asyncio.sleep(0)

@@ -314,7 +314,7 @@ def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
 
 
 def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> None:
-    allowed = {"thinking", "compaction", "dryRun"}
+    allowed = {"thinking", "compaction", "dryRun", "permissions"}
     examples: dict[str, Any] = {
         "provider": "local",
         "model": "x",
@@ -325,6 +325,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         "sessionDir": "x",
         "sync": "run",
         "maxTurns": 1,
+        "retry": {},
         "extensions": [],
     }
     # A new setting must be put here, or among the harmless.
@@ -635,3 +636,34 @@ def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None
     for name in BUILT_IN:
         loaded = load(home=tmp_path, cwd=tmp_path, environment={}, overrides={"model": f"{name}/qwen3:8b"})
         assert (loaded.settings.provider, loaded.settings.model) == (name, "qwen3:8b")
+
+
+# ---- permissions ----
+
+
+def test_a_project_only_tightens_permissions(place: Place) -> None:
+    place.user({"permissions": {"mode": "deny", "rules": {"bash": "ask", "write": "deny", "edit": "auto"}}})
+    rules = {"bash": "deny", "write": "ask", "edit": "auto", "read": "auto", "grep": "ask"}
+    always = [{"tool": "bash", "subject": "x", "cwd": "/"}]
+    place.projects({"permissions": {"mode": "ask", "rules": rules, "always": always, "timeout": 9}})
+    loaded = place.load()
+    permissions = loaded.settings.permissions
+    assert permissions.rules == {"bash": "deny", "write": "deny", "edit": "auto", "grep": "ask"}
+    assert (permissions.mode, permissions.always, permissions.timeout) == ("deny", (), 600.0)
+    (notice,) = loaded.notices
+    assert "can only tighten permissions" in notice
+    for ignored in ("always", "timeout", "mode", "rules.write", "rules.read"):
+        assert f"permissions.{ignored}" in notice
+
+
+@pytest.mark.parametrize("rule", ["bash(ls", "(ls)", "ba)sh", "", "bash(ls) x"])
+def test_a_rule_that_could_match_nothing_is_refused(place: Place, rule: str) -> None:
+    place.user({"permissions": {"rules": {rule: "deny"}}})
+    with pytest.raises(ConfigError, match="is neither tool nor"):
+        place.load()
+
+
+def test_no_file_says_that_everything_runs_unasked(place: Place) -> None:
+    place.user({"permissions": {"mode": "auto"}})
+    with pytest.raises(ConfigError, match="the choices are ask, deny, plan"):
+        place.load()

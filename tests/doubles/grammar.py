@@ -26,6 +26,9 @@ _SIDE = (
     ev.CompactionStart,
     ev.CompactionEnd,
     ev.Notice,
+    ev.RetryScheduled,
+    ev.PermissionRequest,
+    ev.PermissionSettled,
     ev.Gap,
     ev.Heartbeat,
 )

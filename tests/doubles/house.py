@@ -11,7 +11,9 @@ import grpc
 
 from doubles.rig import ActTool, EchoTool
 from yarrow.agent.added import Added, nothing
-from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.agent.permission import Consent
+from yarrow.agent.retry import Pause
+from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
@@ -32,7 +34,13 @@ class House:
     """One service with what a test needs to see of it."""
 
     def __init__(
-        self, folder: Path, turns: Sequence[Sequence[dict[str, Any]]], *, added: Added | None = None, **settings: Any
+        self,
+        folder: Path,
+        turns: Sequence[Sequence[dict[str, Any]]],
+        *,
+        added: Added | None = None,
+        rules: dict[str, str] | None = None,
+        **settings: Any,
     ) -> None:
         self.sessions = folder / "sessions"
         self.cwd = folder / "project"
@@ -47,6 +55,8 @@ class House:
             "other": ProviderSettings("scripted", script=str(script)),
         }
         self.settings = Settings(provider="scripted", providers=providers, **settings)
+        self.allowed: list[AllowedCall] = []
+        """What a person allowed always."""
         added = added or nothing()
         self.providers = Providers(self.settings, {}, added.providers)
         self.act = ActTool()
@@ -56,12 +66,17 @@ class House:
             providers=self.providers,
             registry=Registry([EchoTool(), self.act, *added.tools]),
             now=lambda: 1_700_000_000.0,
+            pause=Pause(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
             version="1.2.3",
             added=added,
             home=self.home,
             users=self.users,
+            consent=Consent(rules={"act": "auto"} if rules is None else rules, keep=self._keep),
         )
         self.servicer = Servicer(self.parts)
+
+    async def _keep(self, call: AllowedCall) -> None:
+        self.allowed.append(call)
 
     async def scripted(self) -> ScriptedProvider:
         provider = (await self.providers.get("scripted", "")).provider

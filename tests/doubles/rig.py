@@ -13,8 +13,11 @@ from yarrow.agent.agent import Agent
 from yarrow.agent.context import Meter
 from yarrow.agent.desk import Desk, Source
 from yarrow.agent.hooks import Hooks
+from yarrow.agent.permission import Consent
 from yarrow.agent.ports import Equipment, RunSettings
-from yarrow.config.settings import CompactionSettings
+from yarrow.agent.retry import Pause
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import StorageError
 from yarrow.event import events as ev
 from yarrow.event.bus import Bus, Subscription
@@ -136,13 +139,26 @@ class Rig:
             id="session", cwd="/", created_at=NOW, updated_at=NOW, compaction=compaction or CompactionSettings()
         )
         source = Source(self.log, SessionState(self.header), self._reload)
-        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS), Meter())
+        self.waits: list[float] = []
+        """Seconds that were waited before a call was tried again."""
+        self.wait_gate: asyncio.Event | None = None
+        pause = Pause(self._sleep, chance=lambda: 0.0)
+        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS, pause=pause), Meter())
         self.watch = self.bus.subscribe()
         self.seen: list[ev.Event] = []
         self.has_tool_call = True
         self.window = 0
         self.hooks = Hooks()
+        self.consent = Consent()
+        settings.setdefault("permissions", PermissionMode.AUTO)
+        settings.setdefault("retry", RetrySettings(attempts=0))
         self.settings = RunSettings(provider="scripted", model="m", system="be good", **settings)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0)
+        if self.wait_gate is not None:
+            await self.wait_gate.wait()
 
     async def _reload(self) -> SessionState:
         raise AssertionError("nobody else writes")
@@ -156,6 +172,7 @@ class Rig:
             registry=Registry([EchoTool(), self.act]),
             context=ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),))),
             hooks=self.hooks,
+            consent=self.consent,
         )
 
     async def start(self, text: str = "go") -> str:

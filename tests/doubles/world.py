@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from yarrow.session.reader import load
 from yarrow.session.record import Record
 
+UNASKED = {"permissions": {"rules": {"bash": "auto"}}}
 SECONDS = 60.0
 """How long one command may take; then the test fails."""
 
@@ -46,15 +47,15 @@ class World:
         }
 
     def script(self, *turns: Sequence[Mapping[str, Any]], **more: Any) -> None:
-        """Configure a scripted provider."""
+        """Configure a scripted provider; bash runs unasked unless `permissions` says otherwise."""
         path = self.home / "script.json"
         path.write_text(json.dumps(turns))
-        self.configure({"provider": "scripted", "providers": {"scripted": {"script": str(path)}}, **more})
+        self.configure({"provider": "scripted", "providers": {"scripted": {"script": str(path)}}, **UNASKED} | more)
 
     def serve_by(self, root: str, **more: Any) -> None:
         """Configure an OpenAI-compatible provider at a loopback address."""
         provider = {"type": "openai", "baseUrl": f"{root}/v1"}
-        self.configure({"provider": "mock", "model": "m", "providers": {"mock": provider}, **more})
+        self.configure({"provider": "mock", "model": "m", "providers": {"mock": provider}, **UNASKED} | more)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         folder = self.home / ".yarrow"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from extending import CONTEXT, Say, Shout, called, extended, tool_of
 
+from doubles.permits import permit_all
 from yarrow.agent.added import Added
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
@@ -22,7 +23,7 @@ def offers(tool: Any) -> Callable[[Yarrow], None]:
 
 
 def running(added: Added) -> AsyncGenerator[Progress | Result]:
-    return Registry(added.tools).execute(ToolCall("1", "shout"), CONTEXT, dry_run=False)
+    return Registry(added.tools).execute(ToolCall("1", "shout"), CONTEXT, permit=permit_all, dry_run=False)
 
 
 async def test_a_tool_runs_in_the_extensions_thread() -> None:

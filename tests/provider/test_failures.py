@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import MAX_TEXT, Answer, Speaker, from_event, from_response
+from yarrow.provider.failures import MAX_TEXT, Answer, Speaker, from_event, from_response, speaker_of
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 ROWS: list[dict[str, Any]] = json.loads((WIRE / "http-errors.json").read_text("utf-8"))
@@ -213,6 +213,15 @@ def test_the_key_is_never_shown() -> None:
     assert "sk-secret-1" not in error.message
     assert "sk-secret-1" not in from_event(b'{"error":"bad sk-secret-1"}', SPEAKER).message
     assert "sk-secret-1" not in repr(SPEAKER)
+
+
+def test_credentials_in_headers_are_never_shown() -> None:
+    headers = {"Authorization": "Bearer sk-secret-22", "X-Gateway-Token": "t0ken-of-it", "X-Title": "notebook"}
+    speaker = speaker_of("acme", "sk-secret-2", headers)
+    body = b"{'Authorization': 'Bearer sk-secret-22', 'key': 'sk-secret-2', 't': 't0ken-of-it'} notebook"
+    said = from_response(Answer(401, {}, body), speaker).message
+    assert "{'Authorization': 'Bearer [key]', 'key': '[key]', 't': '[key]'} notebook" in said
+    assert "secret" not in repr(speaker)
 
 
 def test_a_placeholder_of_a_key_does_not_garble_the_text() -> None:

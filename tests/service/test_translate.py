@@ -56,7 +56,28 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
     (ev.CompactionStart("overflow", 9), "compactionStart", {"reason": "overflow", "tokensBefore": "9"}),
     (ev.CompactionEnd(4, "notes"), "compactionEnd", {"tokensAfter": "4", "summary": "notes"}),
     (ev.UsageReport(USAGE), "usage", WIRE_USAGE),
+    (
+        ev.RetryScheduled(2, 2.5, Code.OVERLOADED),
+        "retryScheduled",
+        {"attempt": 2, "delay": 2.5, "code": "OVERLOADED"},
+    ),
     (ev.Notice("X", "y"), "notice", {"code": "X", "text": "y"}),
+    (
+        ev.PermissionRequest("q", "c", "bash", '{"command": "ls"}', "it runs without a sandbox"),
+        "permissionRequest",
+        {
+            "requestId": "q",
+            "toolCallId": "c",
+            "tool": "bash",
+            "argumentsJson": '{"command": "ls"}',
+            "reason": "it runs without a sandbox",
+        },
+    ),
+    (
+        ev.PermissionSettled("q", "always", "person"),
+        "permissionSettled",
+        {"requestId": "q", "answer": "PERMISSION_ANSWER_ALWAYS", "by": "person"},
+    ),
     (ev.Gap(1, 5), "gap", {"firstSequence": "1", "lastSequence": "5"}),
     (ev.Heartbeat(), "heartbeat", {}),
 ]

@@ -19,7 +19,7 @@ from yarrow.session.html import code, markdown, overview
 from yarrow.session.html.markup import element
 from yarrow.session.html.page import Relative, page
 from yarrow.session.reader import load
-from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
+from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 VOID = {"meta", "img", "br", "hr"}
 TAGS = {
@@ -398,10 +398,14 @@ def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
         *map(queued, ("delivered", "returned", "waiting")),
         message("it came", message_id="delivered"),
         Undelivered(id="returned", timestamp=NOW),
+        PermissionAsked(id="p", timestamp=NOW, tool_call_id="c", tool="bash", reason="<b>no sandbox"),
+        PermissionAnswered(id="p", timestamp=NOW, answer="no", by="person", text="use make"),
         tail=b'{"kind":"future<b>"}\nbad\n',
     ).seen
     for told in (
         "model: other",
+        "Permission was asked for bash: <b>no sandbox",
+        "It was answered no (person). use make",
         "Handed back",
         "Waits for",
         "text of returned",

@@ -14,7 +14,7 @@ from yarrow.session import line as line_module
 from yarrow.session import record
 from yarrow.session.lenient import Unknown
 from yarrow.session.line import Bad, Line, encode, read_lines, seal
-from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
+from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 MESSAGE = b'{"kind":"message","id":"m","role":"user","content":[{"type":"text","text":"%s"}],"timestamp":"t"}'
 
@@ -79,6 +79,8 @@ def _plain(value: Message) -> object:
         ),
         Queued(id="q", timestamp=NOW, mode="steer", content=(Text("t"),)),
         Undelivered(id="q", timestamp=NOW),
+        PermissionAsked(id="p", timestamp=NOW, tool_call_id="c", tool="bash", reason="r"),
+        PermissionAnswered(id="p", timestamp=NOW, answer="no", by="person", text="use make"),
         message("x" * 1_000_000),
         message("".join(token for token in TOKENS if not "\ud800" <= token[0] <= "\udfff")),
     ],

@@ -101,7 +101,7 @@ T_11_BYTES = 200_000_000
 T_11 = """
 import asyncio, json, resource, sys
 from pathlib import Path
-sys.path.insert(0, {folder!r})
+sys.path[:0] = [{folder!r}, str(Path({folder!r}).parent)]
 from tool_calls import call
 async def main():
     await call("bash", Path("/tmp"), {{"command": "echo warm; seq 100000"}})

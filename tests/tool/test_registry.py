@@ -10,6 +10,7 @@ import pytest
 from msgspec import Struct
 from tool_calls import REGISTRY, call, collect, context_of
 
+from doubles.permits import permit_all
 from yarrow.message import ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -65,6 +66,7 @@ async def _run(items: Any, tmp_path: Path, text: str = "{}", **options: Any) -> 
     execute = Registry([probe]).execute(
         ToolCall(id="c", name=options.pop("name", "probe"), arguments=text, **options.pop("call", {})),
         context_of(tmp_path),
+        permit=options.pop("permit", permit_all),
         dry_run=options.pop("dry_run", False),
         **options,
     )
@@ -201,7 +203,9 @@ async def test_closing_the_generator_ends_the_tool(tmp_path: Path) -> None:
         finally:
             ended.append("tool")
 
-    execution = Registry([Probe(streams)]).execute(ToolCall(id="c", name="probe"), context_of(tmp_path), dry_run=False)
+    execution = Registry([Probe(streams)]).execute(
+        ToolCall(id="c", name="probe"), context_of(tmp_path), permit=permit_all, dry_run=False
+    )
     assert await anext(execution) == Progress("a")
     await execution.aclose()
     assert ended == ["tool"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from doubles.permits import permit_all
 from yarrow.config.settings import BashSettings
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Workspace
@@ -76,4 +77,4 @@ async def call(
     """Call a tool in a directory or context."""
     context = where if isinstance(where, ToolContext) else context_of(where)
     tool_call = ToolCall(id="c1", name=name, arguments=json.dumps(arguments))
-    return await collect(registry.execute(tool_call, context, dry_run=dry_run))
+    return await collect(registry.execute(tool_call, context, permit=permit_all, dry_run=dry_run))

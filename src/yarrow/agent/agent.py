@@ -12,6 +12,7 @@ from yarrow.agent.desk import Desk
 from yarrow.agent.ending import End, by_bug, by_error
 from yarrow.agent.hooks import About, Hooks
 from yarrow.agent.loop import Loop
+from yarrow.agent.permission import Questions, left_unanswered
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.seat import Seat
@@ -39,6 +40,8 @@ class Agent:
         self._seat = Seat(desk.session.header.id)
         self._delivery = Delivery(desk)
         self._compactor = Compactor(desk, self._enter, meter)
+        self.questions = Questions(desk)
+        """What a person is asked, and by whom it is answered."""
         self.run_id = ""
         """Of the run that is going on; empty when there is none."""
         self._points = self._points_of(Hooks())
@@ -130,7 +133,10 @@ class Agent:
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
             message = self._desk.user_message(new_id(), content, typed)
             left = self.session.queued
-            await self._desk.append(*self._delivery.handed_back(tuple(one.id for one in left)), message)
+            denied = left_unanswered(self.session, self._desk.timestamp())
+            await self._desk.append(
+                *self._delivery.handed_back(tuple(one.id for one in left)), *denied.records, message
+            )
         except BaseException:  # also a cancelled service: what was not accepted must not keep the session busy
             self._seat.leave()
             await self._desk.unlock()
@@ -144,6 +150,8 @@ class Agent:
         self._machine.enter(AgentState.THINKING)
         if left:
             self._desk.publish(interrupted(left))
+        for notice in denied.notices:
+            self._desk.publish(notice)
         self._delivery.open()
         self._seat.start(self._go(equipment), f"run {self.run_id}")
         return self.run_id
@@ -254,6 +262,8 @@ class Agent:
         return Ports(
             emit=self._desk.publish,
             points=self._points,
+            pause=self._desk.pause,
+            questions=self.questions,
             record=self._desk.append,
             deliver=self._delivery.deliver,
             enter=self._enter,

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from yarrow.agent.permit import Permission
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
 from yarrow.agent.settle import to_the_end
@@ -124,7 +125,11 @@ class Batch:
     def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
         equipment = self._equipment
         pieces = equipment.registry.execute(
-            call, equipment.context, dry_run=equipment.settings.dry_run, offered=self._offered
+            call,
+            equipment.context,
+            permit=Permission(call, equipment, self._ports.questions),
+            dry_run=equipment.settings.dry_run,
+            offered=self._offered,
         )
         return self._hooked(call, pieces) if self._ports.points.at_tools else pieces
 

@@ -1,6 +1,7 @@
 """Keeps the context of one session within the window of its model: counts it, and has it compacted when it must."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from yarrow.agent.context import Frame, Meter, due, fixed_tokens
 from yarrow.agent.desk import Desk
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment
+from yarrow.agent.retry import Retries
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
@@ -95,7 +97,8 @@ class Compactor:
 
         instructions = await points.before_compact(planned.tokens_before, planned.task.instructions)
         planned = replace(planned, task=replace(planned.task, instructions=instructions))
-        summarise = summarised_by(equipment.provider, self._spend)
+        retries = partial(Retries, equipment.settings.retry, self._desk.pause, self._desk.publish)
+        summarise = summarised_by(equipment.provider, self._spend, retries)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
         await to_the_end(self._desk.append(record))
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)

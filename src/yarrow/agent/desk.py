@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
+from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
 from yarrow.message import Block, Message, Role
@@ -27,9 +28,12 @@ class Source(Struct, frozen=True):
 class Desk:
     """One session and its only writer's means. What is appended is durable first, and then part of the session."""
 
-    def __init__(self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time, pause: Pause = WITH_TIME
+    ) -> None:
         self.session = source.state
         self.bus = bus
+        self.pause = pause
         self.publish: Callable[[Body], None] = bus.publish
         self._source = source
         self._now = now

@@ -4,9 +4,18 @@ from typing import assert_never
 
 from yarrow.agent.ports import Ports, RunSettings
 from yarrow.errors import Code, ProviderError, RunError
-from yarrow.event.events import TextDelta, ThinkingDelta, ToolCallEvent, UsageReport
+from yarrow.event.events import Notice, TextDelta, ThinkingDelta, ToolCallEvent, UsageReport
 from yarrow.message import Block, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
+from yarrow.provider.base import (
+    CallPiece,
+    NoticePiece,
+    OpaquePiece,
+    ProviderEvent,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
 
 MAX_ANSWER = 8 << 20
 """Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
@@ -52,6 +61,8 @@ class Draft:
                 self._ports.emit(UsageReport(usage))
             case StopPiece(reason):
                 self.stop = reason
+            case NoticePiece(code, text):
+                self._ports.emit(Notice(code, text))
             case _:
                 assert_never(piece)
 
@@ -75,6 +86,8 @@ class Draft:
             raise RunError("the backend withheld the answer by its content rules", code=Code.CONTENT_FILTER)
         if any(isinstance(one, ToolCall) or (isinstance(one, Text) and one.text.strip()) for one in self._blocks):
             return
+        if self.stop is StopReason.PAUSE and any(isinstance(one, Opaque) for one in self._blocks):
+            return  # what the backend itself has begun
         if self.stop is StopReason.MAX_TOKENS:
             raise RunError(
                 "the output limit was reached before any text or whole tool call: raise maxTokens",

@@ -9,6 +9,7 @@ from yarrow.agent.batch import Batch
 from yarrow.agent.draft import Draft
 from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, Ports
+from yarrow.agent.recovery import Recovery
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, ProviderError, RunError, YarrowError
 from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, QueuedText, TurnEnd, TurnStart
@@ -31,19 +32,17 @@ class Loop:
         if not self._equipment.info.has_tool_call:
             self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
         delivered = await self._ports.deliver(ending=False)
-        overflowed = False
+        recovery = Recovery(self._ports, self._equipment.settings.retry)
         for turn in count(1):
             self._check_turns(turn)
             try:
                 message = await self._turn(turn, delivered)
-            except ProviderError as error:
-                if error.code is not Code.CONTEXT_OVERFLOW or overflowed:
-                    raise
-                await self._ports.compact("overflow", error.context_window)
-                overflowed, delivered = True, ()
+            except (ProviderError, RunError) as error:
+                await recovery.after(error)
+                delivered = await self._ports.deliver(ending=False)
                 continue
-            overflowed = False
-            ending = not message.tool_calls
+            recovery.succeeded(message)
+            ending = not message.tool_calls and message.stop_reason is not StopReason.PAUSE
             delivered = await self._ports.deliver(ending=ending)
             if ending and not delivered:
                 return
@@ -103,8 +102,8 @@ class Loop:
     async def _end_message(self, message: Message, failure: Failure | None) -> None:
         recorded, refused = "", None
         try:
-            # A failure before anything was said leaves nothing in the history.
-            if message.content:
+            # A failure before any text was shown leaves nothing in the history.
+            if message.tool_calls or message.text or (failure is None and message.content):
                 await self._ports.record(message)
                 recorded = message.id
         except YarrowError as error:

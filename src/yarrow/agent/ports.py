@@ -6,7 +6,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from yarrow.agent.hooks import Hooks
+from yarrow.agent.permission import Consent, Questions
 from yarrow.agent.points import Points
+from yarrow.agent.retry import Pause
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
@@ -25,6 +29,8 @@ class RunSettings(Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     """Names of the tools offered; None is all."""
     dry_run: bool = False
+    permissions: PermissionMode = PermissionMode.ASK
+    retry: RetrySettings = RetrySettings()
     max_turns: int = 200
     """0 is no limit."""
     max_tokens: int = 0
@@ -41,6 +47,10 @@ class Equipment(Struct, frozen=True):
     registry: Registry
     context: ToolContext
     hooks: Hooks
+    consent: Consent = Consent()
+    """What a person said beforehand about calls that would be asked."""
+    contained: bool = False
+    """Whether shell commands run in a sandbox."""
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model is offered."""
@@ -64,6 +74,8 @@ class Ports(Struct, frozen=True):
     deliver: Deliver
     enter: Callable[[AgentState], None]
     points: Points
+    pause: Pause
+    questions: Questions
     context: Callable[[], tuple[Message, ...]]
     """What of the session the model is sent."""
     compact: Callable[[CompactionReason, int], Awaitable[None]]

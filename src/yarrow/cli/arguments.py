@@ -39,6 +39,7 @@ class Arguments(NamedTuple):
     tools: tuple[str, ...] | None = None
     """The tools to offer; empty offers none, None offers all."""
     dry_run: bool = False
+    permissions: str = ""
     sandbox: str = ""
     json: bool = False
     attach: str = ""
@@ -171,6 +172,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         session_dir=values["session_dir"] or "",
         tools=() if values["no_tools"] else _names(values["tools"]),
         dry_run=values["dry_run"],
+        permissions=values["permissions"] or "",
         sandbox=values["sandbox"] or "",
         json=values["json"],
         attach=values["attach"] or "",

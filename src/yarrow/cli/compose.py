@@ -1,13 +1,15 @@
 """Puts the parts together: from settings and extensions to the service that everything is a client of."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow._version import VERSION
 from yarrow.agent.added import Added
-from yarrow.config.files import user_directory
-from yarrow.config.settings import Settings
+from yarrow.agent.permission import Consent
+from yarrow.config.files import user_directory, user_file
+from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.secrets import secret_values
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
@@ -34,6 +36,21 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             added=added,
             home=home,
             users=users,
+            consent=_consent(settings.permissions, user_file(home, environment)),
             secrets=lambda: secret_values(environment),
         )
     )
+
+
+def _consent(permissions: PermissionSettings, file: Path) -> Consent:
+    """Return what is configured; what is allowed always from now on is kept in the user's own file."""
+    always = set(permissions.always)
+
+    async def keep(call: AllowedCall) -> None:
+        # Here, since most runs ask nothing.
+        from yarrow.config.remember import remember
+
+        await asyncio.to_thread(remember, file, call)
+        always.add(call)
+
+    return Consent(rules=permissions.rules, always=always, keep=keep, timeout=permissions.timeout)

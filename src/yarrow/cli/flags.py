@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+PERMISSION_MODES = ("auto", "ask", "deny", "plan")
 COMMANDS = {
     "serve": "run the service for other programs",
     "sessions": "saved sessions: list, show, tree, search, export, import, delete and more",
@@ -62,6 +63,7 @@ FLAGS = (
     Flag("Tools", ("--tools",), "NAMES", "offer only these, such as read,grep,ls"),
     Flag("Tools", ("--no-tools",), "", "offer none"),
     Flag("Tools", ("--dry-run",), "", "change nothing, say what would be done"),
+    Flag("Tools", ("--permissions",), "MODE", ", ".join(PERMISSION_MODES), PERMISSION_MODES),
     Flag("Tools", ("--sandbox",), "off", "off is all there is in this build", ("off",)),
     Flag("Output", ("--plain",), "", "text (the default)"),
     Flag("Output", ("--json",), "", "one JSON object a line: a header, then every event"),

@@ -7,6 +7,17 @@ _HARMLESS = """\
   // When old messages are replaced, for the model, by a summary; the numbers are tokens.
   // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192, "model": ""},
 """
+_PERMISSIONS = """\
+
+  // What tools may do; rules by tool, or by tool(pattern), say ask or deny. It can only make the user's own stricter.
+  // "permissions": {"mode": "ask", "rules": {}},
+"""
+_USERS_PERMISSIONS = """\
+
+  // What tools may do without asking. Rules by tool, or by tool(pattern), say auto, ask or deny; what you allow always
+  // is kept here; a question waits so many seconds for its answer.
+  // "permissions": {"mode": "ask", "rules": {}, "always": [], "timeout": 600.0},
+"""
 _DRY_RUN = """\
 
   // Change nothing and say what would be done. A project's file can turn this on, and not off.
@@ -35,6 +46,10 @@ _USERS_PROVIDERS = """\
 
 """
 _REST = """\
+
+  // How often a model call that failed for a while is tried again, and the seconds before the first such try; each wait
+  // after that is twice as long.
+  // "retry": {"attempts": 3, "baseDelay": 2.0},
 
   // Turns of one run; 0 is no limit.
   // "maxTurns": 200,
@@ -72,7 +87,7 @@ PROJECT_SETTINGS = f"""\
 
   // ---- For everybody who works here ----
 
-{_HARMLESS}{_DRY_RUN}
+{_HARMLESS}{_PERMISSIONS}{_DRY_RUN}
   // ---- Only for those who have trusted this file with `yarrow trust`; for others it is ignored ----
 
 {_WHICH}{_PROVIDERS}{_REST}}}
@@ -84,7 +99,7 @@ USER_SETTINGS = f"""\
   // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
   // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
 
-{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_DRY_RUN}{_REST}{_EXTENSIONS}}}
+{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_EXTENSIONS}}}
 """
 """The user's own `config.json`."""
 

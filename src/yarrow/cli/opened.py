@@ -1,4 +1,4 @@
-"""Opens what a command talks to: the service of this process, or one that runs elsewhere; and its standard output."""
+"""Opens what a command talks to: the service of this process or one that runs elsewhere, and there a session."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -11,11 +11,13 @@ from yarrow.cli.arguments import Arguments
 from yarrow.cli.compose import compose
 from yarrow.cli.places import absolute
 from yarrow.client.failure import refusal
+from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
 from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import Extensions
 from yarrow.service.server import CLIENT_OPTIONS
+from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
@@ -56,3 +58,12 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         # A run that was interrupted is recorded to its end before the process goes.
         await servicer.close()
         await start.extensions.close()
+
+
+async def chosen(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:
+    """Return the session that flags name, else a new one. Raises `aio.AioRpcError` and `SessionNotFound`."""
+    if not arguments.newest and not arguments.resume:
+        return await make_session(stub, request)
+    resume = arguments.resume
+    session_id = await find_session(stub, resume) if resume else await newest_session(stub, request.cwd)
+    return await open_session(stub, session_id, request.settings)

@@ -97,6 +97,11 @@ class Output:
         self._handed_over += len(text)
         self._queue.put((stream, text))
 
+    async def written(self) -> None:
+        """Wait until everything that was handed over is written."""
+        await self._wait(0)
+        self._check()
+
     async def drain(self) -> None:
         """Wait until what is to be written is below the limit."""
         await self._wait(self._limit)

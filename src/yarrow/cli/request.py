@@ -2,9 +2,10 @@
 
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.prompt import Prompt
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import Settings
 from yarrow.message import ThinkingLevel
-from yarrow.service.translate import THINKING
+from yarrow.service.translate import PERMISSION_MODES, THINKING
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -30,6 +31,8 @@ def session_settings(arguments: Arguments, settings: Settings) -> pb.SessionSett
         out.provider, out.model = settings.provider, settings.model if arguments.model else ""
     if arguments.thinking:
         out.thinking = THINKING[ThinkingLevel(arguments.thinking)]
+    if arguments.permissions:
+        out.permissions = PERMISSION_MODES[PermissionMode(arguments.permissions)]
     if arguments.dry_run:
         out.dry_run = True
     if arguments.system_prompt is not None:

@@ -17,9 +17,11 @@ from yarrow.cli.exit_codes import ExitCode, of_run, of_status
 from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
 from yarrow.cli.main import complain
-from yarrow.cli.opened import Start, opened
+from yarrow.cli.opened import Start, chosen, opened
 from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors, own_output
+from yarrow.cli.person import person_at
 from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
+from yarrow.cli.prompt import Prompt
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
@@ -27,7 +29,7 @@ from yarrow.client import json_lines, plain
 from yarrow.client.commands import list_models
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.run import Outcome
-from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
+from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
@@ -75,12 +77,22 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
         return export_session(start, cwd) if arguments.export else saved_sessions(start, cwd)
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = os.sep if arguments.resume else working_directory()
+    if _is_for_terminal(start):
+        from yarrow.cli.terminal import terminal
+
+        return terminal(start, prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd))
     started = time.monotonic()
     piped = read_stdin(Patience(started) if arguments.has_prompt else None)
     prompt = compose_prompt(arguments, piped.text)
     notices = (*loaded.notices, *filter(None, [piped.notice]))
     request = prompt_request(arguments, loaded.settings, prompt=prompt, cwd=cwd)
     return _prompt(start, request, notices=notices)
+
+
+def _is_for_terminal(start: Start) -> bool:
+    """Whether nothing is asked for and a person sits at both ends."""
+    arguments = start.arguments
+    return not (arguments.has_prompt or arguments.json) and os.isatty(0) and os.isatty(start.out)
 
 
 def _extensions(
@@ -126,11 +138,12 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
                 return await perform_command(start, stub, request, out=output.out)
             if wrong := await refuse_slip(stub, request):
                 return complain(wrong, ExitCode.USAGE)
-        session = await _session(stub, arguments, request)
+        session = await chosen(stub, arguments, request)
         if arguments.json:
             client = json_lines.run(stub, session, request, out=output.out)
         else:
-            client = plain.run(stub, session, request, out=output.out, err=output.err)
+            terminal = plain.Terminal(output.out, output.err, person_at(output))
+            client = plain.run(stub, session, request, terminal=terminal)
         outcome = await _abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
 
@@ -156,14 +169,6 @@ async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, 
         await asyncio.wait([showing])
 
 
-async def _session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:
-    if not arguments.newest and not arguments.resume:
-        return await make_session(stub, request)
-    resume = arguments.resume
-    session_id = await find_session(stub, resume) if resume else await newest_session(stub, request.cwd)
-    return await open_session(stub, session_id, request.settings)
-
-
 async def _list_models(start: Start) -> ExitCode:
     provider = session_settings(start.arguments, start.loaded.settings).provider
     async with opened(start) as stub, Output(out=start.out) as output:
@@ -180,7 +185,7 @@ async def _serve(start: Start) -> ExitCode:
         complain(notice, ExitCode.DONE)
     try:
         async with serving(compose(start.loaded.settings, os.environ, added), path):
-            complain(f"listening on unix:{path}; tools run unasked and without a sandbox", ExitCode.DONE)
+            complain(f"listening on unix:{path}; permission is asked of clients that can answer", ExitCode.DONE)
             await asyncio.Event().wait()
     except asyncio.CancelledError:
         return ExitCode.DONE

@@ -15,12 +15,12 @@ MAX_TITLE = 60
 
 def rows(sessions: Iterable[pb.SessionSummary]) -> str:
     """Return a list of sessions, one a line: short id, local time of the last change, name or first words."""
-    return "".join(f"{_row(session)}\n" for session in sessions)
+    return "".join(f"{session_row(session)}\n" for session in sessions)
 
 
 def tree(nodes: Iterable[pb.SessionTreeNode]) -> str:
     """Return the tree of sessions, one a line behind the lines that join it to its parent."""
-    return "".join(f"{branch_lines(node)}{_row(node.session)}{_mark(node.mark)}\n" for node in nodes)
+    return "".join(f"{branch_lines(node)}{session_row(node.session)}{_mark(node.mark)}\n" for node in nodes)
 
 
 def branch_lines(node: pb.SessionTreeNode) -> str:
@@ -97,7 +97,8 @@ def short(session_id: str) -> str:
     return session_id[-SHORT_ID:]
 
 
-def _row(session: pb.SessionSummary) -> str:
+def session_row(session: pb.SessionSummary) -> str:
+    """Return a session on one line: short id, local time of the last change, name or first words."""
     title = " ".join((session.name or session.title or "(nothing said yet)").split())
     title = title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
     return inert(f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title}")

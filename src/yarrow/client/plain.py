@@ -1,5 +1,8 @@
 """Plain mode: the answer to standard output as it comes, everything else in lines to standard error."""
 
+from typing import NamedTuple
+
+from yarrow.client.asking import Person
 from yarrow.client.missed import messages_after
 from yarrow.client.notes import call_note, end_note, result_note, side_note
 from yarrow.client.page import Page
@@ -13,12 +16,22 @@ _BOUNDARIES = frozenset({"turn_start", "message_start", "message_end", "tool_out
 """Events at which everything said before is recorded, so that what a gap left out can be read."""
 
 
-async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, out: Sink, err: Sink) -> Outcome:
+class Terminal(NamedTuple):
+    """Where a run is printed, and who is asked there."""
+
+    out: Sink
+    err: Sink
+    person: Person | None = None
+    """None when nobody can be asked."""
+
+
+async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, terminal: Terminal) -> Outcome:
     """Send a prompt to a session and print what comes of it. Raises what `follow` says and what the sinks raise."""
-    page = Page(out, err)
+    page = Page(terminal.out, terminal.err)
     for sentence in filter(None, (session.provider_reason, *session.warnings)):
         page.note(f"yarrow: {sentence}")
-    outcome = await follow(stub, session, prompt, viewer=_Plain(stub, session, page))
+    asks = terminal.person is not None
+    outcome = await follow(stub, session, prompt, viewer=_Plain(stub, session, page, asks=asks), person=terminal.person)
     page.end_answer()
     if note := end_note(outcome):
         page.note(note)
@@ -28,7 +41,8 @@ async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, out: Si
 class _Plain:
     """Prints events, and after a gap what the recorded messages hold beyond them, nothing twice."""
 
-    def __init__(self, stub: Stub, session: Session, page: Page) -> None:
+    def __init__(self, stub: Stub, session: Session, page: Page, *, asks: bool) -> None:
+        self._asks = asks
         self._stub = stub
         self._session = session
         self._page = page
@@ -61,6 +75,9 @@ class _Plain:
                 self._result(event.tool_output)
             case "agent_start":
                 self._anchor = event.agent_start.message_id
+            case "permission_request" if self._asks:
+                # The person is shown it, and begins on a new line.
+                self._page.end_answer()
             case "gap":
                 self._missed = True
             case _:

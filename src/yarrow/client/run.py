@@ -6,6 +6,7 @@ from typing import Protocol
 from grpc import aio
 from msgspec import Struct
 
+from yarrow.client.asking import Asking, Person, asking
 from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
@@ -36,35 +37,51 @@ class Viewer(Protocol):
         ...
 
 
-async def follow(stub: Stub, session: Session, prompt: pb.PromptRequest, *, viewer: Viewer) -> Outcome:
+async def follow(
+    stub: Stub, session: Session, prompt: pb.PromptRequest, *, viewer: Viewer, person: Person | None = None
+) -> Outcome:
     """Send a prompt to a session and show what comes of it.
 
-    The run is aborted when this is cancelled or the viewer raises. Nobody can be asked here, so that a request for
-    permission is answered with no. Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
+    The run is aborted when this is cancelled or the viewer raises. A request for permission is put to the `person`;
+    without one it is answered with no. Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
     """
     request = pb.PromptRequest()
     request.CopyFrom(prompt)
     request.session_id = session.session_id
     request.options.batch = True
     request.options.abort_on_disconnect = True
+    request.options.answers_permissions = person is not None
     end: pb.AgentEnd | None = None
     denied = False
     call = stub.Prompt(request)
-    try:
-        async for response in call:
-            for event in (response.event, *response.more):
-                # Empty for a kind that only a newer service knows.
-                kind = event.WhichOneof("event") or ""
-                if kind == "permission_request":
-                    denied = True
-                    await _deny(stub, event)
-                elif kind == "agent_end":
-                    end = event.agent_end
-                await viewer.show(event, kind)
-            await viewer.drain()
-    finally:
-        call.cancel()
+    async with asking(stub, person) as questions:
+        try:
+            async for response in call:
+                for event in (response.event, *response.more):
+                    # Empty for a kind that only a newer service knows.
+                    kind = event.WhichOneof("event") or ""
+                    if kind == "agent_end":
+                        end = event.agent_end
+                    elif kind.startswith("permission_"):
+                        denied |= await _consider(stub, event, questions)
+                    await viewer.show(event, kind)
+                await viewer.drain()
+        finally:
+            call.cancel()
     return _outcome(session, end, denied=denied)
+
+
+async def _consider(stub: Stub, event: pb.AgentEvent, questions: Asking | None) -> bool:
+    """Put what an event asks to the person; return whether it was denied since nobody is there."""
+    if event.HasField("permission_settled"):
+        if questions is not None:
+            questions.settled(event.permission_settled.request_id)
+        return False
+    if questions is not None:
+        questions.ask(event)
+        return False
+    await _deny(stub, event)
+    return True
 
 
 async def _deny(stub: Stub, event: pb.AgentEvent) -> None:

@@ -27,6 +27,7 @@ def check_layer(layer: Layer) -> None:
             explain(layer.values, Settings)
         _check_numbers(layer.values, ())
         _check_urls(layer.values)
+        _check_rules(layer.values)
         check_texts(layer.values)
     except Fault as fault:
         raise ConfigError(f"{layer.origin(fault.path)}: {fault}") from None
@@ -62,6 +63,14 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
             raise Fault(path, f"{dotted(path)} must lie between 0 and {LARGEST_NUMBER}")
         case _:
             return
+
+
+def _check_rules(values: dict[str, Any]) -> None:
+    """Raise `Fault` for a rule that would match nothing, since it does not close what it opens."""
+    for rule in values.get("permissions", {}).get("rules", {}):
+        tool, bracket, rest = rule.partition("(")
+        if not tool.strip() or ")" in tool or (bracket and not rest.endswith(")")):
+            raise Fault(("permissions", "rules", rule), f"the rule {rule!r} is neither tool nor tool(pattern)")
 
 
 def _check_urls(values: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def load_with(
         check_layer(users)
         layers.append(users)
     if project:
-        applied = apply(project)
+        applied = apply(project, merged(layers))
         layers.append(applied.layer)
         notices.extend(applied.notices)
     providers = merged(layers).get("providers", {})

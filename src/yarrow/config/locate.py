@@ -1,4 +1,4 @@
-"""Finds the line of a JSON text on which a value stands, so that an error can point at it."""
+"""Finds where a value stands in a JSON text, so that an error can point at it and a new one be put beside it."""
 
 import re
 from functools import lru_cache
@@ -13,20 +13,21 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
 
     Of a key written twice it is the last, which is the one that counts.
     """
-    place = value = _skip(text, 0)
+    place = value = skip(text, 0)
     for step in path:
-        place, value = _members(text, value)[step]
+        place, value = members(text, value)[step]
     return text.count("\n", 0, place) + 1
 
 
-def _skip(text: str, index: int) -> int:
+def skip(text: str, index: int) -> int:
+    """Return where white space at `index` ends."""
     found = _SPACE.match(text, index)
     return found.end() if found else index
 
 
 # Whoever asks for one line mostly asks for those beside it, of thousands too.
 @lru_cache(_KEPT)
-def _members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
+def members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
     """Return where each member of the object or list at `index` stands, and where its value does."""
     # Here, since only an error or `yarrow config` needs it and most runs have neither.
     from json import JSONDecoder
@@ -34,16 +35,16 @@ def _members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
     decoder = JSONDecoder()
     found: dict[str | int, tuple[int, int]] = {}
     is_object = text[index] == "{"
-    index = _skip(text, index + 1)
+    index = skip(text, index + 1)
     while text[index] not in "}]":
         start = index
         key: str | int = len(found)
         if is_object:
             key, index = decoder.raw_decode(text, index)
-            index = _skip(text, _skip(text, index) + 1)
+            index = skip(text, skip(text, index) + 1)
         found[key] = start, index
         _, index = decoder.raw_decode(text, index)
-        index = _skip(text, index)
+        index = skip(text, index)
         if text[index] == ",":
-            index = _skip(text, index + 1)
+            index = skip(text, index + 1)
     return found

@@ -10,10 +10,14 @@ from msgspec import Struct
 from yarrow.config.check import check_layer
 from yarrow.config.files import decode, find_project_file, label_of, read_data, user_directory, user_file
 from yarrow.config.layer import FileLayer, KeyPath, dotted
+from yarrow.config.tighten import tightened
 from yarrow.config.trust import hash_of, key_of, read_trusted
 
-HARMLESS = ("thinking", "compaction")
-"""Keys that a project's file may set though nobody has trusted it; besides them, `dryRun` may be turned on."""
+HARMLESS = ("thinking", "compaction", "permissions")
+"""Keys that a project's file may set though nobody has trusted it; besides them, `dryRun` may be turned on.
+
+Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
+"""
 NAMED_KEYS = 10
 """Of the keys that are ignored this many are named; of more, only how many."""
 KEY_CHARACTERS = 60
@@ -75,9 +79,18 @@ def users_alone(values: Mapping[str, Any]) -> list[KeyPath]:
     return found
 
 
-def apply(project: Project) -> Applied:
-    """Return what a project's file sets as it stands. Raises `ConfigError` for a wrong value of what it may set."""
-    return _apply_trusted(project) if project.standing is Standing.TRUSTED else _apply_harmless(project)
+def apply(project: Project, below: Mapping[str, Any]) -> Applied:
+    """Return what a project's file sets as it stands, over the settings `below`.
+
+    Raises `ConfigError` for a wrong value of what it may set.
+    """
+    applied = _apply_trusted(project) if project.standing is Standing.TRUSTED else _apply_harmless(project)
+    kept, ignored = tightened(applied.layer.values, below)
+    if not ignored:
+        return applied
+    layer = applied.layer
+    notice = f"{layer.label} is a project's file and can only tighten permissions, so {_ignored(ignored)} there"
+    return Applied(FileLayer(layer.label, layer.text, kept), (*applied.notices, notice))
 
 
 def _apply_trusted(project: Project) -> Applied:

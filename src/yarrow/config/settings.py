@@ -61,6 +61,15 @@ BUILT_IN: dict[str, ProviderSettings] = {
 """Provider ids that mean something without configuration; what is configured under one comes on top."""
 
 
+class RetrySettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How a model call that failed is tried again."""
+
+    attempts: int = 3
+    """Tries after the first; 0 is none."""
+    base_delay: float = 2.0
+    """Seconds before the second try; each wait after that is twice as long."""
+
+
 class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Directories besides the working directory that file tools may touch."""
 
@@ -79,6 +88,29 @@ class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """Seconds, when the call names none."""
 
 
+class AllowedCall(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A call that was allowed always: the same again runs unasked."""
+
+    tool: str
+    subject: str
+    """Of bash the command, of a file tool the directory, of any other tool its arguments as JSON."""
+    cwd: str
+    """The working directory that it was allowed in."""
+
+
+class PermissionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What tools may do without asking. A project's file can only tighten it."""
+
+    mode: Literal["ask", "deny", "plan"] = "ask"
+    """Of sessions that are made without one."""
+    rules: dict[str, Literal["auto", "ask", "deny"]] = {}
+    """By `tool` or `tool(pattern)`, in which `*` is any text."""
+    always: tuple[AllowedCall, ...] = ()
+    """Calls that were allowed always. Only from the user's own file."""
+    timeout: float = 600.0
+    """Seconds that a question waits for its answer; then it is no. Only from the user's own file."""
+
+
 class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything that can be configured."""
 
@@ -88,10 +120,12 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     thinking: ThinkingLevel = ThinkingLevel.OFF
     providers: dict[str, ProviderSettings] = {}
     compaction: CompactionSettings = CompactionSettings()
+    retry: RetrySettings = RetrySettings()
     dry_run: bool = False
     sandbox: Literal["off"] = "off"
     workspace: WorkspaceSettings = WorkspaceSettings()
     bash: BashSettings = BashSettings()
+    permissions: PermissionSettings = PermissionSettings()
     session_dir: str = ""
     """Where sessions are kept; empty is ~/.yarrow/sessions."""
     sync: Literal["message", "run", "none"] = "message"

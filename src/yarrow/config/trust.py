@@ -1,14 +1,13 @@
 """Remembers which content of which project's file the user has trusted, as a hash in the user's directory."""
 
-import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
 
 from yarrow.config.files import LARGEST_FILE, read_data
+from yarrow.config.replacing import locked, replace_file
 from yarrow.config.visible import visible
 from yarrow.errors import ConfigError, StorageError
 
@@ -77,43 +76,11 @@ def _change(directory: Path, change: Callable[[dict[str, str]], dict[str, str]])
     label = visible(str(directory / FILE))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(directory):
+        with locked(directory):
             # Read again, since another process may have changed it. A broken store held nothing that was in force.
             text = json.dumps(change(read_trusted(directory).hashes), indent=2, sort_keys=True) + "\n"
             if len(text) > LARGEST_FILE:
                 raise StorageError(f"{label} is full; yarrow trust revoke makes room")
-            _replace(directory / FILE, text.encode())
+            replace_file(directory / FILE, text.encode())
     except OSError as error:
         raise StorageError(f"{label} cannot be written: {error.strerror}; what is trusted stays as it was") from None
-
-
-@contextmanager
-def _locked(directory: Path) -> Generator[None]:
-    """Keep other processes from changing the store meanwhile."""
-    import fcntl
-
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-        # A new name is on the disk when its directory is.
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    from tempfile import mkstemp
-
-    # It makes a file that its owner alone can read.
-    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise

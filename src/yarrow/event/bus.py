@@ -11,6 +11,7 @@ from yarrow.event.events import (
     Body,
     Event,
     Gap,
+    PermissionRequest,
     TextDelta,
     ThinkingDelta,
     ToolCallEvent,
@@ -42,6 +43,8 @@ def _weigh(events: Iterable[Event]) -> int:
             weight += len(body.text) + len(body.diff)
         elif isinstance(body, ToolCallEvent):
             weight += len(body.arguments) + len(body.invalid_arguments)
+        elif isinstance(body, PermissionRequest):
+            weight += len(body.arguments)
     return weight
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from yarrow.errors import Failure
+from yarrow.errors import Code, Failure
 from yarrow.message import StopReason, Usage
 
 
@@ -171,6 +171,39 @@ class Notice(Struct, frozen=True):
     text: str
 
 
+class RetryScheduled(Struct, frozen=True):
+    """A failed model call will be tried again."""
+
+    attempt: int
+    """Which try comes next, from 2."""
+    delay: float
+    """Seconds until then."""
+    code: Code
+    """The failure's."""
+
+
+class PermissionRequest(Struct, frozen=True):
+    """A tool call waits for a person's answer; `arguments` is the text of a JSON object."""
+
+    request_id: str
+    tool_call_id: str
+    tool: str
+    arguments: str
+    reason: str
+
+
+Answer = Literal["once", "session", "always", "no"]
+AnsweredBy = Literal["person", "nobody", "timeout", "abort", "restart"]
+
+
+class PermissionSettled(Struct, frozen=True):
+    """A permission request waits no more."""
+
+    request_id: str
+    answer: Answer
+    by: AnsweredBy
+
+
 class Gap(Struct, frozen=True):
     """This subscriber lost the events from `first_sequence` to `last_sequence`."""
 
@@ -200,6 +233,9 @@ Body = (
     | CompactionEnd
     | UsageReport
     | Notice
+    | RetryScheduled
+    | PermissionRequest
+    | PermissionSettled
     | Gap
     | Heartbeat
 )

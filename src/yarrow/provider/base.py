@@ -83,7 +83,14 @@ class StopPiece(Struct, frozen=True):
     reason: StopReason
 
 
-ProviderEvent = TextPiece | ThinkingPiece | CallPiece | OpaquePiece | UsagePiece | StopPiece
+class NoticePiece(Struct, frozen=True):
+    """What a person should see although the answer goes on: a code in UPPER_SNAKE and a sentence."""
+
+    code: str
+    text: str
+
+
+ProviderEvent = TextPiece | ThinkingPiece | CallPiece | OpaquePiece | UsagePiece | StopPiece | NoticePiece
 
 
 class Provider(Protocol):

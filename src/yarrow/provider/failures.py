@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
+from yarrow.policy.secrets import is_secret_variable
 from yarrow.provider import failure_tables as tables
 
 MAX_TEXT = 600
@@ -32,9 +33,18 @@ class Speaker(Struct, frozen=True):
 
     name: str
     secret: str = ""
+    others: tuple[str, ...] = ()
+    """Credentials in configured headers, which must not be shown either."""
 
     def __repr__(self) -> str:
         return f"Speaker({self.name!r})"
+
+
+def speaker_of(name: str, key: str, headers: Mapping[str, str]) -> Speaker:
+    """Return who speaks with a key and configured headers; a header holds a secret by its name or by its look."""
+    telling = [text for header, text in headers.items() if is_secret_variable(header.replace("-", "_"), text)]
+    # `Bearer` before a credential is none, and a backend may leave it out.
+    return Speaker(name, key, tuple(text.split()[-1] for text in telling if text.strip()))
 
 
 class _Told(Struct, frozen=True):
@@ -75,8 +85,10 @@ def from_event(data: bytes, speaker: Speaker) -> ProviderError:
 
 def shown(text: str, speaker: Speaker) -> str:
     """Return a backend's text as one bounded line without control characters and without the key."""
-    if len(speaker.secret) >= MIN_SECRET:
-        text = text.replace(speaker.secret, "[key]")
+    # The longest first, so that none leaves a rest of another that it is a part of.
+    for secret in sorted((speaker.secret, *speaker.others), key=len, reverse=True):
+        if len(secret) >= MIN_SECRET:
+            text = text.replace(secret, "[key]")
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: MAX_TEXT * 4]).split())
     return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."
 

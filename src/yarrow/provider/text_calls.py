@@ -16,6 +16,7 @@ from yarrow.message import StopReason, ToolCall
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
+    NoticePiece,
     OpaquePiece,
     ProviderEvent,
     StopPiece,
@@ -98,6 +99,8 @@ class TextCalls:
                 return [*self.end(), event]
             case ThinkingPiece() | OpaquePiece():
                 return [*self.end(), event]
+            case NoticePiece():
+                return [event]
             case _:
                 assert_never(event)
 

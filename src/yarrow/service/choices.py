@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
-from yarrow.service.translate import THINKING_LEVELS, from_content
+from yarrow.service.translate import PERMISSION_MODES, THINKING_LEVELS, from_content
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
 
@@ -33,6 +34,7 @@ class Choices(Struct, frozen=True):
     append_system_prompt: str = ""
     compaction: CompactionSettings | UnsetType = UNSET
     tools: tuple[str, ...] | UnsetType = UNSET
+    permissions: PermissionMode | UnsetType = UNSET
 
 
 def read_choices(settings: pb.SessionSettings, registry: Registry, present: CompactionSettings) -> Choices:
@@ -40,8 +42,6 @@ def read_choices(settings: pb.SessionSettings, registry: Registry, present: Comp
 
     Raises `InvalidArgument` naming the field.
     """
-    if settings.permissions not in (pb.PERMISSION_MODE_UNSPECIFIED, pb.PERMISSION_MODE_AUTO):
-        raise InvalidArgument("settings.permissions", "this build runs tools unasked; only PERMISSION_MODE_AUTO works")
     return Choices(
         provider=settings.provider if settings.HasField("provider") else UNSET,
         model=settings.model if settings.HasField("model") else UNSET,
@@ -51,6 +51,7 @@ def read_choices(settings: pb.SessionSettings, registry: Registry, present: Comp
         append_system_prompt=settings.append_system_prompt,
         compaction=_compaction(settings.compaction, present) if settings.HasField("compaction") else UNSET,
         tools=_tools(tuple(settings.tools.names), registry) if settings.HasField("tools") else UNSET,
+        permissions=_permissions(settings.permissions),
     )
 
 
@@ -105,6 +106,15 @@ def _thinking(number: int) -> ThinkingLevel | UnsetType:
         if known == number:
             return level
     raise InvalidArgument("settings.thinking", f"{number} is no thinking level")
+
+
+def _permissions(number: int) -> PermissionMode | UnsetType:
+    if number == pb.PERMISSION_MODE_UNSPECIFIED:
+        return UNSET
+    for mode, known in PERMISSION_MODES.items():
+        if known == number:
+            return mode
+    raise InvalidArgument("settings.permissions", f"{number} is no permission mode")
 
 
 def _compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:

@@ -33,5 +33,6 @@ async def configure(entry: Entry, choices: Choices, *, name: str | None, provide
             tools=choices.tools,
             compaction=choices.compaction,
             dry_run=choices.dry_run,
+            permissions=choices.permissions,
         )
     )

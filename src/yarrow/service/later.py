@@ -31,5 +31,4 @@ def _handler(sentence: str) -> Any:
 class Later:
     """What of `AgentService` is not yet there."""
 
-    AnswerPermission: Any = _NotYet("permissions")
     RunTool: Any = _NotYet("running a tool by hand")

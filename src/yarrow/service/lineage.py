@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from yarrow.agent.compaction.compact import summarised_by
 from yarrow.agent.condense import Scribe, condensed, joined
 from yarrow.agent.context import context_of
+from yarrow.agent.retry import Retries
 from yarrow.errors import Precondition
+from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage
 from yarrow.service.entry import Entry
 from yarrow.service.parts import Parts
@@ -98,7 +101,8 @@ class Lineage:
     async def _scribe(self, entry: Entry) -> Scribe:
         equipment = await self._sessions.equip(entry)
         settings, info = equipment.settings, equipment.info
-        return Scribe(settings.model, info.context_window, summarised_by(equipment.provider, _uncounted))
+        retries = partial(Retries, settings.retry, self._parts.pause, _untold)
+        return Scribe(settings.model, info.context_window, summarised_by(equipment.provider, _uncounted, retries))
 
     def _synthesis(self, other: Loaded, text: str, entry: Entry) -> tuple[Message, Message]:
         header, now = entry.state.header, self._now()
@@ -118,6 +122,10 @@ class Lineage:
 
     def _now(self) -> str:
         return timestamp(self._parts.now())
+
+
+def _untold(_body: Body) -> None:
+    """What is waited for is told to nobody: the call that makes a session answers once."""
 
 
 def _uncounted(_usage: Usage) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.prompt.gather import gather
 from yarrow.prompt.system import Facts, system_prompt
 from yarrow.service.choices import Choices
@@ -53,6 +54,7 @@ async def make_header(session_id: str, plan: SessionPlan, parts: Parts) -> tuple
         tools=tools,
         compaction=settings.compaction if choices.compaction is UNSET else choices.compaction,
         dry_run=settings.dry_run if choices.dry_run is UNSET else choices.dry_run,
+        permissions=PermissionMode(settings.permissions.mode) if choices.permissions is UNSET else choices.permissions,
         created_at=timestamp(now),
         updated_at=timestamp(now),
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.agent.added import Added
+from yarrow.agent.permission import Consent
+from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.config.settings import Settings
 from yarrow.prompt.places import Places
 from yarrow.service.providers import Providers
@@ -27,6 +29,10 @@ class Parts(Struct, frozen=True):
     """The person's home directory."""
     users: Path
     """The directory of the person's own things."""
+    consent: Consent = Consent()
+    """What is configured about calls that would be asked."""
+    pause: Pause = WITH_TIME
+    """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple
     """Values that leave the service in no export."""
 

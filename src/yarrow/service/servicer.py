@@ -15,6 +15,7 @@ from yarrow.service.files import Files
 from yarrow.service.later import Later
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
+from yarrow.service.permissions import Permissions, attending
 from yarrow.service.saved import SavedSessions
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
@@ -24,7 +25,7 @@ BATCH_EVENTS = 64
 """Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
-class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
+class Servicer(SavedSessions, Files, Permissions, Later, AgentServiceServicer):
     """The one implementation of `AgentService`, whatever channel it is reached by."""
 
     def __init__(self, parts: Parts) -> None:
@@ -59,6 +60,7 @@ class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
         said = await self._commands.said(content, entry.cwd, tuple(request.attachments))
         subscription = entry.bus.subscribe()
         run_id = ""
+        presence = attending(entry, answers=request.options.answers_permissions)
         try:
             run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed)
             limit = BATCH_EVENTS if request.options.batch else 1
@@ -72,6 +74,7 @@ class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
                     return
         finally:
             subscription.close()
+            presence.close()
             if request.options.abort_on_disconnect and run_id and entry.agent.run_id == run_id:
                 entry.agent.abort()
 
@@ -135,6 +138,7 @@ class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
         subscription = entry.bus.subscribe(self._after(request))
         limit = BATCH_EVENTS if request.batch else 1
         epoch = self.epoch
+        presence = attending(entry, answers=request.answers_permissions)
         try:
             while events := await subscription.take():
                 for batch in batches(entry, events, limit):
@@ -142,6 +146,7 @@ class Servicer(SavedSessions, Files, Later, AgentServiceServicer):
                     epoch = ""
         finally:
             subscription.close()
+            presence.close()
 
     @streams
     async def Compact(self, request: pb.CompactRequest, context: Context) -> AsyncIterator[pb.CompactResponse]:

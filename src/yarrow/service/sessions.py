@@ -88,13 +88,21 @@ class Sessions:
             thinking=header.thinking,
             tools=self._offered(header.tools, built.info),
             dry_run=header.dry_run,
+            permissions=header.permissions,
+            retry=settings.retry,
             max_turns=settings.max_turns,
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
-        hooks = self._parts.added.hooks
-        context = await self.context(entry)
-        entry.equipment = Equipment(run, built.provider, built.info, self._parts.registry, context, hooks)
+        entry.equipment = Equipment(
+            settings=run,
+            provider=built.provider,
+            info=built.info,
+            registry=self._parts.registry,
+            context=await self.context(entry),
+            hooks=self._parts.added.hooks,
+            consent=self._parts.consent,
+        )
         return entry.equipment
 
     async def info(self, entry: Entry) -> ProviderInfo | None:
@@ -175,7 +183,7 @@ class Sessions:
         session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
         source = Source(log, state, partial(self._reread, session_id))
-        agent = Agent(Desk(source, bus, now=self._parts.now), Meter(self._ratios))
+        agent = Agent(Desk(source, bus, now=self._parts.now, pause=self._parts.pause), Meter(self._ratios))
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks)
         entry.warnings += (*self._parts.added.warnings, *warnings)
         await self._active.add(entry)

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Failure
 from yarrow.event import events as ev
@@ -60,6 +61,18 @@ THINKING = {
     ThinkingLevel.XHIGH: pb.THINKING_LEVEL_XHIGH,
     ThinkingLevel.MAX: pb.THINKING_LEVEL_MAX,
 }
+PERMISSION_MODES = {
+    PermissionMode.AUTO: pb.PERMISSION_MODE_AUTO,
+    PermissionMode.ASK: pb.PERMISSION_MODE_ASK,
+    PermissionMode.DENY: pb.PERMISSION_MODE_DENY,
+    PermissionMode.PLAN: pb.PERMISSION_MODE_PLAN,
+}
+ANSWERS: dict[ev.Answer, pb.PermissionAnswer.ValueType] = {
+    "once": pb.PERMISSION_ANSWER_ONCE,
+    "session": pb.PERMISSION_ANSWER_SESSION,
+    "always": pb.PERMISSION_ANSWER_ALWAYS,
+    "no": pb.PERMISSION_ANSWER_NO,
+}
 THINKING_LEVELS = {number: level for level, number in THINKING.items()}
 
 
@@ -100,8 +113,15 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
             out.turn_end.turn = turn
         case ev.AgentEnd():
             out.agent_end.CopyFrom(_agent_end(body))
+        case ev.RetryScheduled(attempt, delay, code):
+            out.retry_scheduled.CopyFrom(pb.RetryScheduled(attempt=attempt, delay=delay, code=code))
         case ev.CompactionStart() | ev.CompactionEnd():
             _fill_compaction(out, body)
+        case ev.PermissionRequest():
+            out.permission_request.CopyFrom(to_question(body))
+        case ev.PermissionSettled(request_id, answer, by):
+            settled = pb.PermissionSettled(request_id=request_id, answer=ANSWERS[answer], by=by)
+            out.permission_settled.CopyFrom(settled)
         case ev.StateChange() | ev.QueueUpdate() | ev.UsageReport() | ev.Notice() | ev.Gap() | ev.Heartbeat():
             _fill_side(out, body)
         case _:
@@ -166,6 +186,17 @@ def _agent_end(body: ev.AgentEnd) -> pb.AgentEnd:
         error=None if body.error is None else to_error(body.error),
         usage=to_usage(body.usage),
         undelivered=to_queued(body.undelivered),
+    )
+
+
+def to_question(asked: ev.PermissionRequest) -> pb.PermissionRequest:
+    """Return what a person is asked as clients see it."""
+    return pb.PermissionRequest(
+        request_id=asked.request_id,
+        tool_call_id=asked.tool_call_id,
+        tool=asked.tool,
+        arguments_json=asked.arguments,
+        reason=asked.reason,
     )
 
 

@@ -4,7 +4,16 @@ from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import STATES, THINKING, to_compaction, to_count, to_message, to_queued
+from yarrow.service.translate import (
+    PERMISSION_MODES,
+    STATES,
+    THINKING,
+    to_compaction,
+    to_count,
+    to_message,
+    to_question,
+    to_queued,
+)
 from yarrow.session.head import Head
 from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
@@ -51,6 +60,7 @@ def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
         message_count=len(entry.state.messages),
         provider_reason=entry.reason,
         warnings=entry.warnings,
+        permission_requests=map(to_question, entry.agent.questions.pending),
     )
 
 
@@ -71,7 +81,7 @@ def settings(entry: Entry) -> pb.SessionSettings:
         dry_run=now.dry_run,
         system_prompt=now.system_prompt,
         compaction=to_compaction(now.compaction),
-        permissions=pb.PERMISSION_MODE_AUTO,
+        permissions=PERMISSION_MODES[now.permissions],
         tools=None if now.tools is None else pb.ToolSelection(names=now.tools),
     )
 

@@ -6,7 +6,16 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import Message
-from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.record import (
+    Change,
+    Compaction,
+    Header,
+    PermissionAnswered,
+    PermissionAsked,
+    Queued,
+    Record,
+    Undelivered,
+)
 
 _KINDS: dict[str, type[Record]] = {
     "header": Header,
@@ -15,6 +24,8 @@ _KINDS: dict[str, type[Record]] = {
     "compaction": Compaction,
     "queued": Queued,
     "undelivered": Undelivered,
+    "permissionAsked": PermissionAsked,
+    "permissionAnswered": PermissionAnswered,
 }
 
 

@@ -11,17 +11,29 @@ from itertools import count
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
 from yarrow.session.calls import answered
 from yarrow.session.draft import Copied, Draft
 from yarrow.session.lenient import Unknown
 from yarrow.session.reader import Loaded, Stored
-from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.record import (
+    Change,
+    Compaction,
+    Header,
+    PermissionAnswered,
+    PermissionAsked,
+    Queued,
+    Record,
+    Undelivered,
+)
 from yarrow.session.state import SessionState, fold
 
 LEFT_OUT = "Summary of the messages that were left out of this session:\n\n"
 MERGED = "Summary of another session that was merged into this one:\n\n"
+_WAITING = (Queued, Undelivered, PermissionAsked, PermissionAnswered)
+"""Records of what waited, or waits; questions and answers are of the session they were asked in."""
 MAX_IMPORTED_ID = 200
 """Characters kept of the id that an imported session had."""
 
@@ -128,7 +140,7 @@ def merge(
 def imported(loaded: Loaded, *, new_id: str, cwd: str, timestamp: str) -> Draft:
     """Return a session of a file from elsewhere, in the project of `cwd`: every record as it is, without a parent.
 
-    The ids in the file are data and name nothing here.
+    The ids in the file are data and name nothing here. Nor may a file say what runs unasked.
     """
     header = replace(
         loaded.header,
@@ -137,10 +149,12 @@ def imported(loaded: Loaded, *, new_id: str, cwd: str, timestamp: str) -> Draft:
         parent_message_index=None,
         imported_from=loaded.header.id[:MAX_IMPORTED_ID],
         cwd=cwd,
+        permissions=_imported(loaded.header.permissions),
         created_at=timestamp,
         updated_at=timestamp,
     )
-    return Draft(header, tuple(Copied(loaded.path, stored, stored.value) for stored in loaded.records), loaded.path)
+    copies = (Copied(loaded.path, stored, _tame(stored.value)) for stored in loaded.records)
+    return Draft(header, tuple(copies), loaded.path)
 
 
 def _child(parent: Loaded, records: Sequence[Stored], *, new_id: str, timestamp: str) -> Draft:
@@ -150,7 +164,7 @@ def _child(parent: Loaded, records: Sequence[Stored], *, new_id: str, timestamp:
     entries = tuple(
         Copied(parent.path, stored, _nameless(stored.value))
         for stored in records
-        if not isinstance(stored.value, Queued | Undelivered) or stored.value.id in settled
+        if not isinstance(stored.value, _WAITING) or stored.value.id in settled
     )
     header = replace(
         _born(state.header, new_id=new_id, timestamp=timestamp),
@@ -183,6 +197,16 @@ def _born(settings: Header, *, new_id: str, timestamp: str) -> Header:
 
 def _nameless(value: Record | Unknown) -> Record | Unknown:
     return replace(value, name="") if isinstance(value, Change) and value.name is not UNSET else value
+
+
+def _tame(value: Record | Unknown) -> Record | Unknown:
+    if not isinstance(value, Change) or value.permissions is UNSET:
+        return value
+    return replace(value, permissions=_imported(value.permissions))
+
+
+def _imported(mode: PermissionMode) -> PermissionMode:
+    return PermissionMode.ASK if mode is PermissionMode.AUTO else mode
 
 
 def _said(source: Loaded) -> list[tuple[Stored, Message]]:

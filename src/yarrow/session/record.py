@@ -9,7 +9,9 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings
+from yarrow.event.events import Answer, AnsweredBy
 from yarrow.message import Block, Message, ThinkingLevel, Usage
 
 VERSION = 1
@@ -40,6 +42,7 @@ class Header(Struct, frozen=True, rename="camel", kw_only=True, tag="header", ta
     """Names of the tools offered to the model; None is all."""
     compaction: CompactionSettings = CompactionSettings()
     dry_run: bool = False
+    permissions: PermissionMode = PermissionMode.ASK
     created_at: str
     updated_at: str
     """The time of creation; the live value is that of the last record."""
@@ -57,6 +60,7 @@ class Change(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=Tr
     tools: tuple[str, ...] | UnsetType | None = UNSET
     compaction: CompactionSettings | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
+    permissions: PermissionMode | UnsetType = UNSET
 
 
 class Compaction(
@@ -96,7 +100,28 @@ class Undelivered(Struct, frozen=True, rename="camel", kw_only=True, tag="undeli
     timestamp: str
 
 
-Record = Header | Message | Change | Compaction | Queued | Undelivered
+class PermissionAsked(Struct, frozen=True, rename="camel", kw_only=True, tag="permissionAsked", tag_field="kind"):
+    """A person is asked whether a call may run; it waits until a record with its id answers it."""
+
+    id: str
+    timestamp: str
+    tool_call_id: str
+    tool: str
+    reason: str
+
+
+class PermissionAnswered(Struct, frozen=True, rename="camel", kw_only=True, tag="permissionAnswered", tag_field="kind"):
+    """The question `id` was answered, by a person or for want of one."""
+
+    id: str
+    timestamp: str
+    answer: Answer
+    by: AnsweredBy
+    text: str = ""
+    """What the person said to the model with a no."""
+
+
+Record = Header | Message | Change | Compaction | Queued | Undelivered | PermissionAsked | PermissionAnswered
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)

@@ -8,7 +8,16 @@ from msgspec.structs import asdict, replace
 
 from yarrow.message import Message
 from yarrow.session.lenient import Unknown
-from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.record import (
+    Change,
+    Compaction,
+    Header,
+    PermissionAnswered,
+    PermissionAsked,
+    Queued,
+    Record,
+    Undelivered,
+)
 
 
 class Messages(Sequence[Message]):
@@ -61,6 +70,8 @@ class SessionState(Struct, frozen=True):
     """All of them, also those that a compaction summed up."""
     queued: tuple[Queued, ...] = ()
     """Texts that were accepted and are neither delivered nor handed back, in order."""
+    asked: tuple[PermissionAsked, ...] = ()
+    """Questions that nobody answered yet, in order."""
     compaction: Compaction | None = None
     """The last one."""
     compacted_at: int = 0
@@ -78,6 +89,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
     updated_at = header.updated_at
     messages: list[Message] = []
     queued = {text.id: text for text in state.queued}
+    asked = {question.id: question for question in state.asked}
     for record in records:
         match record:
             case Message():
@@ -92,6 +104,10 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 queued[record.id] = record
             case Undelivered():
                 queued.pop(record.id, None)
+            case PermissionAsked():
+                asked[record.id] = record
+            case PermissionAnswered():
+                asked.pop(record.id, None)
             case Header() | Unknown():  # neither says anything that counts here
                 continue
             case _:
@@ -101,6 +117,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
         header=replace(header, updated_at=updated_at),
         messages=state.messages.followed_by(messages) if messages else state.messages,
         queued=tuple(queued.values()),
+        asked=tuple(asked.values()),
         compaction=compaction,
         compacted_at=compacted_at,
     )

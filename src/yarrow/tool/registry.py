@@ -1,7 +1,7 @@
-"""The one place every tool call passes: look-up, validation, dry run, and the limits of what comes back."""
+"""The one place every tool call passes: look-up, validation, dry run, permission, and the limits of what comes back."""
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from yarrow.message import ToolCall, ToolSpec
 from yarrow.tool.arguments import Invalid, decode, schema_of
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
 from yarrow.tool.limits import PROGRESS_BYTES, bounded, bounded_diff, clean, last_bytes
+
+Permit = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
+"""Returns where a call may run, which may be wider than what it was given, or why it does not run."""
 
 NOTHING_CHANGED = "Dry run: nothing was changed."
 
@@ -43,12 +46,19 @@ class Registry:
         return tool is None or tool.read_only
 
     async def execute(
-        self, call: ToolCall, context: ToolContext, *, dry_run: bool, offered: frozenset[str] | None = None
+        self,
+        call: ToolCall,
+        context: ToolContext,
+        *,
+        permit: Permit,
+        dry_run: bool,
+        offered: frozenset[str] | None = None,
     ) -> AsyncGenerator[Progress | Result]:
         """Run one call: any number of `Progress`, then exactly one result, last, whatever happens but cancellation.
 
-        `offered` are the names the model was told; a call of another is a call of an unknown tool. Close the
-        generator (`contextlib.aclosing`), so that a tool that runs is ended at once.
+        `permit` is asked last before the tool runs; its errors are the caller's. `offered` are the names the model was
+        told; a call of another is a call of an unknown tool. Close the generator (`contextlib.aclosing`), so that a
+        tool that runs is ended at once.
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
@@ -56,21 +66,15 @@ class Registry:
             return
         tool, arguments = prepared
         context = msgspec.structs.replace(context, dry_run=dry_run)
-        result: Result = ToolFailed(f"The tool {call.name} is broken: it ended without a result.")
-        try:
-            if dry_run and not tool.read_only:
-                result = within_limits(_nothing_changed(await tool.preview(arguments, context)))
-            else:
-                async with aclosing(_checked(tool.run(arguments, context), call.name)) as output:
-                    async for item in output:
-                        if isinstance(item, Progress):
-                            yield item
-                        else:
-                            result = item
-        except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
-            reason = f"{type(error).__name__}: {error}".rstrip(": ")
-            result = within_limits(ToolFailed(f"The tool {call.name} failed: {reason}. Try another way."))
-        yield result
+        if not dry_run or tool.read_only:
+            permitted = await permit(tool, arguments, context)
+            if isinstance(permitted, ToolFailed):
+                yield within_limits(permitted)
+                return
+            context = permitted
+        async with aclosing(_done(tool, arguments, context)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _prepare(self, call: ToolCall, offered: frozenset[str] | None) -> tuple[Tool, Struct] | ToolFailed:
         """Return the tool and its valid arguments, or why the call is not run."""
@@ -100,6 +104,25 @@ class Registry:
         names.sort(key=lambda known: nearest.index(known) if known in nearest else len(nearest))
         there_are = f"The tools are: {', '.join(names)}." if names else "There are no tools."
         return ToolFailed(f"There is no tool called {name!r}. {there_are}")
+
+
+async def _done(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGenerator[Progress | Result]:
+    """Run a tool, or in a dry run let it say what it would do; its result comes last, whatever it raises."""
+    result: Result = ToolFailed(f"The tool {tool.name} is broken: it ended without a result.")
+    try:
+        if context.dry_run and not tool.read_only:
+            result = within_limits(_nothing_changed(await tool.preview(arguments, context)))
+        else:
+            async with aclosing(_checked(tool.run(arguments, context), tool.name)) as output:
+                async for item in output:
+                    if isinstance(item, Progress):
+                        yield item
+                    else:
+                        result = item
+    except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        result = within_limits(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."))
+    yield result
 
 
 async def _checked(output: AsyncIterator[Progress | Result], name: str) -> AsyncGenerator[Progress | Result]:

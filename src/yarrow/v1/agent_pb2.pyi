@@ -230,23 +230,23 @@ class _PermissionModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Permis
     PERMISSION_MODE_UNSPECIFIED: _PermissionMode.ValueType  # 0
     """The session's or configuration's value."""
     PERMISSION_MODE_AUTO: _PermissionMode.ValueType  # 1
-    """Whatever the policy allows runs unasked."""
+    """Whatever the policy allows runs unasked: what no rule denies or says to ask, inside the workspace."""
     PERMISSION_MODE_ASK: _PermissionMode.ValueType  # 2
-    """A person is asked."""
+    """A person is asked before what could change anything outside the workspace; the default."""
     PERMISSION_MODE_DENY: _PermissionMode.ValueType  # 3
     """Nothing that writes runs."""
     PERMISSION_MODE_PLAN: _PermissionMode.ValueType  # 4
     """Read-only tools alone."""
 
 class PermissionMode(_PermissionMode, metaclass=_PermissionModeEnumTypeWrapper):
-    """What tools may do without asking."""
+    """What tools may do without asking; docs/permissions.md says it in full."""
 
 PERMISSION_MODE_UNSPECIFIED: PermissionMode.ValueType  # 0
 """The session's or configuration's value."""
 PERMISSION_MODE_AUTO: PermissionMode.ValueType  # 1
-"""Whatever the policy allows runs unasked."""
+"""Whatever the policy allows runs unasked: what no rule denies or says to ask, inside the workspace."""
 PERMISSION_MODE_ASK: PermissionMode.ValueType  # 2
-"""A person is asked."""
+"""A person is asked before what could change anything outside the workspace; the default."""
 PERMISSION_MODE_DENY: PermissionMode.ValueType  # 3
 """Nothing that writes runs."""
 PERMISSION_MODE_PLAN: PermissionMode.ValueType  # 4
@@ -292,9 +292,9 @@ class _PermissionAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Perm
     PERMISSION_ANSWER_ONCE: _PermissionAnswer.ValueType  # 1
     """This call."""
     PERMISSION_ANSWER_SESSION: _PermissionAnswer.ValueType  # 2
-    """Calls like it in this session."""
+    """Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
     PERMISSION_ANSWER_ALWAYS: _PermissionAnswer.ValueType  # 3
-    """Calls like it from now on, kept in the user's configuration."""
+    """Calls like it in the same working directory from now on, kept in the user's configuration."""
     PERMISSION_ANSWER_NO: _PermissionAnswer.ValueType  # 4
     """Not this call."""
 
@@ -309,9 +309,9 @@ PERMISSION_ANSWER_UNSPECIFIED: PermissionAnswer.ValueType  # 0
 PERMISSION_ANSWER_ONCE: PermissionAnswer.ValueType  # 1
 """This call."""
 PERMISSION_ANSWER_SESSION: PermissionAnswer.ValueType  # 2
-"""Calls like it in this session."""
+"""Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
 PERMISSION_ANSWER_ALWAYS: PermissionAnswer.ValueType  # 3
-"""Calls like it from now on, kept in the user's configuration."""
+"""Calls like it in the same working directory from now on, kept in the user's configuration."""
 PERMISSION_ANSWER_NO: PermissionAnswer.ValueType  # 4
 """Not this call."""
 Global___PermissionAnswer: _TypeAlias = PermissionAnswer  # noqa: Y015
@@ -919,7 +919,8 @@ class AgentEvent(_message.Message):
 
     One event of a session. Within a run the order is
     AgentStart (TurnStart MessageStart (TextDelta|ThinkingDelta|ToolCall)* MessageEnd (ToolDelta* ToolOutput)* TurnEnd)* AgentEnd,
-    with StateChange, QueueUpdate, Usage, Notice, RetryScheduled, PermissionRequest and compaction between them.
+    with StateChange, QueueUpdate, Usage, Notice, RetryScheduled, PermissionRequest, PermissionSettled and
+    compaction between them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -949,6 +950,7 @@ class AgentEvent(_message.Message):
     PERMISSION_REQUEST_FIELD_NUMBER: _builtins.int
     GAP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    PERMISSION_SETTLED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     run_id: _builtins.str
@@ -1043,6 +1045,10 @@ class AgentEvent(_message.Message):
     def heartbeat(self) -> Global___Heartbeat:
         """A sign of life on a remote stream."""
 
+    @_builtins.property
+    def permission_settled(self) -> Global___PermissionSettled:
+        """A permission request waits no more."""
+
     def __init__(
         self,
         *,
@@ -1071,12 +1077,13 @@ class AgentEvent(_message.Message):
         permission_request: Global___PermissionRequest | None = ...,
         gap: Global___Gap | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        permission_settled: Global___PermissionSettled | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["agent_start", "turn_start", "message_start", "text_delta", "thinking_delta", "tool_call", "message_end", "tool_delta", "tool_output", "turn_end", "agent_end", "state_change", "queue_update", "compaction_start", "compaction_end", "retry_scheduled", "usage", "notice", "permission_request", "gap", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["agent_start", "turn_start", "message_start", "text_delta", "thinking_delta", "tool_call", "message_end", "tool_delta", "tool_output", "turn_end", "agent_end", "state_change", "queue_update", "compaction_start", "compaction_end", "retry_scheduled", "usage", "notice", "permission_request", "gap", "heartbeat", "permission_settled"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1610,6 +1617,36 @@ class PermissionRequest(_message.Message):
 Global___PermissionRequest: _TypeAlias = PermissionRequest  # noqa: Y015
 
 @_typing.final
+class PermissionSettled(_message.Message):
+    """A permission request waits no more: somebody answered, or it was denied for want of an answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The PermissionRequest's id."""
+    answer: Global___PermissionAnswer.ValueType
+    """The answer that counts."""
+    by: _builtins.str
+    """Who answered: person, nobody (nobody was there who could), timeout or abort."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        answer: Global___PermissionAnswer.ValueType = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "by", b"by", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PermissionSettled: _TypeAlias = PermissionSettled  # noqa: Y015
+
+@_typing.final
 class Gap(_message.Message):
     """This subscriber lost events; GetMessages tells what they came to."""
 
@@ -1718,22 +1755,28 @@ class PromptOptions(_message.Message):
     ABORT_ON_DISCONNECT_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     EPHEMERAL_FIELD_NUMBER: _builtins.int
+    ANSWERS_PERMISSIONS_FIELD_NUMBER: _builtins.int
     abort_on_disconnect: _builtins.bool
     """Abort the run when this call is cancelled or its connection is lost."""
     batch: _builtins.bool
     """Send up to 64 events in one response."""
     ephemeral: _builtins.bool
     """Do not write the session to disk; only for a session that this request makes."""
+    answers_permissions: _builtins.bool
+    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied at
+    once.
+    """
     def __init__(
         self,
         *,
         abort_on_disconnect: _builtins.bool = ...,
         batch: _builtins.bool = ...,
         ephemeral: _builtins.bool = ...,
+        answers_permissions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_disconnect", b"abort_on_disconnect", "batch", b"batch", "ephemeral", b"ephemeral"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_disconnect", b"abort_on_disconnect", "answers_permissions", b"answers_permissions", "batch", b"batch", "ephemeral", b"ephemeral"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1967,6 +2010,7 @@ class GetStateResponse(_message.Message):
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     PROVIDER_REASON_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PERMISSION_REQUESTS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     name: _builtins.str
@@ -2013,6 +2057,10 @@ class GetStateResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What loading the session's file had to skip."""
 
+    @_builtins.property
+    def permission_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___PermissionRequest]:
+        """Tool calls that wait for a person's answer, oldest first."""
+
     def __init__(
         self,
         *,
@@ -2033,10 +2081,11 @@ class GetStateResponse(_message.Message):
         message_count: _builtins.int = ...,
         provider_reason: _builtins.str = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        permission_requests: _abc.Iterable[Global___PermissionRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["provider", b"provider", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "message_count", b"message_count", "name", b"name", "provider", b"provider", "provider_reason", b"provider_reason", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "message_count", b"message_count", "name", b"name", "permission_requests", b"permission_requests", "provider", b"provider", "provider_reason", b"provider_reason", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2411,6 +2460,7 @@ class StreamEventsRequest(_message.Message):
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    ANSWERS_PERMISSIONS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     after_sequence: _builtins.int
@@ -2419,6 +2469,10 @@ class StreamEventsRequest(_message.Message):
     """The epoch that after_sequence belongs to; another one gives a Gap and the whole run."""
     batch: _builtins.bool
     """Send up to 64 events in one response."""
+    answers_permissions: _builtins.bool
+    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied at
+    once.
+    """
     def __init__(
         self,
         *,
@@ -2426,10 +2480,11 @@ class StreamEventsRequest(_message.Message):
         after_sequence: _builtins.int | None = ...,
         epoch: _builtins.str = ...,
         batch: _builtins.bool = ...,
+        answers_permissions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "batch", b"batch", "epoch", b"epoch", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "answers_permissions", b"answers_permissions", "batch", b"batch", "epoch", b"epoch", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
     _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015

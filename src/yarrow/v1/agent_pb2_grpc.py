@@ -256,7 +256,9 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AnswerPermission(self, request, context):
-        """Answers a PermissionRequest event. Lookup: in memory.
+        """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
+        (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
+        memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

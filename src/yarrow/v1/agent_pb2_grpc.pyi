@@ -76,7 +76,10 @@ class AgentServiceStub:
     Lookup: in memory.
     """
     AnswerPermission: _grpc.UnaryUnaryMultiCallable[_agent_pb2.AnswerPermissionRequest, _agent_pb2.AnswerPermissionResponse]
-    """Answers a PermissionRequest event. Lookup: in memory."""
+    """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
+    (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
+    memory.
+    """
     Compact: _grpc.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
     ConfigureSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ConfigureSessionRequest, _agent_pb2.ConfigureSessionResponse]
@@ -158,7 +161,10 @@ class AgentServiceAsyncStub(AgentServiceStub):
     Lookup: in memory.
     """
     AnswerPermission: _aio.UnaryUnaryMultiCallable[_agent_pb2.AnswerPermissionRequest, _agent_pb2.AnswerPermissionResponse]  # type: ignore[assignment]
-    """Answers a PermissionRequest event. Lookup: in memory."""
+    """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
+    (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
+    memory.
+    """
     Compact: _aio.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]  # type: ignore[assignment]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
     ConfigureSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ConfigureSessionRequest, _agent_pb2.ConfigureSessionResponse]  # type: ignore[assignment]
@@ -297,7 +303,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.AnswerPermissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.AnswerPermissionResponse, _abc.Awaitable[_agent_pb2.AnswerPermissionResponse]]:
-        """Answers a PermissionRequest event. Lookup: in memory."""
+        """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
+        (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
+        memory.
+        """
 
     @_abc_1.abstractmethod
     def Compact(

@@ -19,6 +19,7 @@ from yarrow.provider.base import (
     CompletionRequest,
     ListsModels,
     ModelEntry,
+    NoticePiece,
     ProviderEvent,
     StopPiece,
     StreamOptions,
@@ -445,9 +446,10 @@ async def test_what_the_model_cannot_do_after_all_is_left_out_from_then_on(lack:
         server.lacks = frozenset({lack})
         provider = provider_for(server.root)
         notices: list[str] = []
-        provider.notice = lambda code, _: notices.append(code)
         for _ in range(2):
-            assert await send(provider, tools=(READ,), thinking=ThinkingLevel.HIGH)
+            events = await send(provider, tools=(READ,), thinking=ThinkingLevel.HIGH)
+            notices += [event.code for event in events if isinstance(event, NoticePiece)]
+            assert len(events) > len(notices)
         assert [field in sent for sent in server.prompts] == [True, False, False]
         assert notices == (["NO_TOOLS"] if field == "tools" else [])
         await provider.close()
@@ -509,11 +511,11 @@ async def test_case_P_13_a_server_that_read_far_less_than_it_was_sent(reported: 
     replies = [answer(said("x"), done(prompt_eval_count=reported, eval_count=2)) for _ in range(2)]
     async with OllamaServer(replies) as server:
         provider = provider_for(server.root, context_window=32768)
-        notices: list[tuple[str, str]] = []
-        provider.notice = lambda code, text: notices.append((code, text))
+        notices: list[NoticePiece] = []
         for _ in range(2):
-            assert await send(provider, user(Text("word " * 12_000)))
-        assert [code for code, _ in notices] == told
-        assert all("reports 2051" in text for _, text in notices)
+            events = await send(provider, user(Text("word " * 12_000)))
+            notices += [event for event in events if isinstance(event, NoticePiece)]
+        assert [notice.code for notice in notices] == told
+        assert all("reports 2051" in notice.text for notice in notices)
         assert server.prompts[0]["options"]["num_ctx"] == 32768
         await provider.close()

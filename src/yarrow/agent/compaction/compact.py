@@ -15,11 +15,13 @@ from yarrow.agent.compaction.summary import notes_of, summary_text, written
 from yarrow.agent.compaction.transcript import fitted, thinned, told
 from yarrow.agent.context import Meter, context_of, last_asked
 from yarrow.agent.draft import MAX_ANSWER
+from yarrow.agent.retry import Retries, retried
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
+    NoticePiece,
     OpaquePiece,
     Provider,
     StopPiece,
@@ -77,14 +79,19 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
     return _shrinking(draft, plan, meter)
 
 
-def summarised_by(provider: Provider, spent: Callable[[Usage], None]) -> Summarise:
+def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], Retries]) -> Summarise:
     """Return how a provider writes summaries; `spent` is told what each call cost, also one that fails later.
+
+    `retries` are made for each text.
 
     What it returns raises `RunError` too: CONTENT_FILTER when the backend withholds the summary, OUTPUT_LIMIT when it
     is longer than any answer may be.
     """
 
     async def summarise(asked: CompletionRequest) -> Answer:
+        return await retried(lambda: once(asked), retries())
+
+    async def once(asked: CompletionRequest) -> Answer:
         text = ""
         usage: Usage | None = None
         stop: StopReason | None = None
@@ -98,7 +105,7 @@ def summarised_by(provider: Provider, spent: Callable[[Usage], None]) -> Summari
                         spent(usage)
                     case StopPiece(stop):
                         pass
-                    case ThinkingPiece() | OpaquePiece() | CallPiece():  # no tools are offered
+                    case ThinkingPiece() | OpaquePiece() | CallPiece() | NoticePiece():  # no tools are offered
                         continue
                     case _:
                         assert_never(piece)

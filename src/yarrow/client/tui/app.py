@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from grpc import aio
 from msgspec import Struct
@@ -30,6 +30,8 @@ from yarrow.client.tui.sources import sources_of
 from yarrow.client.tui.status import Status
 from yarrow.v1 import agent_pb2 as pb
 
+T = TypeVar("T")
+
 FRAME_SECONDS = 1 / 15
 """Between two drawings of what is streamed; keys are answered at once."""
 CLOCK_SECONDS = 1.0
@@ -44,7 +46,6 @@ class Opening(Struct, frozen=True):
     """What the terminal UI begins with."""
 
     session_id: str
-    cwd: str
     notices: tuple[str, ...] = ()
     make: Callable[[], Awaitable[str]] | None = None
     """Makes another session with the settings of the command line, for /new; returns its id."""
@@ -57,9 +58,12 @@ class App:
         self.stub = stub
         self.opening = opening
         self.look = look
+        self.cwd = ""
+        """Where the session that is open works."""
+        self._terminal = terminal
         self.driver = Driver(stub, Watcher(self._take, self._connection))
         self.history = History()
-        sources = sources_of(stub, lambda: self.driver.session_id, opening.cwd)
+        sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.cwd)
         self.editor = Editor(sources, sign=PROMPT_SIGN if look.has_signs else "> ")
         self.folds_output = self.folds_thinking = True
         self._status = Status()
@@ -110,6 +114,7 @@ class App:
         """Turn to a session and print the end of it."""
         opened = await self.driver.open(session_id)
         self.history = opened.history
+        self.cwd = opened.state.cwd
         self._shown = begin_with(self.history)
         self._replays = bool(opened.state.run_id)
         self._status = status_line.of_state(opened.state, time.monotonic())
@@ -163,6 +168,13 @@ class App:
     async def shell(self, command: str, *, silent: bool) -> None:
         """Run a command for the person; unless `silent` the model is told of it."""
         await self.driver.run_tool("bash", {"command": command}, silent=silent)
+
+    async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
+        """Give the whole screen to a view, and return what comes of it."""
+        async with self.screen.aside():
+            result = await show(self._terminal)
+        self._changed.set()
+        return result
 
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""

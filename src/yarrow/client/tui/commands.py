@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from yarrow.client.table import COMMANDS, Here, WrongWords, perform_line
+from yarrow.client.tui import choosing
 from yarrow.client.tui.keys import KEYS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -54,14 +55,18 @@ async def do(app: "App", typed: Typed) -> None:
     if name in OWN:
         await OWN[name].run(app, rest)
     elif name in COMMANDS:
-        answer = await perform_line(Here(app.stub, app.driver.session_id, app.opening.cwd), text)
-        app.note("command", answer.text)
-        if answer.session_id and answer.session_id != app.driver.session_id:
-            await app.open(answer.session_id)
+        await _by_table(app, text)
     elif name in await expanding(app):
         await app.say(typed)
     else:
         raise WrongWords(_unknown(name))
+
+
+async def _by_table(app: "App", text: str) -> None:
+    answer = await perform_line(Here(app.stub, app.driver.session_id, app.cwd), text)
+    if answer.session_id and answer.session_id != app.driver.session_id:
+        await app.open(answer.session_id)
+    app.note("command", answer.text)
 
 
 async def expanding(app: "App") -> dict[str, str]:
@@ -86,10 +91,25 @@ async def _new(app: "App", _rest: str) -> None:
     app.note("command", "a new session")
 
 
+async def _tree(app: "App", rest: str) -> None:
+    await _by_table(app, f"/tree {rest}") if rest else await choosing.tree(app)
+
+
+async def _rebase(app: "App", rest: str) -> None:
+    await _by_table(app, f"/rebase {rest}") if rest else await choosing.rebase(app, app.driver.session_id)
+
+
+async def _resume(app: "App", rest: str) -> None:
+    await _by_table(app, f"/resume {rest}") if rest else await choosing.tree(app)
+
+
+async def _show(app: "App", rest: str) -> None:
+    await choosing.show(app, rest)
+
+
 async def _model(app: "App", rest: str) -> None:
+    rest = rest or await choosing.model(app)
     if not rest:
-        listed = await app.stub.ListModels(pb.ListModelsRequest())
-        app.note("command", "\n".join(model.name for model in listed.models) or "the provider lists no models")
         return
     provider, slash, model = rest.partition("/")
     settings = pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=rest)
@@ -133,7 +153,9 @@ async def _reload(app: "App", _rest: str) -> None:
 async def _help(app: "App", _rest: str) -> None:
     rows = [(key.shown, key.help) for key in KEYS]
     rows += [(f"/{name} {own.usage}".strip(), own.help) for name, own in OWN.items()]
-    rows += [(f"/{name} {command.usage}".strip(), command.help) for name, command in COMMANDS.items()]
+    rows += [
+        (f"/{name} {command.usage}".strip(), command.help) for name, command in COMMANDS.items() if name not in OWN
+    ]
     rows += [("!COMMAND", "run a shell command and tell the model"), ("!!COMMAND", "run it and tell nobody")]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
     width = max(len(left) for left, _ in rows)
@@ -151,6 +173,10 @@ def _one_of(word: str, words: tuple[str, ...], usage: str) -> str:
 
 
 OWN: dict[str, Own] = {
+    "tree": Own("", "the saved sessions, to go on with one or to make another of it", _tree),
+    "rebase": Own("", "make a session of messages that you choose", _rebase),
+    "resume": Own("[SESSION]", "go on with a saved session", _resume),
+    "show": Own("[CALL]", "the whole output of a tool", _show),
     "new": Own("", "begin another session", _new),
     "model": Own("[PROVIDER/MODEL]", "go on with another model", _model),
     "thinking": Own("LEVEL", "how much the model thinks", _thinking),

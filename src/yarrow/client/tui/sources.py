@@ -16,7 +16,7 @@ T = TypeVar("T")
 LISTED_FILES = 50
 
 
-def sources_of(stub: Stub, session_id: Callable[[], str], cwd: str) -> Sources:
+def sources_of(stub: Stub, session_id: Callable[[], str], cwd: Callable[[], str]) -> Sources:
     """Return the sources for the session that is open."""
     asked = _Asked(stub, session_id, cwd)
     levels, modes = _fixed(LEVELS), _fixed(MODES)
@@ -34,7 +34,7 @@ def sources_of(stub: Stub, session_id: Callable[[], str], cwd: str) -> Sources:
 
 
 class _Asked:
-    def __init__(self, stub: Stub, session_id: Callable[[], str], cwd: str) -> None:
+    def __init__(self, stub: Stub, session_id: Callable[[], str], cwd: Callable[[], str]) -> None:
         self._stub = stub
         self._session_id = session_id
         self._cwd = cwd
@@ -56,7 +56,7 @@ class _Asked:
         return [Choice(f"{listed.provider}/{model.name}") for model in listed.models] if listed else ()
 
     async def sessions(self) -> Sequence[Choice]:
-        request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=self._cwd)
+        request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=self._cwd())
         listed = await _or_nothing(self._stub.ListSessions(request))
         return [
             Choice(short(one.session_id), " ".join((one.name or one.title).split())[:60])

@@ -9,7 +9,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo, StreamOptions
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import timeouts_of
-from yarrow.provider.failures import Speaker
+from yarrow.provider.failures import speaker_of
 from yarrow.provider.gemini.address import Endpoint, address_of, is_local
 from yarrow.provider.gemini.decode import GeminiDecoder
 from yarrow.provider.gemini.encode import Call, encode
@@ -35,7 +35,8 @@ class GeminiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        self._endpoint = Endpoint(address_of(settings.base_url), Speaker(name, key), settings.headers)
+        speaker = speaker_of(name, key, settings.headers)
+        self._endpoint = Endpoint(address_of(settings.base_url), speaker, settings.headers)
         self._timeouts = timeouts_of(settings, local=is_local(settings.base_url))
         self._refusals = Refusals()
 

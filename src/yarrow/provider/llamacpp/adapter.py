@@ -10,7 +10,7 @@ from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, P
 from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
-from yarrow.provider.failures import Speaker
+from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp import server
@@ -33,7 +33,7 @@ class LlamaCppProvider:
         self._name = name
         self._model = model
         self._settings = settings
-        self._speaker = Speaker(name, key)
+        self._speaker = speaker_of(name, key, settings.headers)
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
         self._refusals = Refusals()

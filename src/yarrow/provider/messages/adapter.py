@@ -15,7 +15,7 @@ from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, P
 from yarrow.provider.chat_completions.models import rows
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import timeouts_of
-from yarrow.provider.failures import Speaker
+from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient, Timeouts
 from yarrow.provider.messages.abilities import Abilities, ThinkingStyle, by_name, listed
@@ -42,7 +42,7 @@ class MessagesProvider:
         self._http = http
         endpoint = Endpoint(
             base_of(settings.base_url),
-            Speaker(name, key),
+            speaker_of(name, key, settings.headers),
             headers=settings.headers,
             timeouts=timeouts_of(settings, local=is_local(settings.base_url)),
         )

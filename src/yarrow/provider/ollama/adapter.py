@@ -1,17 +1,17 @@
 """The provider for an Ollama server, over its own chat format."""
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo, UsagePiece
+from yarrow.provider.base import CompletionRequest, ModelEntry, NoticePiece, ProviderEvent, ProviderInfo, UsagePiece
 from yarrow.provider.chat_completions.models import entries, rows
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import Endpoint, timeouts_of
-from yarrow.provider.failures import Speaker
+from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.ollama.abilities import Abilities, Told, abilities_of
@@ -33,8 +33,6 @@ class OllamaProvider:
     """One model of one server; owns its HTTP client."""
 
     def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
-        self.notice: Callable[[str, str], None] = lambda _code, _text: None
-        """Is told, as a code and a sentence, what a person should see although the answer goes on."""
         self._name = name
         self._model = model
         self._settings = settings
@@ -42,7 +40,7 @@ class OllamaProvider:
         root = root_of(settings.base_url)
         timeouts = timeouts_of(settings, local=not is_hosted(root))
         self._transport = OllamaTransport(
-            http, Endpoint(root, Speaker(name, key), headers=settings.headers, timeouts=timeouts)
+            http, Endpoint(root, speaker_of(name, key, settings.headers), headers=settings.headers, timeouts=timeouts)
         )
         self._told: dict[str, Abilities] = {}
         self._lessons: defaultdict[str, Lessons] = defaultdict(Lessons)
@@ -76,13 +74,14 @@ class OllamaProvider:
                 answer = self._transport.stream(body, request.stream_opts, window=abilities.window)
                 async with aclosing(with_text_calls(answer, request) if "tools" in body else answer) as events:
                     async for event in events:
-                        self._compare(request, event)
+                        if text := self._shortfall(request, event):
+                            yield NoticePiece("PROMPT_CUT", text)
                         yield event
             except ProviderError as error:
                 if not (lessons.learn(error, body) or self._refusals.learn_images(error, request.messages)):
                     raise explained(error, self._name, request.model) from None
                 if "tools" in lessons.refused and "tools" in body:
-                    self.notice("NO_TOOLS", f"{request.model} cannot call tools: none are offered")
+                    yield NoticePiece("NO_TOOLS", f"{request.model} cannot call tools: none are offered")
             else:
                 return
 
@@ -135,8 +134,10 @@ class OllamaProvider:
         body = encode(request, target, settings=self._settings, abilities=abilities)
         return self._lessons[request.model].apply(body)
 
-    def _compare(self, request: CompletionRequest, event: ProviderEvent) -> None:
-        """Tell once that the server seems to have cut a prompt."""
-        if isinstance(event, UsagePiece) and not self._fell_short and (text := shortfall(request, event.usage.input)):
-            self._fell_short = True
-            self.notice("PROMPT_CUT", text)
+    def _shortfall(self, request: CompletionRequest, event: ProviderEvent) -> str:
+        """Return, once, that the server seems to have cut a prompt; else nothing."""
+        if not isinstance(event, UsagePiece) or self._fell_short:
+            return ""
+        text = shortfall(request, event.usage.input)
+        self._fell_short = bool(text)
+        return text

@@ -10,7 +10,7 @@ from yarrow.provider.chat_completions.encode import Body, encode
 from yarrow.provider.chat_completions.models import entries
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
-from yarrow.provider.failures import Speaker
+from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.address import address_of
@@ -30,7 +30,7 @@ class OpenAiProvider:
         self._address = address_of(settings.base_url)
         endpoint = Endpoint(
             self._address.base,
-            Speaker(name, key),
+            speaker_of(name, key, settings.headers),
             headers=settings.headers,
             timeouts=timeouts_of(settings, local=self._address.local),
         )

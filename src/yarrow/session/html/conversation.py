@@ -9,7 +9,16 @@ from yarrow.message import Message, Role, StopReason, ToolCall
 from yarrow.session.html.blocks import Blocks, note, tokens
 from yarrow.session.html.markup import Html, element, fold, join, label, moment, short, size, text
 from yarrow.session.lenient import Unknown
-from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.record import (
+    Change,
+    Compaction,
+    Header,
+    PermissionAnswered,
+    PermissionAsked,
+    Queued,
+    Record,
+    Undelivered,
+)
 from yarrow.session.redaction import Redactor
 
 QUIET_ENDS = (None, StopReason.END_TURN, StopReason.TOOL_USE)
@@ -41,6 +50,10 @@ class Conversation:
                 return Html("")
             case Undelivered():
                 return self._undelivered(record)
+            case PermissionAsked():
+                return note(f"Permission was asked for {short(record.tool)}: {short(record.reason)}")
+            case PermissionAnswered():
+                return note(f"It was answered {record.answer} ({record.by}). {short(record.text)}".rstrip())
             case Header():
                 return note("A second header, which says nothing here.")
             case Unknown():

@@ -1,0 +1,255 @@
+"""The questions of one session: each on disk before it is told, answered once, and closed by whatever ends a run."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from yarrow.agent.desk import Desk
+from yarrow.agent.settle import to_the_end
+from yarrow.config.settings import AllowedCall
+from yarrow.errors import Code, NotFound, Precondition, YarrowError
+from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
+from yarrow.message import Message, Role, Text, ToolCall
+from yarrow.session.ids import new_id
+from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
+from yarrow.session.state import SessionState
+
+KEPT_ANSWERS = 256
+"""Settled questions that are remembered, to tell a late answer from an unknown one; then the oldest is forgotten."""
+TIMEOUT = 600.0
+"""Seconds that a question waits unless it is configured otherwise."""
+
+
+class Given(Struct, frozen=True):
+    """An answer."""
+
+    answer: Answer
+    text: str = ""
+    """With a no: what the person says to the model."""
+    by: AnsweredBy = "person"
+
+
+_NOBODY = Given("no", by="nobody")
+_TOO_LATE = Given("no", by="timeout")
+_ABORTED = Given("no", by="abort")
+
+
+async def _keep_nothing(_call: AllowedCall) -> None:
+    """Stand in for the user's configuration where there is none."""
+
+
+class Consent(Struct, frozen=True):
+    """What was settled about calls before they are made."""
+
+    rules: Mapping[str, str] = {}
+    """As they are configured."""
+    always: AbstractSet[AllowedCall] = frozenset()
+    """What was allowed always; it grows with what is kept."""
+    keep: Callable[[AllowedCall], Awaitable[None]] = _keep_nothing
+    """Keeps a call that is allowed always from now on. Raises `YarrowError`."""
+    timeout: float = TIMEOUT
+    """Seconds."""
+
+
+class _Question:
+    def __init__(self, told: PermissionRequest, like: AllowedCall, keep: Callable[[AllowedCall], Awaitable[None]]):
+        self.told = told
+        self.like = like
+        self.keep = keep
+        self.claimed: Given | None = None
+        """The answer that will count, unless it cannot be kept."""
+        self.otherwise: Given | None = None
+        """The answer that counts if that one cannot be kept, since meanwhile it was due."""
+        self.answered: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
+        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the answer is on disk, or when the disk refused it."""
+
+    def unless_claimed(self, given: Given) -> None:
+        """Answer in place of a person; when one is about to, only if that comes to nothing."""
+        if self.claimed is None:
+            self.give(given)
+        else:
+            self.otherwise = given
+
+    def unclaim(self) -> None:
+        """Wait for another answer, unless it is too late for one."""
+        self.claimed = None
+        if self.otherwise is not None:
+            self.give(self.otherwise)
+
+    def give(self, given: Given) -> None:
+        """Answer."""
+        if not self.answered.done():
+            self.claimed = given
+            self.answered.set_result(given)
+
+
+class Questions:
+    """All calls belong to one event loop; a question belongs to the run that asks it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._open: dict[str, _Question] = {}
+        self._past: OrderedDict[str, Given] = OrderedDict()
+        self._present = 0
+        self.allowed: set[AllowedCall] = set()
+        """What was allowed for the session, as long as it is in memory."""
+        self.later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] | None = None
+        """What counts the seconds in place of the event loop."""
+
+    @property
+    def pending(self) -> tuple[PermissionRequest, ...]:
+        """What waits for an answer, in order."""
+        return tuple(question.told for question in self._open.values() if not question.answered.done())
+
+    @contextmanager
+    def attended(self) -> Generator[None]:
+        """Say that somebody who can answer is there meanwhile; when the last one goes, what is open is denied."""
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+            if not self._present:
+                for question in self._open.values():
+                    question.unless_claimed(_NOBODY)
+
+    async def ask(self, call: ToolCall, reason: str, *, like: AllowedCall, consent: Consent) -> Given:
+        """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
+
+        Raises `StorageError`. When this is cancelled the answer is no.
+        """
+        told = PermissionRequest(new_id(), call.id, call.name, call.arguments, reason)
+        question = _Question(told, like, consent.keep)
+        await to_the_end(self._begin(question))
+        later = self.later or asyncio.get_running_loop().call_later
+        timer = later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
+        try:
+            return await asyncio.shield(question.answered)
+        finally:
+            timer.cancel()
+            await to_the_end(self._settle(question))
+
+    async def answer(self, request_id: str, given: Given) -> None:
+        """Answer a question; it is on disk when this returns. The same answer again is no failure.
+
+        Raises `NotFound` (NOT_FOUND), `Precondition` (NOT_RUNNING) when it was answered otherwise, and what keeping an
+        answer for always raises; then the question still waits.
+        """
+        question = self._open.get(request_id)
+        before = question.claimed if question else self._past.get(request_id)
+        if question is None and before is None:
+            raise NotFound(f"no permission request {request_id!r}: GetState lists those that wait", code=Code.NOT_FOUND)
+        if before is not None and before != given:
+            raise Precondition(
+                f"permission request {request_id} was answered before: {before.answer} ({before.by})",
+                code=Code.NOT_RUNNING,
+            )
+        if question is not None:
+            if before is None:
+                # Before anything is waited for, so that no other answer can come between.
+                question.claimed = given
+                await to_the_end(self._give(question, given))
+            await asyncio.shield(question.settled)
+
+    async def _give(self, question: _Question, given: Given) -> None:
+        if given.answer == "always":
+            try:
+                await question.keep(question.like)
+            except BaseException:  # whatever it was, a question that stays claimed could never be answered
+                question.unclaim()
+                raise
+        question.give(given)
+
+    async def _begin(self, question: _Question) -> None:
+        told = question.told
+        await self._desk.append(
+            PermissionAsked(
+                id=told.request_id,
+                timestamp=self._desk.timestamp(),
+                tool_call_id=told.tool_call_id,
+                tool=told.tool,
+                reason=told.reason,
+            )
+        )
+        self._open[told.request_id] = question
+        self._desk.publish(told)
+        if not self._present:
+            question.give(_NOBODY)
+
+    async def _settle(self, question: _Question) -> None:
+        """Make the answer durable and tell it; what was not answered until here was aborted."""
+        question.give(question.claimed or _ABORTED)
+        given = question.answered.result()
+        request_id = question.told.request_id
+        try:
+            await self._desk.append(_answered(request_id, self._desk.timestamp(), given))
+        except YarrowError as error:
+            question.settled.set_exception(error)
+            # It is this run's failure too; an exception that nobody asked for would be complained about.
+            question.settled.exception()
+            raise
+        else:
+            if given.answer in ("session", "always"):
+                self.allowed.add(question.like)
+            self._desk.publish(PermissionSettled(request_id, given.answer, given.by))
+            question.settled.set_result(None)
+        finally:
+            del self._open[request_id]
+            self._past[request_id] = given
+            while len(self._past) > KEPT_ANSWERS:
+                self._past.popitem(last=False)
+
+
+class LeftUnanswered(Struct, frozen=True):
+    """What a run that was cut off left open: the records that close it, and what a person is told of it."""
+
+    records: tuple[Record, ...]
+    notices: tuple[Notice, ...]
+
+
+def left_unanswered(session: SessionState, now: str) -> LeftUnanswered:
+    """Return no as the answer to every question that waits in the file of a session whose run is gone.
+
+    The call gets its result when it is one of the last answer's that has none; else the history is repaired on its
+    way to the model.
+    """
+    records: list[Record] = []
+    notices: list[Notice] = []
+    waiting = _unanswered_calls(session) if session.asked else set[str]()
+    for asked in session.asked:
+        records.append(_answered(asked.id, now, Given("no", by="restart")))
+        text = "Not run: the service ended before anybody said whether it may. Ask again if it is still needed."
+        if asked.tool_call_id in waiting:
+            waiting.remove(asked.tool_call_id)
+            records.append(
+                Message(
+                    id=new_id(),
+                    role=Role.TOOL,
+                    content=(Text(text),),
+                    timestamp=now,
+                    tool_call_id=asked.tool_call_id,
+                    tool_name=asked.tool,
+                    is_error=True,
+                )
+            )
+        told = f"{asked.tool} was denied: the service ended before anybody said whether it may run"
+        notices.append(Notice("PERMISSION_DENIED", told))
+    return LeftUnanswered(tuple(records), tuple(notices))
+
+
+def _unanswered_calls(session: SessionState) -> set[str]:
+    answered: set[str] = set()
+    for message in reversed(session.messages):
+        if message.role is not Role.TOOL:
+            return {call.id for call in message.tool_calls} - answered
+        answered.add(message.tool_call_id)
+    return set()
+
+
+def _answered(request_id: str, now: str, given: Given) -> PermissionAnswered:
+    return PermissionAnswered(id=request_id, timestamp=now, answer=given.answer, by=given.by, text=given.text)

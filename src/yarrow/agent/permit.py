@@ -1,0 +1,127 @@
+"""Whether one call may run: what it reaches, what the policy says to that, and what a person answers."""
+
+import os
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.agent.permission import Given, Questions
+from yarrow.agent.ports import Equipment
+from yarrow.config.settings import AllowedCall
+from yarrow.message import ToolCall
+from yarrow.policy.permission.decide import Allow, Ask, Deny, decide
+from yarrow.policy.permission.request import Kind, Request
+from yarrow.policy.workspace import Refused, Workspace
+from yarrow.tool.base import Tool, ToolContext, ToolFailed
+from yarrow.tool.paths import locate
+
+FILE_TOOLS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
+"""Tools whose one path is their argument `path`; an extension cannot take their names."""
+SHELL_TOOLS = frozenset({"bash"})
+_EVERYWHERE = Workspace((Path("/"),))
+"""What it refuses, such as secrets and what git runs, no answer of a person opens."""
+
+
+class Permission:
+    """Of one call; it is a `Permit` of the registry."""
+
+    def __init__(self, call: ToolCall, equipment: Equipment, questions: Questions) -> None:
+        self._call = call
+        self._equipment = equipment
+        self._questions = questions
+
+    async def __call__(self, tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
+        """Return where the call may run, or why it does not. Raises `StorageError`."""
+        equipment, consent = self._equipment, self._equipment.consent
+        request = request_of(tool, arguments, context, contained=equipment.contained)
+        allowed = consent.always | self._questions.allowed
+        decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
+        match decision:
+            case Allow():
+                return _widened(context, request)
+            case Deny(text):
+                return ToolFailed(text)
+            case Ask(reason):
+                given = await self._questions.ask(self._call, reason, like=request.like, consent=consent)
+                return _refusal(given, reason) if given.answer == "no" else _widened(context, request)
+            case _:
+                assert_never(decision)
+
+
+def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
+    """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
+    cwd = str(context.cwd)
+    if tool.name in SHELL_TOOLS:
+        command: str = arguments.command
+        # Where it runs is part of what it does.
+        where = str(locate(arguments.cwd, context.cwd)) if arguments.cwd else cwd
+        like = AllowedCall(tool.name, command, where)
+        return Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained)
+    if tool.name in FILE_TOOLS:
+        path = locate(arguments.path, context.cwd)
+        real = _real(path)
+        directory = real if real.is_dir() else real.parent
+        like = AllowedCall(tool.name, str(directory), cwd)
+        outside = _outside(path, context.workspace, writes=not tool.read_only)
+        return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, outside=outside)
+    # Sorted, so that the same arguments are the same text in whatever order a model names them.
+    subject = msgspec.json.encode(arguments, order="sorted").decode()
+    return Request(tool.name, Kind.OTHER, tool.read_only, subject, AllowedCall(tool.name, subject, cwd))
+
+
+def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
+    """Return whether the fence refuses a path for no other reason than that it lies outside the workspace.
+
+    A link that leaves the workspace is none of that: what looks inside and is not is refused whatever anybody says.
+    """
+    fenced = workspace.resolve_write(path) if writes else workspace.resolve_read(path)
+    if not isinstance(fenced, Refused):
+        return False
+    anywhere = _EVERYWHERE.resolve_write(path) if writes else _EVERYWHERE.resolve_read(path)
+    if isinstance(anywhere, Refused):
+        return False
+    roots = workspace.writable if writes else workspace.writable + workspace.readable
+    way = Path(os.path.normpath(path))
+    return not any(_real(step).is_relative_to(root) for step in (way, *way.parents) for root in roots)
+
+
+def _widened(context: ToolContext, request: Request) -> ToolContext:
+    """Return the context with the directory of a path that was allowed outside the workspace, for this one call."""
+    if not request.outside:
+        return context
+    place, workspace = Path(request.like.subject), context.workspace
+    if request.read_only:
+        wider = replace(workspace, readable=(*workspace.readable, place))
+    else:
+        wider = replace(workspace, writable=(*workspace.writable, place))
+    return replace(context, workspace=wider)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):  # a NUL, or a name that no file can have: the tool says so
+        return path
+
+
+def _refusal(given: Given, reason: str) -> ToolFailed:
+    """Return what the model is told of a no."""
+    match given.by:
+        case "person" if given.text:
+            return ToolFailed(f"Not run: the user denied it and says: {given.text}")
+        case "person":
+            return ToolFailed("Not run: the user denied it. Do not try it in another way; ask what to do instead.")
+        case "nobody":
+            return ToolFailed(
+                f"Not run: it needs permission ({reason}) and nobody is there to ask. Go on without it, "
+                "or say at the end what you could not do."
+            )
+        case "timeout":
+            return ToolFailed(f"Not run: it needs permission ({reason}) and nobody answered in time.")
+        case "abort" | "restart":
+            return ToolFailed("Not run: the run ended before anybody answered.")
+        case _:
+            assert_never(given.by)

@@ -1,0 +1,42 @@
+"""What a run does after a model call that did not end it: it compacts, tries again, or goes on where it was paused."""
+
+from yarrow.agent.ports import Ports
+from yarrow.agent.retry import Retries
+from yarrow.config.settings import RetrySettings
+from yarrow.errors import Code, ProviderError, RunError
+from yarrow.message import Message, StopReason
+
+MOST_PAUSES = 8
+"""How often in a row a backend may pause and want its message sent back."""
+
+
+class Recovery:
+    """Counts, for one model call, what was tried."""
+
+    def __init__(self, ports: Ports, settings: RetrySettings) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._pauses = 0
+        self._begin()
+
+    async def after(self, error: ProviderError | RunError) -> None:
+        """Return when the call is to be made again. Raises `error` when it is not, and what compaction raises."""
+        if isinstance(error, ProviderError) and error.code is Code.CONTEXT_OVERFLOW and not self._overflowed:
+            self._overflowed = True
+            await self._ports.compact("overflow", error.context_window)
+            return
+        await self._retries.wait(error)
+
+    def succeeded(self, message: Message) -> None:
+        """Count anew for the next call. Raises `RunError` when the backend paused too often in a row."""
+        self._begin()
+        self._pauses = self._pauses + 1 if message.stop_reason is StopReason.PAUSE else 0
+        if self._pauses > MOST_PAUSES:
+            raise RunError(
+                f"the backend paused {self._pauses} times in a row without an end: prompt again to go on",
+                code=Code.TURN_LIMIT,
+            )
+
+    def _begin(self) -> None:
+        self._overflowed = False
+        self._retries = Retries(self._settings, self._ports.pause, self._ports.emit)

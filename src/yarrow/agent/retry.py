@@ -1,0 +1,86 @@
+"""When a failed model call is tried again, and how long is waited before."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from yarrow.config.settings import RetrySettings
+from yarrow.errors import Code, ProviderError, YarrowError
+from yarrow.event.events import Body, RetryScheduled
+
+T = TypeVar("T")
+
+LONGEST_WAIT = 60.0
+"""Seconds; a backend that asks for more is told of at once, for nobody wants to be left waiting that long."""
+JITTER = 0.25
+"""The most by which a wait is longer than it must be, as a share: who failed together need not return together."""
+FIXED_TRIES = {Code.EMPTY_RESPONSE: 1, Code.MALFORMED_TOOL_CALL: 2}
+"""Failures of the model itself, by how often such a call is tried again: more does not help."""
+
+
+class Pause(Struct, frozen=True):
+    """How waiting is done; a test does it without time."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Takes seconds."""
+    chance: Callable[[], float] = random.random
+    """Returns a number from 0 up to 1."""
+
+
+WITH_TIME = Pause()
+
+
+class Retries:
+    """The tries of one model call."""
+
+    def __init__(self, settings: RetrySettings, pause: Pause, emit: Callable[[Body], None]) -> None:
+        self._settings = settings
+        self._pause = pause
+        self._emit = emit
+        self._failed = 0
+
+    async def wait(self, error: YarrowError) -> None:
+        """Wait for the next try, told by an event first. Raises `error` when there is none."""
+        self._failed += 1
+        if self._failed > self._most(error):
+            raise error
+        seconds = self._seconds(error)
+        self._emit(RetryScheduled(self._failed + 1, seconds, error.code))
+        await self._pause.sleep(seconds)
+
+    def _most(self, error: YarrowError) -> int:
+        if error.code in FIXED_TRIES:
+            return min(FIXED_TRIES[error.code], self._settings.attempts)
+        is_passing = isinstance(error, ProviderError) and error.retryable and error.code is not Code.CONTEXT_OVERFLOW
+        return self._settings.attempts if is_passing else 0
+
+    def _seconds(self, error: YarrowError) -> float:
+        """Return how long to wait. Raises a `ProviderError` when the backend demands more than `LONGEST_WAIT`."""
+        demanded = error.retry_after if isinstance(error, ProviderError) else None
+        if demanded is not None and demanded > LONGEST_WAIT:
+            raise _too_long(error, demanded)
+        least = self._settings.base_delay * 2 ** (self._failed - 1) if demanded is None else demanded
+        return min(least, LONGEST_WAIT) * (1 + JITTER * self._pause.chance())
+
+
+async def retried(work: Callable[[], Awaitable[T]], retries: Retries) -> T:
+    """Return what `work` returns in the end. Raises what it raises when it is not tried again."""
+    while True:
+        try:
+            return await work()
+        except YarrowError as error:
+            await retries.wait(error)
+
+
+def _too_long(error: YarrowError, demanded: float) -> ProviderError:
+    told = ProviderError(
+        error.code,
+        f"{error.message} (it asks to wait {demanded:,.0f} s, more than the {LONGEST_WAIT:g} s that are waited: "
+        "try again later, or use another model)",
+        retryable=True,
+    )
+    told.retry_after = demanded
+    return told

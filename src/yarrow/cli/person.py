@@ -1,0 +1,49 @@
+"""The person at the terminal: a question is shown, and what was typed before that is no answer to it."""
+
+import asyncio
+import os
+import termios
+
+from yarrow.cli.output import Output
+from yarrow.client.asking import Person
+
+LONGEST_LINE = 1 << 16
+"""Bytes of one answer; what a terminal gives beyond that is dropped before the next question."""
+
+
+def person_at(output: Output, *, descriptor: int = 0) -> Person | None:
+    """Return the person when both standard input and standard error are a terminal that is ours, else None."""
+    there = output.err.is_terminal and os.isatty(descriptor) and not _in_background(descriptor)
+    return _Person(output, descriptor) if there else None
+
+
+def _in_background(descriptor: int) -> bool:
+    """Whether the terminal belongs to another job, so that reading from it would stop this one."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # not the terminal that controls us: there are no jobs on it
+        return False
+
+
+class _Person:
+    def __init__(self, output: Output, descriptor: int) -> None:
+        self._output = output
+        self._descriptor = descriptor
+
+    async def answer(self, question: str) -> str:
+        """Show a question, its last line as a prompt, and return the line typed after it; empty at the end of input."""
+        said, _, prompt = question.rpartition("\n")
+        self._output.err.write(f"{said}\n")
+        await self._output.written()
+        # What was typed until here was meant for something else. The prompt comes after, so that a program which
+        # answers as soon as it sees that is heard.
+        termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        self._output.err.write(prompt)
+        loop = asyncio.get_running_loop()
+        typed = asyncio.Event()
+        loop.add_reader(self._descriptor, typed.set)
+        try:
+            await typed.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+        return os.read(self._descriptor, LONGEST_LINE).decode("utf-8", "replace")

@@ -1,0 +1,159 @@
+"""A list that takes the whole screen: moved through with keys, narrowed by typing, and acted on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+from rich.cells import set_cell_size
+
+from yarrow.client.inert import inert
+from yarrow.client.tui.pressed import pressed
+from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+
+FEWEST_COLUMNS = 16
+FEWEST_ROWS = 4
+"""Of a screen on which a list can be drawn."""
+TOO_SMALL = "Too small a window: make it larger, or press Esc."
+
+
+class Row(Struct, frozen=True):
+    """A row of a list; `text` may hold anything, since it is made inert where it is drawn."""
+
+    text: str
+    style: str = ""
+    search: str = ""
+    """What a filter looks at besides the text."""
+
+
+class Actions(Struct, frozen=True):
+    """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
+
+    keys: Mapping[str, Callable[[int], Any]]
+    """By the library's names of keys. They act unless a filter is being typed; `enter` acts then too."""
+    foot: str
+    """What is said of them."""
+
+
+class ListView:
+    """A list on the screen. `rows` is asked again for each drawing, so that a key may change them."""
+
+    def __init__(self, title: str, rows: Callable[[], Sequence[Row]], actions: Actions, *, at: int = 0) -> None:
+        self._title = title
+        self._rows = rows
+        self._actions = actions
+        self._at = at
+        """The chosen row, by its index among all."""
+        self._filter = ""
+        self._is_filtering = False
+        self._first = 0
+
+    async def run(self, terminal: Terminal) -> Any:
+        """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
+        app: Application[Any] = Application(
+            Layout(Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True)),
+            key_bindings=self._keys(),
+            full_screen=True,
+            include_default_pygments_style=False,
+            input=terminal.input,
+            output=terminal.output,
+        )
+        app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
+        return await app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
+        size = terminal.output.get_size()
+        if size.columns < FEWEST_COLUMNS or size.rows < FEWEST_ROWS:
+            return [("", TOO_SMALL[: size.columns * size.rows])]
+        rows, shown = self._rows(), self._shown()
+        room = size.rows - 2
+        place = shown.index(self._at) if self._at in shown else 0
+        self._first = max(0, min(self._first, place), place - room + 1)
+        drawn: StyleAndTextTuples = [("bold", _line(self._head(len(shown), len(rows)), size.columns))]
+        for index in shown[self._first : self._first + room]:
+            row = rows[index]
+            style = f"{row.style} reverse" if index == self._at else row.style
+            drawn.append((style, _line(row.text, size.columns)))
+        drawn.append(("", "\n" * (room - len(shown[self._first : self._first + room]))))
+        drawn.append(("italic", _line(self._actions.foot, size.columns).rstrip("\n")))
+        return drawn
+
+    def _head(self, shown: int, total: int) -> str:
+        if self._is_filtering or self._filter:
+            return f"{self._title}  /{self._filter}{'_' * self._is_filtering}  {shown} of {total}"
+        return self._title
+
+    def _shown(self) -> list[int]:
+        """Return the indices of the rows that the filter lets through."""
+        wanted = self._filter.casefold()
+        rows = self._rows()
+        return [index for index, row in enumerate(rows) if wanted in f"{row.text} {row.search}".casefold()]
+
+    def _move(self, steps: int) -> None:
+        shown = self._shown()
+        if shown:
+            place = shown.index(self._at) if self._at in shown else 0
+            self._at = shown[max(0, min(place + steps, len(shown) - 1))]
+
+    def _keys(self) -> KeyBindings:
+        made = KeyBindings()
+        typing = Condition(lambda: self._is_filtering)
+        for key, steps in {
+            "up": -1,
+            "down": 1,
+            "pageup": -10,
+            "pagedown": 10,
+            "home": -(1 << 30),
+            "end": 1 << 30,
+        }.items():
+            made.add(key)(pressed(lambda steps=steps: self._move(steps)))
+        made.add("/", filter=~typing)(pressed(self._begin_filter))
+        made.add(Keys.Any, filter=typing)(self._typed)
+        made.add("backspace", filter=typing)(pressed(self._shorten))
+        made.add("escape", eager=True)(self._leave)
+        made.add("c-c")(_exit)
+        for key, act in self._actions.keys.items():
+            made.add(key, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
+        return made
+
+    def _acting(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
+        def handle(event: KeyPressEvent) -> None:
+            self._is_filtering = False
+            if self._at in self._shown() and (result := act(self._at)) is not None:
+                event.app.exit(result=result)
+
+        return handle
+
+    def _begin_filter(self) -> None:
+        self._is_filtering = True
+        self._filter = ""
+
+    def _typed(self, event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            self._filter += event.data
+            self._move(0)
+
+    def _shorten(self) -> None:
+        self._filter = self._filter[:-1]
+        self._move(0)
+
+    def _leave(self, event: KeyPressEvent) -> None:
+        if self._is_filtering or self._filter:
+            self._is_filtering = False
+            self._filter = ""
+        else:
+            event.app.exit()
+
+
+def _exit(event: KeyPressEvent) -> None:
+    event.app.exit()
+
+
+def _line(text: str, columns: int) -> str:
+    """Return text as one line of exactly so many columns."""
+    return set_cell_size(inert(" ".join(text[: 4 * columns].splitlines())), columns) + "\n"

@@ -1,0 +1,17 @@
+"""A choice among names: models, sessions, levels."""
+
+from collections.abc import Sequence
+
+from yarrow.client.tui.editor.completion import Choice
+from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.views.listing import Actions, ListView, Row
+
+
+async def pick(terminal: Terminal, title: str, choices: Sequence[Choice], *, present: str = "") -> str | None:
+    """Show the choices, the present one chosen; return the word that is taken, None when none is."""
+    rows = [
+        Row(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "") for choice in choices
+    ]
+    at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
+    actions = Actions({"enter": lambda index: choices[index].word}, "Enter take it  / filter  Esc back")
+    return await ListView(title, lambda: rows, actions, at=at).run(terminal)

@@ -1,0 +1,40 @@
+"""Replaces a file of the user's directory as a whole, so that whoever reads it sees the old one or the new one."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def locked(directory: Path) -> Generator[None]:
+    """Keep other processes from changing what a directory holds meanwhile. Raises `OSError`."""
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        # A new name is on the disk when its directory is.
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a new file in the place of another, if there is one. Raises `OSError`; then the old one is as it was."""
+    from tempfile import mkstemp
+
+    # It makes a file that its owner alone can read.
+    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

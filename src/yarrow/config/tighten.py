@@ -1,0 +1,36 @@
+"""What of a project's `permissions` may apply: only what is stricter than the settings below it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from yarrow.config.layer import KeyPath
+
+STRICTER = ("auto", "ask", "plan", "deny")
+"""Modes and what rules say; each is stricter than those before it: `plan` still asks about reading elsewhere."""
+
+
+def tightened(values: dict[str, Any], below: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
+    """Return a project's checked settings without the permissions that loosen anything, and the paths of these."""
+    own: dict[str, Any] = values.get("permissions", {})
+    under: Mapping[str, Any] = below.get("permissions", {})
+    ignored: list[KeyPath] = [("permissions", key) for key in own if key not in ("mode", "rules")]
+    if "mode" in own and _rank(own["mode"]) < _rank(under.get("mode", "ask")):
+        ignored.append(("permissions", "mode"))
+    under_rules: Mapping[str, str] = under.get("rules", {})
+    rules = {rule: word for rule, word in own.get("rules", {}).items() if _tightens(word, under_rules.get(rule))}
+    ignored += [("permissions", "rules", rule) for rule in own.get("rules", {}) if rule not in rules]
+    if not ignored:
+        return values, []
+    kept = {key: value for key, value in own.items() if ("permissions", key) not in ignored}
+    return {**values, "permissions": {**kept, "rules": rules} if "rules" in own else kept}, ignored
+
+
+def _rank(word: str) -> int:
+    return STRICTER.index(word)
+
+
+def _tightens(word: str, under: str | None) -> bool:
+    """Whether a rule can stand; one that says `auto` grants, unless the same was granted below."""
+    if word == "auto":
+        return under == "auto"
+    return under is None or _rank(word) >= _rank(under)

@@ -1,0 +1,34 @@
+"""What is known of a tool call when it is decided whether it runs, and which calls are like it."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from yarrow.config.settings import AllowedCall
+
+
+class Kind(Enum):
+    """What a tool can reach."""
+
+    FILE = "file"
+    """One path, which the fence of the workspace checks again."""
+    SHELL = "shell"
+    """Whatever a command can, less what its sandbox keeps from it."""
+    OTHER = "other"
+    """Nobody knows: a tool of an extension."""
+
+
+class Request(Struct, frozen=True):
+    """One call, after its arguments were found valid."""
+
+    tool: str
+    kind: Kind
+    read_only: bool
+    subject: str
+    """What rules match: a shell's command, a file tool's path with no link left, any other tool's arguments as JSON."""
+    like: AllowedCall
+    """What this call and every one that is like it come to."""
+    contained: bool = False
+    """Whether it runs in a sandbox."""
+    outside: bool = False
+    """Whether its path lies outside the workspace."""

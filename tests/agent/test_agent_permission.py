@@ -1,0 +1,382 @@
+"""Questions through the agent's front door: asked on disk first, answered once, never left open."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agent.questioning import asked, results, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doubles.hooking import hooks
+from doubles.rig import NOW, ListLog, Rig, call, drain
+from yarrow.agent.agent import Agent
+from yarrow.agent.context import Meter
+from yarrow.agent.desk import Desk, Source
+from yarrow.agent.permission import Consent, Given
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import AllowedCall
+from yarrow.errors import Code, NotFound, Precondition, StorageError
+from yarrow.event import events as ev
+from yarrow.message import Role
+from yarrow.session.record import PermissionAnswered, PermissionAsked
+from yarrow.session.state import SessionState, fold
+
+YES, NO = Given("once"), Given("no")
+ANSWER = [{"text": "done"}]
+
+
+def rig_of(*turns: list[dict[str, Any]], rules: dict[str, str] | None = None, **more: Any) -> Rig:
+    """A rig in which `act` is asked."""
+    rig = Rig([*turns, ANSWER], permissions=more.pop("permissions", PermissionMode.ASK), **more)
+    rig.consent = Consent(rules=rules or {})
+    return rig
+
+
+class Clock:
+    """Counts the seconds of questions when it is told to."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.seconds: list[float] = []
+        self._due: list[Callable[[], None]] = []
+        rig.agent.questions.later = self._later
+
+    def _later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        self.seconds.append(seconds)
+        self._due.append(then)
+        return asyncio.get_running_loop().call_later(3600, lambda: None)
+
+    def strike(self) -> None:
+        for then in self._due:
+            then()
+
+
+async def test_yes_runs_the_call() -> None:
+    rig = rig_of([call("act", "a", id="c1")])
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        assert (question.tool, question.tool_call_id, question.arguments) == ("act", "c1", '{"text":"a"}')
+        assert rig.agent.state is ev.AgentState.EXECUTING
+        # On disk before it is told.
+        assert rig.log.records[-1] == PermissionAsked(
+            id=question.request_id, timestamp=NOW, tool_call_id="c1", tool="act", reason=question.reason
+        )
+        await rig.agent.questions.answer(question.request_id, YES)
+        answered = [record for record in rig.log.records if isinstance(record, PermissionAnswered)]
+        assert answered == [PermissionAnswered(id=question.request_id, timestamp=NOW, answer="once", by="person")]
+        bodies = await rig.finish()
+    assert rig.act.ran == ["a"]
+    assert told(bodies, ev.PermissionRequest) == [question]
+    assert told(bodies, ev.PermissionSettled) == [ev.PermissionSettled(question.request_id, "once", "person")]
+
+
+@pytest.mark.parametrize(
+    ("given_", "text"),
+    [(NO, "the user denied it"), (Given("no", "use make instead"), "the user denied it and says: use make instead")],
+)
+async def test_no_is_a_result_the_model_reads(given_: Given, text: str) -> None:
+    rig = rig_of([call("act", "a")])
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        await rig.agent.questions.answer(question.request_id, given_)
+        await rig.finish()
+    (result,) = results(rig)
+    assert result.is_error
+    assert text in result.text
+    assert rig.act.ran == []
+    assert rig.provider.requests[1].messages[-1].text == result.text
+
+
+async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
+    rig = rig_of([call("act", "a")])
+    bodies = await rig.run()
+    (question,) = told(bodies, ev.PermissionRequest)
+    assert told(bodies, ev.PermissionSettled) == [ev.PermissionSettled(question.request_id, "no", "nobody")]
+    (result,) = results(rig)
+    assert "nobody is there to ask" in result.text
+    assert rig.act.ran == []
+    assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.COMPLETED
+
+
+async def test_when_the_last_one_leaves_it_is_denied() -> None:
+    rig = rig_of([call("act", "a")])
+    with rig.agent.questions.attended():
+        with rig.agent.questions.attended():
+            await rig.start()
+            await asked(rig)
+        assert len(rig.agent.questions.pending) == 1
+    assert rig.agent.questions.pending == ()
+    await rig.finish()
+    assert "nobody is there" in results(rig)[0].text
+
+
+async def test_time_runs_out() -> None:
+    rig = rig_of([call("act", "a")])
+    rig.consent = Consent(timeout=7.0)
+    clock = Clock(rig)
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        while not clock.seconds:
+            await asyncio.sleep(0)
+        clock.strike()
+        bodies = await rig.finish()
+        assert clock.seconds == [7.0]
+        assert told(bodies, ev.PermissionSettled)[0].by == "timeout"
+        assert "nobody answered in time" in results(rig)[0].text
+        with pytest.raises(Precondition):
+            await rig.agent.questions.answer(question.request_id, YES)
+
+
+async def test_an_abort_does_not_wait_for_an_answer() -> None:
+    rig = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        assert rig.agent.abort()
+        bodies = await rig.finish()
+        assert told(bodies, ev.PermissionSettled) == [ev.PermissionSettled(question.request_id, "no", "abort")]
+        assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.ABORTED
+        assert [result.tool_call_id for result in results(rig)] == ["c1", "c2"]
+        with pytest.raises(Precondition):
+            await rig.agent.questions.answer(question.request_id, YES)
+    assert rig.act.ran == []
+
+
+async def test_the_first_answer_counts() -> None:
+    rig = rig_of([call("act", "a")])
+    questions = rig.agent.questions
+    with questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        first, same, other = await asyncio.gather(
+            questions.answer(question.request_id, YES),
+            questions.answer(question.request_id, YES),
+            questions.answer(question.request_id, NO),
+            return_exceptions=True,
+        )
+        assert (first, same) == (None, None)
+        assert isinstance(other, Precondition)
+        await rig.finish()
+        await questions.answer(question.request_id, YES)
+        with pytest.raises(Precondition, match="answered before: once"):
+            await questions.answer(question.request_id, NO)
+        with pytest.raises(NotFound) as caught:
+            await questions.answer("q0", YES)
+        assert caught.value.code is Code.NOT_FOUND
+    assert rig.act.ran == ["a"]
+
+
+async def test_for_the_session_calls_like_it_run() -> None:
+    turns = [call("act", "a")], [call("act", "a"), call("act", "b")]
+    rig = rig_of(*turns)
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        await rig.agent.questions.answer(question.request_id, Given("session"))
+        (other,) = await asked(rig)
+        assert other.arguments == '{"text":"b"}'
+        await rig.agent.questions.answer(other.request_id, NO)
+        await rig.finish()
+    assert rig.act.ran == ["a", "a"]
+
+
+async def test_always_is_kept_before_it_counts() -> None:
+    kept: list[AllowedCall] = []
+    full = True
+
+    async def keep(one: AllowedCall) -> None:
+        if full:
+            raise StorageError("the disk is full")
+        kept.append(one)
+
+    rig = rig_of([call("act", "a")])
+    rig.consent = Consent(keep=keep)
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        with pytest.raises(StorageError):
+            await rig.agent.questions.answer(question.request_id, Given("always"))
+        assert rig.agent.questions.pending == (question,)
+        full = False
+        await rig.agent.questions.answer(question.request_id, Given("always"))
+        await rig.finish()
+    assert kept == [AllowedCall("act", '{"text":"a"}', "/")]
+    assert rig.act.ran == ["a"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
+    going, gate = asyncio.Event(), asyncio.Event()
+
+    async def keep(one: AllowedCall) -> None:
+        going.set()
+        await gate.wait()
+        if fails:
+            raise KeyError("a bug")
+
+    rig = rig_of([call("act", "a")])
+    rig.consent = Consent(keep=keep)
+    clock = Clock(rig)
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        answering = asyncio.create_task(rig.agent.questions.answer(question.request_id, Given("always")))
+        await going.wait()
+        clock.strike()
+        gate.set()
+        if fails:
+            with pytest.raises(KeyError):
+                await answering
+        else:
+            await answering
+        bodies = await rig.finish()
+    assert told(bodies, ev.PermissionSettled)[0].by == ("timeout" if fails else "person")
+    assert rig.act.ran == ([] if fails else ["a"])
+
+
+async def test_several_wait_at_once() -> None:
+    rig = rig_of([call("echo", text, id=text) for text in "abc"], rules={"echo": "ask"})
+    with rig.agent.questions.attended():
+        await rig.start()
+        a, b, c = await asked(rig, 3)
+        await rig.agent.questions.answer(c.request_id, YES)
+        await rig.agent.questions.answer(a.request_id, NO)
+        await rig.agent.questions.answer(b.request_id, YES)
+        await rig.finish()
+    assert [(one.tool_call_id, one.is_error) for one in results(rig)] == [("a", True), ("b", False), ("c", False)]
+
+
+async def test_a_dry_run_asks_nothing_of_what_it_does_not_do() -> None:
+    rig = rig_of([call("act", "a")], dry_run=True)
+    bodies = await rig.run()
+    assert told(bodies, ev.PermissionRequest) == []
+    assert "would do a" in results(rig)[0].text
+
+
+async def test_what_a_dry_run_does_is_decided_like_any_other() -> None:
+    rig = rig_of([call("echo", "a")], rules={"echo": "deny"}, dry_run=True)
+    await rig.run()
+    assert "the rule 'echo'" in results(rig)[0].text
+
+
+async def test_a_wrong_call_is_not_asked_about() -> None:
+    rig = rig_of([call("nothing", "a"), {"call": {"name": "act", "arguments": {"texts": 1}}}])
+    bodies = await rig.run()
+    assert told(bodies, ev.PermissionRequest) == []
+    assert all(result.is_error for result in results(rig))
+
+
+async def test_a_hook_that_refuses_needs_no_question() -> None:
+    rig = rig_of([call("act", "a")])
+    rig.hooks = hooks(BeforeToolCall=lambda payload: payload | {"answer": {"text": "no acting", "isError": True}})
+    bodies = await rig.run()
+    assert told(bodies, ev.PermissionRequest) == []
+    assert results(rig)[0].text == "no acting"
+
+
+async def test_what_the_disk_refuses_runs_nothing() -> None:
+    log = ListLog()
+    rig = rig_of([call("act", "a")], log=log)
+    log.full_after = 2  # the prompt and the answer
+    with rig.agent.questions.attended():
+        bodies = await rig.run()
+    assert told(bodies, ev.AgentEnd)[0].error.code is Code.STORAGE
+    assert told(bodies, ev.PermissionRequest) == []
+    assert rig.act.ran == []
+
+
+async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
+    log = ListLog()
+    rig = rig_of([call("act", "a")], log=log)
+    log.full_after = 3  # and the question
+    with rig.agent.questions.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        with pytest.raises(StorageError):
+            await rig.agent.questions.answer(question.request_id, YES)
+        await rig.finish()
+    assert rig.act.ran == []
+
+
+async def test_after_a_restart_what_waited_is_denied() -> None:
+    first = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
+    with first.agent.questions.attended():
+        await first.start()
+        (question,) = await asked(first)
+        left = list(first.log.records)  # the service is killed here
+        first.agent.abort()
+        await first.finish()
+    rig = Rig([ANSWER], permissions=PermissionMode.ASK)
+    rig.log.records = left
+    state = fold(SessionState(rig.header), left)
+    assert [one.id for one in state.asked] == [question.request_id]
+    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter())
+    bodies = await rig.run("go on")
+    assert rig.agent.session.asked == ()
+    (notice,) = told(bodies, ev.Notice)
+    assert notice.code == "PERMISSION_DENIED"
+    (result,) = results(rig)
+    assert (result.tool_call_id, result.is_error) == ("c1", True)
+    assert "the service ended" in result.text
+    sent = rig.provider.requests[0].messages
+    assert [message.role for message in sent][:3] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+
+
+# ---- any order of things ----
+
+STEPS = st.lists(
+    st.sampled_from(["yes", "no", "session", "wrong", "abort", "late", "come", "leave", "step"]), max_size=12
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.lists(st.sampled_from(["act", "echo"]), min_size=1, max_size=4))
+async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
+    steps: list[str], names: list[str]
+) -> None:
+    calls = [call(name, str(index), id=f"c{index}") for index, name in enumerate(names)]
+    rig = rig_of(calls, rules={"echo": "ask"})
+    clock, questions = Clock(rig), rig.agent.questions
+    present = [questions.attended()]
+    present[0].__enter__()
+    yes: set[str] = set()
+    await rig.start()
+    for step in steps:
+        waiting = questions.pending
+        match step:
+            case "yes" | "no" | "session" if waiting:
+                given_ = Given("once" if step == "yes" else step)  # type: ignore[arg-type]
+                await questions.answer(waiting[0].request_id, given_)
+                if step != "no":
+                    yes.add(waiting[0].tool_call_id)
+            case "wrong":
+                with pytest.raises(NotFound):
+                    await questions.answer("unknown", YES)
+            case "abort":
+                rig.agent.abort()
+            case "late":
+                clock.strike()
+            case "come":
+                present.append(questions.attended())
+                present[-1].__enter__()
+            case "leave" if present:
+                present.pop().__exit__(None, None, None)
+            case _:
+                await asyncio.sleep(0)
+    while present:
+        present.pop().__exit__(None, None, None)
+    await rig.finish()
+    ids = [f"c{index}" for index in range(len(names))]
+    if any(message.tool_calls and not message.incomplete for message in rig.messages):
+        assert [result.tool_call_id for result in results(rig)] == ids
+    questioned = [record.id for record in rig.log.records if isinstance(record, PermissionAsked)]
+    answered = [record.id for record in rig.log.records if isinstance(record, PermissionAnswered)]
+    assert sorted(questioned) == sorted(answered)
+    assert questions.pending == rig.agent.session.asked == ()
+    ran = {result.tool_call_id for result in results(rig) if not result.is_error}
+    assert ran <= yes
+    assert await drain(rig.watch) == []

@@ -1,0 +1,139 @@
+"""What a call of the real tools reaches: inside the workspace, outside it with a person's yes, and never further."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent.questioning import asked, results, told
+from msgspec.structs import replace
+
+from doubles.rig import Rig
+from yarrow.agent.permission import Consent, Given
+from yarrow.agent.ports import Equipment
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.event import events as ev
+from yarrow.policy.workspace import Workspace
+from yarrow.tool.base import ToolContext
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.tool.registry import Registry
+
+
+class Real(Rig):
+    """A rig with the built-in tools in a directory."""
+
+    def __init__(self, cwd: Path, *calls: tuple[str, dict[str, Any]], **more: Any) -> None:
+        turns = [[{"call": {"name": name, "arguments": arguments}}] for name, arguments in calls]
+        super().__init__([*turns, [{"text": "done"}]], permissions=more.pop("permissions", PermissionMode.ASK))
+        self.cwd = cwd
+        self.contained = more.pop("contained", False)
+        self.consent = Consent(**more)
+
+    @property
+    def equipment(self) -> Equipment:
+        context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd))
+        made = replace(super().equipment, registry=Registry(BUILTIN_TOOLS), context=context)
+        return replace(made, contained=self.contained)
+
+    async def answered(self, *answers: str) -> list[str]:
+        """Run, give the answers to the questions in order, and return the results' texts."""
+        with self.agent.questions.attended():
+            await self.start()
+            for answer in answers:
+                (question,) = await asked(self)
+                await self.agent.questions.answer(question.request_id, Given(answer))  # type: ignore[arg-type]
+            self.bodies = await self.finish()
+        assert len(told(self.bodies, ev.PermissionRequest)) == len(answers)
+        return [result.text for result in results(self)]
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a").write_text("secret plans\n")
+    return tmp_path / "ws"
+
+
+async def test_inside_the_workspace_nothing_is_asked(ws: Path) -> None:
+    rig = Real(ws, ("write", {"path": "a", "content": "x"}), ("read", {"path": "a"}), ("ls", {}))
+    assert all("Not run" not in text for text in await rig.answered())
+    assert (ws / "a").read_text() == "x"
+
+
+async def test_outside_a_yes_opens_this_one_call(ws: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "out/a")
+    rig = Real(ws, ("read", {"path": path}), ("read", {"path": "../out/a"}), ("write", {"path": path, "content": "x"}))
+    first, second, third = await rig.answered("once", "no", "once")
+    assert "secret plans" in first
+    assert "denied" in second
+    assert (tmp_path / "out/a").read_text() == "x", third
+
+
+async def test_for_the_session_the_directory_stays_open_to_that_tool(ws: Path, tmp_path: Path) -> None:
+    (tmp_path / "out/b").write_text("more\n")
+    rig = Real(
+        ws,
+        ("read", {"path": "../out/a"}),
+        ("read", {"path": "../out/b"}),
+        ("write", {"path": "../out/b", "content": ""}),
+    )
+    _, second, third = await rig.answered("session", "no")
+    assert "more" in second
+    assert "denied" in third
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read", {"path": "link/a"}),
+        ("write", {"path": "link/new", "content": "x"}),
+        ("read", {"path": "../out/.env"}),
+        ("write", {"path": "../out/.git/hooks/pre-commit", "content": "x"}),
+        ("write", {"path": "../out/.yarrow/config.json", "content": "x"}),
+        ("write", {"path": ".git/config", "content": "x"}),
+        ("read", {"path": "a\0b"}),
+    ],
+)
+async def test_what_the_fence_protects_is_not_asked_about(
+    ws: Path, tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    (ws / "link").symlink_to(tmp_path / "out")
+    (tmp_path / "out/.env").write_text("KEY=1")
+    rig = Real(ws, (tool, arguments), permissions=PermissionMode.AUTO, rules={tool: "auto"})
+    (text,) = await rig.answered()
+    assert results(rig)[0].is_error, text
+    assert not (tmp_path / "out/new").exists()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".env", "a"]
+
+
+async def test_bash_is_asked_without_a_sandbox_and_not_within(ws: Path) -> None:
+    command = {"command": "echo hi"}
+    assert "denied" in (await Real(ws, ("bash", command)).answered("no"))[0]
+    assert (await Real(ws, ("bash", command), contained=True).answered())[0].startswith("hi")
+
+
+async def test_the_same_command_and_no_other_stays_allowed(ws: Path) -> None:
+    (ws / "sub").mkdir()
+    calls = [{"command": "pwd"}, {"command": "pwd"}, {"command": "pwd "}, {"command": "pwd", "cwd": "sub"}]
+    texts = await Real(ws, *(("bash", each) for each in calls)).answered("session", "no", "no")
+    assert texts[0].strip() == texts[1].strip() == str(ws)
+    assert all("denied" in text for text in texts[2:])
+
+
+async def test_plan_writes_nothing(ws: Path) -> None:
+    calls = ("write", {"path": "a", "content": "x"}), ("bash", {"command": "touch b"}), ("ls", {})
+    rig = Real(ws, *calls, permissions=PermissionMode.PLAN, rules={"bash": "auto", "write": "auto"}, contained=True)
+    first, second, third = await rig.answered()
+    assert "only plans" in first
+    assert "only plans" in second
+    assert not results(rig)[2].is_error, third
+    assert list(ws.iterdir()) == []
+
+
+async def test_the_question_shows_the_whole_call(ws: Path) -> None:
+    command = "echo " + "x" * 5000
+    rig = Real(ws, ("bash", {"command": command}))
+    await rig.answered("no")
+    (question,) = told(rig.bodies, ev.PermissionRequest)
+    assert json.loads(question.arguments) == {"command": command}

@@ -1,0 +1,183 @@
+"""Failed model calls are tried again: how often, after how long, and what is left of a failed try."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from doubles.rig import Rig, call
+from yarrow.agent.recovery import MOST_PAUSES
+from yarrow.agent.retry import JITTER, Pause, Retries
+from yarrow.config.settings import CompactionSettings, RetrySettings
+from yarrow.errors import Code, ProviderError
+from yarrow.event import events as ev
+from yarrow.message import Text, ThinkingLevel
+from yarrow.session.record import Compaction
+
+BUSY = {"error": {"code": "OVERLOADED", "message": "busy", "retryable": True}}
+DEFAULT = RetrySettings()
+
+
+def failing(code: str = "OVERLOADED", **more: Any) -> list[dict[str, Any]]:
+    return [{"error": {"code": code, "message": "no", "retryable": True, **more}}]
+
+
+def scheduled(bodies: list[ev.Body]) -> list[tuple[int, float, Code]]:
+    return [(one.attempt, one.delay, one.code) for one in bodies if isinstance(one, ev.RetryScheduled)]
+
+
+def end(bodies: list[ev.Body]) -> ev.AgentEnd:
+    last = bodies[-1]
+    assert isinstance(last, ev.AgentEnd)
+    return last
+
+
+async def test_three_more_tries_after_2_4_and_8_seconds_and_nothing_of_them_is_kept() -> None:
+    rig = Rig([[BUSY], [BUSY], [BUSY], [{"text": "fine"}]], retry=DEFAULT)
+    bodies = await rig.run()
+    assert end(bodies).reason is ev.EndReason.COMPLETED
+    assert rig.waits == [2, 4, 8]
+    assert scheduled(bodies) == [(2, 2, Code.OVERLOADED), (3, 4, Code.OVERLOADED), (4, 8, Code.OVERLOADED)]
+    assert [message.text for message in rig.messages] == ["go", "fine"]
+
+
+async def test_after_the_last_try_the_run_ends_with_its_error() -> None:
+    rig = Rig([[BUSY]] * 5, retry=DEFAULT)
+    bodies = await rig.run()
+    failure = end(bodies).error
+    assert failure is not None
+    assert failure.code is Code.OVERLOADED
+    assert len(rig.provider.requests) == 4
+    assert [message.text for message in rig.messages] == ["go"]
+
+
+async def test_each_call_of_a_run_has_its_own_tries() -> None:
+    rig = Rig([[BUSY], [BUSY], [call("echo")], [BUSY], [BUSY], [BUSY], [{"text": "fine"}]], retry=DEFAULT)
+    assert end(await rig.run()).reason is ev.EndReason.COMPLETED
+    assert rig.waits == [2, 4, 2, 4, 8]
+
+
+async def test_tries_and_waits_can_be_set() -> None:
+    rig = Rig([[BUSY]] * 5, retry=RetrySettings(attempts=1, base_delay=0.5))
+    assert end(await rig.run()).reason is ev.EndReason.ERROR
+    assert rig.waits == [0.5]
+
+
+async def test_what_was_shown_is_kept_as_incomplete_and_never_sent_back() -> None:
+    rig = Rig([[{"text": "The answer"}, BUSY], [{"text": "fine"}]], retry=DEFAULT)
+    bodies = await rig.run()
+    assert end(bodies).reason is ev.EndReason.COMPLETED
+    assert [(message.text, message.incomplete) for message in rig.messages] == [
+        ("go", False),
+        ("The answer", True),
+        ("fine", False),
+    ]
+    # What is incomplete is left out where a request is written for its backend.
+    assert [message.text for message in rig.provider.requests[1].messages if not message.incomplete] == ["go"]
+    assert [body.turn for body in bodies if isinstance(body, ev.TurnStart)] == [1, 2]
+
+
+async def test_thinking_alone_leaves_nothing() -> None:
+    rig = Rig([[{"thinking": "hm"}, BUSY], [{"text": "fine"}]], retry=DEFAULT, thinking=ThinkingLevel.MEDIUM)
+    await rig.run()
+    assert [message.text for message in rig.messages] == ["go", "fine"]
+
+
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [("EMPTY_RESPONSE", 2), ("MALFORMED_TOOL_CALL", 3), ("STREAM_TRUNCATED", 4), ("QUOTA", 1), ("AUTH", 1)],
+)
+async def test_how_often_depends_on_the_failure(code: str, tries: int) -> None:
+    is_passing = tries > 3
+    script = [[]] * 5 if code == "EMPTY_RESPONSE" else [failing(code, retryable=is_passing)] * 5
+    rig = Rig(script, retry=DEFAULT)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert failure.code is Code(code)
+    assert len(rig.provider.requests) == tries
+
+
+async def test_case_P_24_a_wait_that_is_asked_for_is_obeyed() -> None:
+    rig = Rig([failing("RATE_LIMIT", retry_after=7.5), [{"text": "fine"}]], retry=DEFAULT)
+    assert end(await rig.run()).reason is ev.EndReason.COMPLETED
+    assert rig.waits == [7.5]
+
+
+async def test_case_P_24_a_wait_of_a_day_fails_at_once_and_says_so() -> None:
+    rig = Rig([failing("RATE_LIMIT", retry_after=86_400.0), [{"text": "fine"}]], retry=DEFAULT)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert "86,400 s" in failure.message
+    assert rig.waits == []
+
+
+async def test_case_P_24_an_abort_during_the_wait_works_at_once() -> None:
+    rig = Rig([[BUSY], [{"text": "never"}]], retry=DEFAULT)
+    rig.wait_gate = asyncio.Event()
+    await rig.start()
+    while not rig.waits:
+        await asyncio.sleep(0)
+    assert rig.agent.abort()
+    bodies = await rig.finish()
+    assert end(bodies).reason is ev.EndReason.ABORTED
+    assert len(rig.provider.requests) == 1
+
+
+async def test_a_steer_during_the_wait_goes_with_the_next_try() -> None:
+    rig = Rig([[BUSY], [{"text": "fine"}]], retry=DEFAULT)
+    rig.wait_gate = asyncio.Event()
+    await rig.start()
+    while not rig.waits:
+        await asyncio.sleep(0)
+    await rig.agent.steer((Text("and this"),))
+    rig.wait_gate.set()
+    assert end(await rig.finish()).reason is ev.EndReason.COMPLETED
+    assert [message.text for message in rig.provider.requests[1].messages] == ["go", "and this"]
+
+
+async def test_the_turns_of_a_run_count_failed_tries() -> None:
+    rig = Rig([[BUSY]] * 5, retry=DEFAULT, max_turns=2)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert failure.code is Code.TURN_LIMIT
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
+async def test_waits_are_a_little_longer_and_never_shorter(chance: float) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    retries = Retries(DEFAULT, Pause(sleep, lambda: chance), lambda _: None)
+    for _ in range(3):
+        await retries.wait(ProviderError(Code.SERVER_ERROR, "no", retryable=True))
+    assert waits == [least * (1 + JITTER * chance) for least in (2, 4, 8)]
+
+
+async def test_the_summary_of_a_compaction_is_tried_again() -> None:
+    turns = [[{"text": "word " * 400}], [{"text": "word " * 400}], [BUSY], [{"text": "## Goal\nnotes"}]]
+    rig = Rig(turns, retry=DEFAULT, compaction=CompactionSettings(keep_recent_tokens=10))
+    rig.window = 8000
+    await rig.run("first " + "word " * 400)
+    await rig.run("second " + "word " * 400)
+    await rig.agent.compact("", rig.equipment)
+    await rig.agent.settled()
+    assert rig.waits == [2]
+    assert any(isinstance(record, Compaction) for record in rig.log.records)
+
+
+async def test_case_P_26_a_paused_message_is_sent_back_and_the_turn_goes_on() -> None:
+    rig = Rig([[{"text": "I search"}, {"stop": "pause"}], [{"text": "found"}]], retry=DEFAULT)
+    bodies = await rig.run()
+    assert end(bodies).reason is ev.EndReason.COMPLETED
+    assert [message.text for message in rig.provider.requests[1].messages] == ["go", "I search"]
+    assert [message.text for message in rig.messages] == ["go", "I search", "found"]
+
+
+async def test_case_P_26_pauses_without_an_end_are_bounded() -> None:
+    rig = Rig([[{"text": "I search"}, {"stop": "pause"}]] * 30, retry=DEFAULT)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert "paused" in failure.message
+    assert len(rig.provider.requests) == MOST_PAUSES + 1

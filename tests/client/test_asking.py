@@ -1,0 +1,168 @@
+"""The questions of a run at a terminal: shown whole, answered one after the other, taken back when they are settled."""
+
+import asyncio
+import json
+from typing import Any
+
+import grpc
+import pytest
+from client.fake_service import SESSION, FakeService, Tape, connected, event, whole
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.client import plain
+from yarrow.client.asking import CHOICES, question, visible
+from yarrow.client.inert import STEERING
+from yarrow.client.plain import Terminal
+from yarrow.client.run import Outcome
+from yarrow.v1 import agent_pb2 as pb
+
+WAIT = "..."
+"""Typed by nobody: the person thinks."""
+
+
+class Person:
+    """Answers what it was told to, and keeps what it was shown."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.shown: list[str] = []
+        self.asked = asyncio.Event()
+        self.interrupted = 0
+
+    async def answer(self, question: str) -> str:
+        self.shown.append(question)
+        self.asked.set()
+        if self.lines and (line := self.lines.pop(0)) != WAIT:
+            return line
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.interrupted += 1
+        raise AssertionError
+
+
+def asks(request_id: str = "q1", **fields: Any) -> pb.AgentEvent:
+    given_: dict[str, Any] = {"tool": "bash", "arguments_json": '{"command": "ls"}', "reason": "no sandbox"} | fields
+    return event("permission_request", request_id=request_id, **given_)
+
+
+async def run(service: FakeService, person: Person, err: Tape | None = None) -> Outcome:
+    async with connected(service) as stub:
+        terminal = Terminal(Tape(), err or Tape(), person)
+        return await asyncio.wait_for(plain.run(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal), 10)
+
+
+def held(person: Person, *events: pb.AgentEvent) -> FakeService:
+    """A service that goes on after the first event when the person was asked."""
+    service = FakeService(*whole(*events))
+    service.gates[len(service.batches) - 1] = person.asked
+    return service
+
+
+def answers(service: FakeService) -> list[pb.AnswerPermissionRequest]:
+    return [each for each in service.requests if isinstance(each, pb.AnswerPermissionRequest)]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer", "text"),
+    [
+        ("y\n", pb.PERMISSION_ANSWER_ONCE, ""),
+        (" YES \n", pb.PERMISSION_ANSWER_ONCE, ""),
+        ("s\n", pb.PERMISSION_ANSWER_SESSION, ""),
+        ("always\n", pb.PERMISSION_ANSWER_ALWAYS, ""),
+        ("\n", pb.PERMISSION_ANSWER_NO, ""),
+        ("", pb.PERMISSION_ANSWER_NO, ""),
+        ("n\n", pb.PERMISSION_ANSWER_NO, ""),
+        ("use make\n", pb.PERMISSION_ANSWER_NO, "use make"),
+        ("yes please\n", pb.PERMISSION_ANSWER_NO, "yes please"),
+    ],
+)
+async def test_what_is_typed_is_the_answer(line: str, answer: int, text: str) -> None:
+    person = Person(line)
+    service = held(person, asks())
+    outcome = await run(service, person)
+    assert outcome == Outcome("s1", "COMPLETED")
+    assert service.requests[0].options.answers_permissions
+    (sent,) = answers(service)
+    assert (sent.session_id, sent.request_id, sent.answer, sent.text) == ("s1", "q1", answer, text)
+
+
+async def test_the_person_sees_the_whole_call() -> None:
+    command = "echo " + "x" * 3000 + "\nrm -rf /"
+    arguments = json.dumps({"command": command})
+    shown = question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
+    assert shown == f"yarrow: bash asks for permission: no sandbox\n{command}\n{CHOICES}"
+    with_more = question(pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "/x"}'))
+    assert 'ls\n{"cwd": "/x"}\n' in with_more
+    other = question(pb.PermissionRequest(tool="write", arguments_json='{"path": "/x"}'))
+    assert '{"path": "/x"}' in other
+
+
+@given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))
+def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    shown = visible(text)
+    assert not STEERING.search(shown)
+    hidden = [letter for letter in text if STEERING.match(letter)]
+    assert shown.count("<U+") == len(hidden)
+
+
+async def test_questions_come_one_after_the_other() -> None:
+    person = Person("y", "n")
+    service = FakeService(*whole(asks("q1"), asks("q2", tool="write")))
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    while len(answers(service)) < 2:
+        await asyncio.sleep(0)
+    last.set()
+    await running
+    assert [(each.request_id, each.answer) for each in answers(service)] == [
+        ("q1", pb.PERMISSION_ANSWER_ONCE),
+        ("q2", pb.PERMISSION_ANSWER_NO),
+    ]
+
+
+async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next() -> None:
+    person = Person(WAIT, "y")
+    service = FakeService(*whole(asks("q1"), event("permission_settled", request_id="q1"), asks("q2", tool="write")))
+    (index,) = (at for at, (each,) in enumerate(service.batches) if each.HasField("permission_settled"))
+    service.gates[index] = person.asked
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    async with asyncio.timeout(5):
+        while not answers(service):
+            await asyncio.sleep(0)
+    last.set()
+    assert await running == Outcome("s1", "COMPLETED")
+    assert person.interrupted == 1
+    assert [each.request_id for each in answers(service)] == ["q2"]
+
+
+async def test_the_end_of_the_run_takes_a_question_back() -> None:
+    person = Person()
+    assert (await run(held(person, asks()), person)).reason == "COMPLETED"
+    assert person.interrupted == 1
+
+
+async def test_an_answer_that_could_not_be_kept_is_asked_for_again() -> None:
+    person = Person("a", "y")
+    service = FakeService(*whole(asks()))
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "full", "STORAGE")
+    service.state.permission_requests.add(request_id="q1")
+    running = asyncio.create_task(run(service, person))
+    while len(person.shown) < 2:
+        await asyncio.sleep(0)
+    service.state.ClearField("permission_requests")
+    last.set()
+    await running
+    assert person.shown[1] == f"yarrow: full\n{CHOICES}"
+
+
+async def test_an_answer_that_comes_too_late_is_dropped() -> None:
+    person = Person("y")
+    service = held(person, asks())
+    service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "no", "NOT_RUNNING")
+    assert (await run(service, person)).reason == "COMPLETED"
+    assert len(person.shown) == 1

@@ -1,0 +1,108 @@
+"""A call that is allowed always goes to the user's own file, and nothing else of the file changes."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.config.files import decode
+from yarrow.config.remember import remember, with_allowed
+from yarrow.config.settings import AllowedCall
+from yarrow.errors import ConfigError, StorageError
+
+CALL = AllowedCall("bash", 'make "test" // now', "/home/u/p")
+VALUE = {"tool": "bash", "subject": 'make "test" // now', "cwd": "/home/u/p"}
+
+
+ENTRY = '{"tool":"bash","subject":"make \\"test\\" // now","cwd":"/home/u/p"}'
+PLACES = [
+    ("{}\n", '{\n  "permissions": {"always": [ENTRY]}\n}\n'),
+    ('{"model": "x"}', '{\n  "permissions": {"always": [ENTRY]},\n  "model": "x"}'),
+    (
+        '// mine\n{\n  // a model\n  "model": "x",\n}',
+        '// mine\n{\n  "permissions": {"always": [ENTRY]},\n  // a model\n  "model": "x",\n}',
+    ),
+    (
+        '{\n  "permissions": {\n    "mode": "ask" // as ever\n  }\n}',
+        '{\n  "permissions": {\n    "always": [ENTRY],\n    "mode": "ask" // as ever\n  }\n}',
+    ),
+    (
+        '{\n  "permissions": {"always": [/* none */]}\n}',
+        '{\n  "permissions": {"always": [\n    ENTRY\n    /* none */]}\n}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), PLACES)
+def test_where_it_is_put(before: str, after: str) -> None:
+    new = with_allowed(before, CALL)
+    assert new == after.replace("ENTRY", ENTRY)
+    assert with_allowed(new, CALL) == new
+
+
+PIECES = st.sampled_from(['// it\'s "so"\n', "/* { [ */", " ", "\n", "\t"])
+SPACE = st.lists(PIECES, max_size=3).map("".join)
+OLD = '{"tool": "bash", "subject": "ls", "cwd": "/"}'
+
+
+@given(st.lists(SPACE, min_size=9, max_size=9), st.sampled_from([0, 1, 2, 3]), st.booleans())
+def test_comments_stay_and_the_rest_means_the_same(spaces: list[str], shape: int, more: bool) -> None:
+    s = spaces
+    always = f'"always"{s[0]}:{s[1]}[{s[2]}{OLD if more else ""}{s[3]}]'
+    inner = ("", f'"rules"{s[4]}:{{"bash": "ask"}}', always, f'{always}{s[4]},"mode": "deny"')[shape]
+    permissions = f'"permissions"{s[5]}:{{{inner}{s[6]}}}' if shape or more else ""
+    text = f"{s[7]}{{{s[8]}{permissions}}}"
+    new = with_allowed(text, CALL)
+    was, now = decode(text.encode(), "f").values, decode(new.encode(), "f").values
+    assert now["permissions"].pop("always") == [VALUE, *was.get("permissions", {}).pop("always", [])]
+    assert now.get("permissions") == was.get("permissions", {})
+    left = list(new)
+    assert all(letter in left and left.remove(letter) is None for letter in text), "something was taken out"
+
+
+def test_a_file_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "new/config.json"
+    remember(path, CALL)
+    assert decode(path.read_bytes(), "f").values == {"permissions": {"always": [VALUE]}}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_mode_mark_and_link_stay(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    real = tmp_path / "dotfiles/config.json"
+    real.write_bytes(b'\xef\xbb\xbf{"model": "x"} // end\r\n')
+    real.chmod(0o640)
+    path = tmp_path / "config.json"
+    path.symlink_to(real)
+    remember(path, CALL)
+    assert path.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert real.read_bytes().startswith(b"\xef\xbb\xbf{")
+    assert real.read_bytes().endswith(b'"model": "x"} // end\r\n')
+    assert sorted(each.name for each in real.parent.iterdir()) == ["config.json"]
+
+
+def test_a_wrong_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"permissions": {"rules": []}}')
+    with pytest.raises(ConfigError, match="expected an object"):
+        remember(path, CALL)
+    assert path.read_text() == '{"permissions": {"rules": []}}'
+
+
+def test_what_is_no_file_of_the_users_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(StorageError, match="not a file of yours"):
+        remember(path, CALL)
+    assert path.read_text() == "{}"
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(StorageError, match="cannot be written"):
+        remember(tmp_path / "a/config.json", CALL)

@@ -1,0 +1,191 @@
+"""Permission at the real command line: nobody there, a person at a terminal, and what is typed too early."""
+
+import asyncio
+import os
+import pty
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from doubles.world import World
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
+
+COMMAND = {"command": "echo ran >> ran"}
+TURNS = [{"call": {"name": "bash", "arguments": COMMAND}}], [{"text": "done"}]
+ASK = {"permissions": {"rules": {"bash": "ask"}}}
+
+
+def ran(world: World) -> bool:
+    return (world.project / "ran").exists()
+
+
+async def test_case_C_05_text_mode_denies_at_once_without_a_terminal(world: World) -> None:
+    world.script(*TURNS, **ASK)
+    ended = await world.run("go")
+    assert ended.code == 5
+    assert ended.out == "done\n"
+    assert "yarrow: bash was denied, since nobody is there to ask" in ended.err
+    assert not ran(world)
+
+
+async def test_case_C_05_json_mode_denies_at_once(world: World) -> None:
+    world.script(*TURNS, **ASK)
+    ended = await world.run("--json", "go")
+    assert ended.code == 5
+    kinds = [
+        next(iter(set(line) & {"permissionRequest", "permissionSettled", "toolOutput"}), "") for line in ended.lines
+    ]
+    assert [kind for kind in kinds if kind] == ["permissionRequest", "permissionSettled", "toolOutput"]
+    output = next(line["toolOutput"] for line in ended.lines if "toolOutput" in line)
+    assert output["isError"]
+    assert "nobody is there to ask" in output["text"]
+    assert not ran(world)
+
+
+async def test_case_C_05_a_service_denies_at_once(world: World, tmp_path: Path) -> None:
+    world.script(*TURNS, **ASK)
+    socket = tmp_path / "s"
+    process = await world.start("serve", "--socket", str(socket))
+    try:
+        assert process.stderr
+        await asyncio.wait_for(process.stderr.readline(), 30)
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            stub: Any = AgentServiceStub(channel)
+            request = pb.PromptRequest(text="go", cwd=str(world.project))
+            events = [response.event async for response in stub.Prompt(request, timeout=30)]
+    finally:
+        process.terminate()
+        await process.wait()
+    kinds = [event.WhichOneof("event") for event in events]
+    assert kinds.index("permission_request") < kinds.index("permission_settled") < kinds.index("tool_output")
+    assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
+    assert not ran(world)
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "runs"), [("auto", 0, True), ("deny", 0, False), ("plan", 0, False), ("ask", 5, False)]
+)
+async def test_the_flag(world: World, mode: str, code: int, runs: bool) -> None:
+    world.script(*TURNS, permissions={"rules": {}}, sandbox="off")
+    ended = await world.run("--permissions", mode, "go")
+    assert (ended.code, ran(world)) == (code, runs)
+
+
+class AtTerminal:
+    """The command with a terminal for everything, and a person who reads and types."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ours, self._theirs = pty.openpty()
+        self.seen = ""
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await self.start_python("-m", "yarrow.cli.main", *arguments)
+
+    async def start_python(self, *arguments: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, cwd=self._world.project, env=self._world.environment,
+            stdin=self._theirs, stdout=self._theirs, stderr=self._theirs, start_new_session=True,
+        )  # fmt: skip
+        os.close(self._theirs)
+        os.set_blocking(self.ours, False)
+        return process
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(30):
+            while text not in self.seen:
+                await self._read()
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self.ours, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self.ours)
+        self.seen += os.read(self.ours, 65536).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+
+async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
+    """Run a prompt at a terminal, and type when there is a question; `early` before there is one."""
+    world.script(*TURNS, **ASK)
+    terminal = AtTerminal(world)
+    terminal.type(early)
+    process = await terminal.start("--plain", "go")
+    try:
+        await terminal.until("[no] ")
+        terminal.type(text)
+        await terminal.until("done")
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(terminal.ours)
+    return terminal
+
+
+async def test_a_person_at_a_terminal_is_asked(world: World) -> None:
+    terminal = await typed(world, "y\n")
+    assert "echo ran >> ran" in terminal.seen
+    assert ran(world)
+
+
+@pytest.mark.parametrize(("early", "late", "runs"), [("y\n", "n\n", False), ("\n\n", "y\n", True)])
+async def test_what_is_typed_too_early_is_no_answer(world: World, early: str, late: str, runs: bool) -> None:
+    await typed(world, late, early=early)
+    assert ran(world) == runs
+
+
+async def test_enter_alone_is_no(world: World) -> None:
+    await typed(world, "\n")
+    assert not ran(world)
+
+
+async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> None:
+    world.script(*TURNS, permissions={})
+    config = world.home / ".yarrow/config.json"
+    config.write_text("// my settings\n" + config.read_text())
+    terminal = AtTerminal(world)
+    process = await terminal.start("--plain", "--sandbox", "off", "go")
+    try:
+        await terminal.until("[no] ")
+        terminal.type("a\n")
+        await terminal.until("done")
+        await asyncio.wait_for(process.wait(), 30)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(terminal.ours)
+    assert config.read_text().startswith("// my settings\n{")
+    assert (await world.run("--sandbox", "off", "go")).code == 0
+    assert (world.project / "ran").read_text() == "ran\nran\n"
+
+
+async def test_a_job_in_the_background_is_not_stopped_by_a_question(world: World) -> None:
+    """Its terminal belongs to the shell that started it: nobody is there."""
+    world.script(*TURNS, **ASK)
+    shell = AtTerminal(world)
+    code = (
+        "import fcntl, os, subprocess, sys, termios\n"
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        "job = subprocess.Popen([sys.executable, '-m', 'yarrow.cli.main', '--plain', 'go'], process_group=0)\n"
+        "print('ended with', job.wait())\n"
+    )
+    process = await shell.start_python("-c", code)
+    try:
+        await shell.until("ended with 5")
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(shell.ours)
+    assert "nobody is there to ask" in shell.seen
+    assert not ran(world)

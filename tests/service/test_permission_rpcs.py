@@ -1,0 +1,209 @@
+"""Permissions through the service: who is there, what clients are told, and what becomes of their answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from doubles.house import House, kinds, play, read, reason_of, stub_of
+from yarrow.config.settings import AllowedCall, PermissionSettings
+from yarrow.session.record import PermissionAnswered, PermissionAsked
+from yarrow.v1 import agent_pb2 as pb
+
+TURNS = [[{"call": {"name": "act", "arguments": {"text": "a"}, "id": "c1"}}], [{"text": "done"}]]
+
+
+def house_of(folder: Path, **settings: Any) -> House:
+    """A house in which `act` is asked."""
+    return House(folder, TURNS, rules=settings.pop("rules", {}), **settings)
+
+
+async def until_asked(call: Any) -> pb.AgentEvent:
+    """Read up to the question."""
+    async with asyncio.timeout(5):
+        while True:
+            event = (await read(call)).event
+            if event.WhichOneof("event") == "permission_request":
+                return event
+
+
+async def rest_of(call: Any) -> list[pb.AgentEvent]:
+    events: list[pb.AgentEvent] = []
+    async with asyncio.timeout(5):
+        while (response := await read(call)) is not grpc.aio.EOF:
+            events.append(response.event)
+    return events
+
+
+def answer(event: pb.AgentEvent, word: str = "ONCE", text: str = "") -> pb.AnswerPermissionRequest:
+    return pb.AnswerPermissionRequest(
+        session_id=event.session_id,
+        request_id=event.permission_request.request_id,
+        answer=pb.PermissionAnswer.Value(f"PERMISSION_ANSWER_{word}"),
+        text=text,
+    )
+
+
+async def refused(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+async def test_a_client_that_can_answer_is_asked(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        event = await until_asked(call)
+        request = event.permission_request
+        assert (request.tool_call_id, request.tool, request.arguments_json) == ("c1", "act", '{"text":"a"}')
+        state = await stub.GetState(pb.GetStateRequest(session_id=event.session_id))
+        assert state.state == pb.AGENT_STATE_EXECUTING
+        assert list(state.permission_requests) == [request]
+        await stub.AnswerPermission(answer(event))
+        state = await stub.GetState(pb.GetStateRequest(session_id=event.session_id))
+        assert not state.permission_requests
+        assert "permission_settled" in kinds(await rest_of(call))
+    assert house.act.ran == ["a"]
+
+
+async def test_case_C_05_a_service_with_nobody_who_can_answer_denies_at_once(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        events = await asyncio.wait_for(play(stub, house.prompt()), 5)
+    assert kinds(events).count("permission_request") == kinds(events).count("permission_settled") == 1
+    (output,) = [event.tool_output for event in events if event.WhichOneof("event") == "tool_output"]
+    assert output.is_error
+    assert "nobody is there to ask" in output.text
+    (settled,) = [e.permission_settled for e in events if e.WhichOneof("event") == "permission_settled"]
+    assert (settled.answer, settled.by) == (pb.PERMISSION_ANSWER_NO, "nobody")
+    assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
+    assert house.act.ran == []
+
+
+async def test_a_client_that_only_watches_may_answer(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+        watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session, answers_permissions=True))
+        reading = asyncio.create_task(until_asked(watching))
+        while not (await stub.GetState(pb.GetStateRequest(session_id=session))).dropped:
+            await asyncio.sleep(0)  # until it is subscribed
+        running = asyncio.create_task(play(stub, house.prompt(session_id=session)))
+        await stub.AnswerPermission(answer(await reading))
+        await running
+        watching.cancel()
+    assert house.act.ran == ["a"]
+
+
+async def test_when_the_only_client_that_can_answer_goes_it_is_denied(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        event = await until_asked(call)
+        call.cancel()
+        await asyncio.wait_for(house.servicer.settled(), 5)
+        messages = (await stub.GetMessages(pb.GetMessagesRequest(session_id=event.session_id))).messages
+    assert "nobody is there" in messages[2].content[0].text.text
+    assert messages[3].content[0].text.text == "done"
+
+
+async def test_answers_that_cannot_be_taken(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        event = await until_asked(call)
+        wrong = await refused(stub.AnswerPermission(answer(event, "UNSPECIFIED")))
+        assert wrong.code() is grpc.StatusCode.INVALID_ARGUMENT
+        wrong = await refused(stub.AnswerPermission(answer(event, "ONCE", "why not")))
+        assert wrong.code() is grpc.StatusCode.INVALID_ARGUMENT
+        wrong = await refused(stub.AnswerPermission(answer(event, "NO", "x" * 10_001)))
+        assert wrong.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        unknown = answer(event)
+        unknown.request_id = "nothing"
+        wrong = await refused(stub.AnswerPermission(unknown))
+        assert (wrong.code(), reason_of(wrong)) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+        unknown.session_id = "nothing"
+        wrong = await refused(stub.AnswerPermission(unknown))
+        assert (wrong.code(), reason_of(wrong)) == (grpc.StatusCode.NOT_FOUND, "SESSION_UNKNOWN")
+        await stub.AnswerPermission(answer(event, "NO", "use make"))
+        await stub.AnswerPermission(answer(event, "NO", "use make"))
+        wrong = await refused(stub.AnswerPermission(answer(event)))
+        assert (wrong.code(), reason_of(wrong)) == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_RUNNING")
+        events = await rest_of(call)
+    outputs = [event.tool_output.text for event in events if event.WhichOneof("event") == "tool_output"]
+    assert outputs == ["Not run: the user denied it and says: use make"]
+
+
+async def test_always_goes_to_the_settings(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        await stub.AnswerPermission(answer(await until_asked(call), "ALWAYS"))
+        await rest_of(call)
+    assert house.allowed == [AllowedCall("act", '{"text":"a"}', str(house.cwd))]
+
+
+async def test_question_and_answer_are_in_the_file(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        event = await until_asked(call)
+        loaded = await house.parts.manager.load(event.session_id)
+        assert isinstance(loaded.records[-1].value, PermissionAsked)
+        await stub.AnswerPermission(answer(event))
+        loaded = await house.parts.manager.load(event.session_id)
+        assert any(isinstance(one.value, PermissionAnswered) for one in loaded.records)
+        await rest_of(call)
+
+
+@pytest.mark.parametrize(("mode", "ran"), [("AUTO", ["a"]), ("PLAN", []), ("DENY", [])])
+async def test_the_mode_of_a_session(tmp_path: Path, mode: str, ran: list[str]) -> None:
+    house = house_of(tmp_path)
+    number = pb.PermissionMode.Value(f"PERMISSION_MODE_{mode}")
+    async with stub_of(house) as stub:
+        request = house.prompt()
+        request.settings.permissions = number
+        events = await play(stub, request)
+        state = await stub.GetState(pb.GetStateRequest(session_id=events[0].session_id))
+        assert state.settings.permissions == number
+        assert "permission_request" not in kinds(events)
+    assert house.act.ran == ran
+
+
+async def test_the_mode_can_be_changed_and_comes_from_the_settings(tmp_path: Path) -> None:
+    house = house_of(tmp_path, permissions=PermissionSettings(mode="plan"))
+    async with stub_of(house) as stub:
+        session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+        state = await stub.GetState(pb.GetStateRequest(session_id=session))
+        assert state.settings.permissions == pb.PERMISSION_MODE_PLAN
+        settings = pb.SessionSettings(permissions=pb.PERMISSION_MODE_AUTO)
+        changed = await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session, settings=settings))
+        assert changed.settings.permissions == pb.PERMISSION_MODE_AUTO
+        await play(stub, house.prompt(session_id=session))
+    assert house.act.ran == ["a"]
+
+
+async def test_an_imported_session_does_not_bring_a_permission(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        settings = pb.SessionSettings(permissions=pb.PERMISSION_MODE_AUTO)
+        made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), settings=settings))
+        configure = pb.ConfigureSessionRequest(session_id=made.session_id, settings=settings)
+        await stub.ConfigureSession(configure)
+        export = pb.ExportSessionRequest(session_id=made.session_id, format=pb.EXPORT_FORMAT_JSONL)
+        data = b"".join([part.chunk async for part in stub.ExportSession(export)])
+        assert b'"permissions":"auto"' in data
+
+        async def chunks() -> AsyncIterator[pb.ImportSessionRequest]:
+            yield pb.ImportSessionRequest(chunk=data, cwd=str(house.cwd))
+
+        imported = await stub.ImportSession(chunks())
+        state = await stub.GetState(pb.GetStateRequest(session_id=imported.session_id))
+        assert state.settings.permissions == pb.PERMISSION_MODE_ASK
+        branched = await stub.BranchSession(pb.BranchSessionRequest(session_id=made.session_id))
+        state = await stub.GetState(pb.GetStateRequest(session_id=branched.session_id))
+        assert state.settings.permissions == pb.PERMISSION_MODE_AUTO
