@@ -7,7 +7,6 @@ YarrowError
  |- NotFound              SESSION_UNKNOWN, SESSION_NOT_ACTIVE, MODEL_UNKNOWN
  |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT: right request, wrong moment
  |- LimitExceeded         TOO_LARGE, TOO_MANY: a bounded thing is full
- |- Unsupported           UNIMPLEMENTED: this build does not do that
  |- StorageError          STORAGE: the disk refused
  |- ProviderError         a model backend failed; its code says how
  `- RunError              a run cannot go on: TURN_LIMIT, LOOP_DETECTED, EMPTY_RESPONSE, OUTPUT_LIMIT, ...
@@ -37,7 +36,6 @@ class Code(StrEnum):
     NOTHING_TO_COMPACT = "NOTHING_TO_COMPACT"
     TOO_LARGE = "TOO_LARGE"
     TOO_MANY = "TOO_MANY"
-    UNIMPLEMENTED = "UNIMPLEMENTED"
     DRAINING = "DRAINING"
     STORAGE = "STORAGE"
     INTERNAL = "INTERNAL"
@@ -133,12 +131,6 @@ class LimitExceeded(YarrowError):
     """A bounded thing is full."""
 
     code = Code.TOO_LARGE
-
-
-class Unsupported(YarrowError):
-    """This build does not do that."""
-
-    code = Code.UNIMPLEMENTED
 
 
 class StorageError(YarrowError):

@@ -16,7 +16,6 @@ from yarrow.service import active, translate
 from yarrow.service.choices import MAX_NAME, MAX_TEXT_BYTES
 from yarrow.service.entry import BATCH_BYTES
 from yarrow.service.errors import STATUS
-from yarrow.service.later import LATER
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -394,34 +393,13 @@ async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path:
     assert sum(len(event.text_delta.text) for event in events) == 7_000_000
 
 
-STILL_LATER = {"RunTool"}
-
-
-def test_the_list_of_what_comes_later_only_shrinks() -> None:
-    assert set(LATER) <= STILL_LATER
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-async def test_what_comes_later_says_so(stub: "Stub", name: str) -> None:
-    method = getattr(stub, name)
-    request = getattr(pb, f"{name}Request")()
-    doing = method(request)
-    doing = doing.read() if hasattr(doing, "read") else doing
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await doing
-    assert caught.value.code() is S.UNIMPLEMENTED
-    assert LATER[name] in (caught.value.details() or "")
-    assert reason_of(caught.value) == "UNIMPLEMENTED"
-
-
-def test_every_rpc_is_here_or_later() -> None:
+def test_every_rpc_is_here() -> None:
     methods = {method.name for method in pb.DESCRIPTOR.services_by_name["AgentService"].methods}
     from yarrow.service.servicer import Servicer
     from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
     ours = {name for name in methods if getattr(Servicer, name) is not getattr(AgentServiceServicer, name)}
     assert ours == methods
-    assert set(LATER) <= methods
 
 
 def test_every_code_has_a_status() -> None:

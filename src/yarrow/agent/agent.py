@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from yarrow.agent.compactor import ABORTED, Compactor
+from yarrow.agent.aside import Aside, by_hand
+from yarrow.agent.batch import Batch
+from yarrow.agent.compactor import Compactor
 from yarrow.agent.context import Meter
 from yarrow.agent.delivery import Delivery, interrupted
 from yarrow.agent.desk import Desk
@@ -19,14 +20,11 @@ from yarrow.agent.seat import Seat
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
 from yarrow.errors import StorageError, YarrowError
-from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, CompactionEnd, EndReason, QueuedText
-from yarrow.message import Block
+from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, QueuedText
+from yarrow.message import Block, ToolCall
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change
 from yarrow.session.state import SessionState
-
-if TYPE_CHECKING:
-    from yarrow.agent.compaction.plan import Plan
 
 _logger = logging.getLogger("yarrow.agent")
 
@@ -87,7 +85,23 @@ class Agent:
         `StorageError`; then nothing was begun.
         """
         self._seat.take("compact it when the run is over")
-        await to_the_end(self._begin_compaction(instructions, equipment))
+
+        def prepare() -> Aside:
+            return self._compactor.by_hand(instructions, equipment, self._points_of(equipment.hooks))
+
+        await to_the_end(self._begin(prepare, equipment))
+
+    async def run_tool(self, call: ToolCall, equipment: Equipment, *, silent: bool) -> None:
+        """Begin to run a tool for a person; its events tell the rest. Unless `silent` the model is told of it.
+
+        Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was begun.
+        """
+        self._seat.take("run the tool when the run is over")
+
+        def prepare() -> Aside:
+            return by_hand(call, Batch(self._ports(equipment), equipment), self._desk, silent=silent)
+
+        await to_the_end(self._begin(prepare, equipment))
 
     async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
         """Queue a text for the run; return the id of the message that it becomes once it is on disk.
@@ -210,37 +224,39 @@ class Agent:
         self._desk.publish(AgentEnd(end.reason, usage, end.failure, left))
         self._desk.bus.end_run()
 
-    async def _begin_compaction(self, instructions: str, equipment: Equipment) -> None:
+    async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
         try:
             await self.settled()
             await self._desk.lock()
             self._compactor.begin()
-            planned = self._compactor.plan_manual(equipment, instructions)
+            aside = prepare()
         except BaseException:  # as in `_accept`
             self._seat.leave()
             await self._desk.unlock()
             raise
         self._points = self._points_of(equipment.hooks)
-        self._machine.enter(AgentState.COMPACTING)
-        self._seat.start(self._compact_alone(planned, equipment), "compaction")
+        self._machine.enter(aside.state)
+        self._seat.start(self._alone(aside), aside.name)
 
-    async def _compact_alone(self, planned: "Plan", equipment: Equipment) -> None:
-        end = ABORTED
+    async def _alone(self, aside: Aside) -> None:
+        end, failure = None, aside.abortion
         try:
             if self._seat.under_way():
                 self._stop()
                 raise asyncio.CancelledError
-            end = await self._compactor.carry_out(planned, equipment, self._points)
+            end = await aside.work()
         except asyncio.CancelledError:
-            end = ABORTED
+            failure = aside.abortion
         except YarrowError as error:
-            end = CompactionEnd(error=error.failure())
+            failure = error.failure()
         except Exception as error:  # as in `_go`
-            _logger.exception("the compaction of session %s failed by a bug", self.session.header.id)
-            end = CompactionEnd(error=by_bug(error, self.session.header.id).failure)
+            _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
+            failure = by_bug(error, self.session.header.id).failure or failure
         self._seat.ending()
-        failure = await self._let_go()
-        self._desk.publish(CompactionEnd(error=failure.failure()) if failure and not end.error else end)
+        refused = await self._let_go()
+        if end is None or refused is not None:
+            end = aside.failed(failure if end is None or refused is None else refused.failure())
+        self._desk.publish(end)
 
     async def _let_go(self) -> StorageError | None:
         """Be idle again; return what the disk refused at that."""

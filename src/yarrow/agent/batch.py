@@ -41,6 +41,7 @@ class Batch:
         self._equipment = equipment
         self._repetition = Repetition()
         self._offered: frozenset[str] = frozenset()
+        self._by_person = False
 
     async def run(self, message: Message, *, offered: frozenset[str]) -> None:
         """Run the calls of a message and record their results in call order; the model was told `offered` tools.
@@ -70,6 +71,15 @@ class Batch:
             raise RunError(
                 f"the model made the same call with the same result {worst} times in a row", code=Code.LOOP_DETECTED
             )
+
+    async def by_hand(self, call: ToolCall) -> Result:
+        """Run a call that a person makes, tell its output as it comes and return its result, which nobody recorded.
+
+        Any tool can be run, and what a person would be asked is taken as answered: they asked for it.
+        """
+        self._offered = frozenset(self._equipment.registry.names())
+        self._by_person = True
+        return await self._live(call)
 
     async def answer_cut(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of a message that is kept and never sent back; their results are kept likewise."""
@@ -127,7 +137,7 @@ class Batch:
         pieces = equipment.registry.execute(
             call,
             equipment.context,
-            permit=Permission(call, equipment, self._ports.questions),
+            permit=Permission(call, equipment, None if self._by_person else self._ports.questions),
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from yarrow.agent.aside import Aside
 from yarrow.agent.context import Frame, Meter, due, fixed_tokens
 from yarrow.agent.desk import Desk
 from yarrow.agent.points import Points
@@ -13,13 +14,13 @@ from yarrow.agent.ports import Equipment
 from yarrow.agent.retry import Retries
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, Precondition, YarrowError
-from yarrow.event.events import AgentState, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
+from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import Message, ToolSpec, Usage
 
 if TYPE_CHECKING:
     from yarrow.agent.compaction.plan import Plan, Task
 
-ABORTED = CompactionEnd(error=Failure(Code.ABORTED, "the compaction was aborted: nothing was changed"))
+_ABORTED = "the compaction was aborted: nothing was changed"
 
 
 class Compactor:
@@ -65,7 +66,7 @@ class Compactor:
             return
         self._enter(AgentState.COMPACTING)
         self._announce(planned)
-        end = ABORTED
+        end = CompactionEnd(error=Failure(Code.ABORTED, _ABORTED))
         try:
             end = await self._carry_out(planned, equipment, points)
         except YarrowError as error:
@@ -75,22 +76,29 @@ class Compactor:
             self._desk.publish(end)
             self._enter(AgentState.THINKING)
 
-    def plan_manual(self, equipment: Equipment, instructions: str) -> "Plan":
-        """Return what a compaction that a person asks for will do.
+    def by_hand(self, instructions: str, equipment: Equipment, points: Points) -> Aside:
+        """Return the compaction that a person asks for.
 
         Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
         """
+        planned = self._plan_by_hand(equipment, instructions)
+
+        async def work() -> Body:
+            self._announce(planned)
+            return await self._carry_out(planned, equipment, points)
+
+        def failed(failure: Failure) -> Body:
+            return CompactionEnd(error=failure)
+
+        return Aside("compaction", AgentState.COMPACTING, work, failed, _ABORTED)
+
+    def _plan_by_hand(self, equipment: Equipment, instructions: str) -> "Plan":
         from yarrow.agent.compaction.plan import plan
 
         planned = plan(replace(self._task(equipment, "manual", 0), instructions=instructions), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
-
-    async def carry_out(self, planned: "Plan", equipment: Equipment, points: Points) -> CompactionEnd:
-        """Compact as planned; return the end, for the caller to tell. Raises as `within`."""
-        self._announce(planned)
-        return await self._carry_out(planned, equipment, points)
 
     async def _carry_out(self, planned: "Plan", equipment: Equipment, points: Points) -> CompactionEnd:
         from yarrow.agent.compaction.compact import compact, summarised_by

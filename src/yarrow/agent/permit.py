@@ -28,7 +28,8 @@ _EVERYWHERE = Workspace((Path("/"),))
 class Permission:
     """Of one call; it is a `Permit` of the registry."""
 
-    def __init__(self, call: ToolCall, equipment: Equipment, questions: Questions) -> None:
+    def __init__(self, call: ToolCall, equipment: Equipment, questions: Questions | None) -> None:
+        """`questions` is None for a call that a person makes: what they would be asked, they have said."""
         self._call = call
         self._equipment = equipment
         self._questions = questions
@@ -37,7 +38,7 @@ class Permission:
         """Return where the call may run, or why it does not. Raises `StorageError`."""
         equipment, consent = self._equipment, self._equipment.consent
         request = request_of(tool, arguments, context, contained=equipment.contained)
-        allowed = consent.always | self._questions.allowed
+        allowed = consent.always | self._questions.allowed if self._questions else consent.always
         decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
         match decision:
             case Allow():
@@ -45,6 +46,8 @@ class Permission:
             case Deny(text):
                 return ToolFailed(text)
             case Ask(reason):
+                if self._questions is None:
+                    return _widened(context, request)
                 given = await self._questions.ask(self._call, reason, like=request.like, consent=consent)
                 return _refusal(given, reason) if given.answer == "no" else _widened(context, request)
             case _:

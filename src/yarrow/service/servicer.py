@@ -12,12 +12,12 @@ from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
 from yarrow.service.files import Files
-from yarrow.service.later import Later
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
 from yarrow.service.permissions import Permissions, attending
 from yarrow.service.saved import SavedSessions
 from yarrow.service.sessions import Sessions
+from yarrow.service.tools import Tools
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
@@ -25,7 +25,7 @@ BATCH_EVENTS = 64
 """Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
-class Servicer(SavedSessions, Files, Permissions, Later, AgentServiceServicer):
+class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
     """The one implementation of `AgentService`, whatever channel it is reached by."""
 
     def __init__(self, parts: Parts) -> None:

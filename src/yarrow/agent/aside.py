@@ -1,0 +1,62 @@
+"""What keeps an agent busy and is no run: a compaction that a person asks for, a tool that a person runs."""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from yarrow.agent.batch import Batch
+from yarrow.agent.desk import Desk
+from yarrow.agent.settle import to_the_end
+from yarrow.errors import Code, Failure
+from yarrow.event.events import AgentState, Body, ToolOutput
+from yarrow.message import Block, Text, ToolCall
+from yarrow.session.ids import new_id
+from yarrow.tool.base import Done, Result, ToolFailed
+
+_ABORTED = "aborted: what was done until then stays done"
+
+
+class Aside(Struct, frozen=True):
+    """One such thing."""
+
+    name: str
+    state: AgentState
+    work: Callable[[], Awaitable[Body]]
+    """Does it and returns the event that tells its end."""
+    failed: Callable[[Failure], Body]
+    """Returns the event that tells why it came to nothing."""
+    aborted: str
+    """One sentence for when it was aborted."""
+
+    @property
+    def abortion(self) -> Failure:
+        """Why it came to nothing when it was aborted."""
+        return Failure(Code.ABORTED, self.aborted)
+
+
+def by_hand(call: ToolCall, batch: Batch, desk: Desk, *, silent: bool) -> Aside:
+    """Return the run of a tool by a person; unless `silent` the model will be told what was run and what came of it."""
+
+    async def work() -> Body:
+        result = await batch.by_hand(call)
+        is_error = isinstance(result, ToolFailed)
+        diff = result.diff if isinstance(result, Done) else ""
+        message_id = "" if silent else await to_the_end(_tell(call, result, desk))
+        return ToolOutput(call.id, call.name, result.text, message_id, is_error, diff)
+
+    def failed(failure: Failure) -> Body:
+        return ToolOutput(call.id, call.name, failure.message, "", is_error=True)
+
+    return Aside(f"{call.name} by hand", AgentState.EXECUTING, work, failed, _ABORTED)
+
+
+async def _tell(call: ToolCall, result: Result, desk: Desk) -> str:
+    """Record for the model what a person ran; return the message's id."""
+    # Here, since most sessions run nothing by hand.
+    from yarrow.prompt.untrusted import inert, wrap
+
+    told = Text(f"I ran the tool {call.name} with {inert(call.arguments)}. Its output:\n{wrap(result.text)}")
+    images: tuple[Block, ...] = result.images if isinstance(result, Done) else ()
+    message = desk.user_message(new_id(), (told, *images), f"{call.name} {call.arguments}")
+    await desk.append(message)
+    return message.id
