@@ -101,7 +101,7 @@ async def asking(stub: Stub, person: Person | None) -> AsyncGenerator[Asking | N
 def question(request: pb.PermissionRequest) -> str:
     """Return what a person is shown: the whole call, with everything in it that a terminal would obey or hide."""
     head = f"yarrow: {visible(request.tool)} asks for permission: {visible(request.reason)}"
-    return f"{head}\n{visible(_said(request))}\n{CHOICES}"
+    return f"{head}\n{visible(said(request))}\n{CHOICES}"
 
 
 def visible(text: str) -> str:
@@ -109,8 +109,8 @@ def visible(text: str) -> str:
     return inert(STEERING.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
 
 
-def _said(request: pb.PermissionRequest) -> str:
-    """Return a command as it is, any other call as its arguments."""
+def said(request: pb.PermissionRequest) -> str:
+    """Return what a call would do: a command as it is, any other call as its arguments."""
     # Here, since most runs ask nothing.
     import json
 

@@ -19,15 +19,17 @@ from yarrow.client.tui import status as status_line
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.fold import fold, noted
+from yarrow.client.tui.fold import called, fold, noted
 from yarrow.client.tui.frame import Shown, advance, begin_with
 from yarrow.client.tui.history import History, NoteKind, TextItem
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.look import Look, View
+from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
 from yarrow.client.tui.status import Status
+from yarrow.client.tui.views.ask import Answered, Question
 from yarrow.v1 import agent_pb2 as pb
 
 T = TypeVar("T")
@@ -71,6 +73,7 @@ class App:
         self._replays = False
         """Whether the run that goes on is still to be told from its beginning."""
         self._changed = asyncio.Event()
+        self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
@@ -84,7 +87,7 @@ class App:
             self.note("notice", notice)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
-        for work in (self._frames(), self._clock()):
+        for work in (self._frames(), self._clock(), self._questions.run()):
             self.start(work)
         try:
             await self.screen.run()
@@ -115,6 +118,7 @@ class App:
         opened = await self.driver.open(session_id)
         self.history = opened.history
         self.cwd = opened.state.cwd
+        self._questions.begin(opened.state.permission_requests)
         self._shown = begin_with(self.history)
         self._replays = bool(opened.state.run_id)
         self._status = status_line.of_state(opened.state, time.monotonic())
@@ -133,7 +137,11 @@ class App:
     def submit(self, *, follow_up: bool = False) -> None:
         """Take what is written in the editor and do it."""
         if text := self.editor.take():
-            self.start(self._do(Typed(text, follow_up)))
+            self.do(Typed(text, follow_up))
+
+    def do(self, typed: Typed) -> None:
+        """Do what a line says; what goes wrong is shown."""
+        self.start(self._do(typed))
 
     def abort(self) -> None:
         """End what is going on."""
@@ -167,6 +175,7 @@ class App:
 
     async def shell(self, command: str, *, silent: bool) -> None:
         """Run a command for the person; unless `silent` the model is told of it."""
+        self.history = called(self.history, f"{'!!' if silent else '!'}{command}")
         await self.driver.run_tool("bash", {"command": command}, silent=silent)
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
@@ -175,6 +184,9 @@ class App:
             result = await show(self._terminal)
         self._changed.set()
         return result
+
+    async def _ask(self, request: pb.PermissionRequest) -> Answered:
+        return await self.view(Question(request).run)
 
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
@@ -207,6 +219,9 @@ class App:
             "abort": self.abort,
             "clear": self.clear,
             "leave": self._leave,
+            "think": partial(self.do, Typed("/thinking more")),
+            "models": partial(self.do, Typed("/model")),
+            "help": partial(self.do, Typed("/help")),
             "fold_output": partial(self.fold, output=True),
             "fold_thinking": partial(self.fold, thinking=True),
         }
@@ -236,6 +251,7 @@ class App:
             self._replays = False
             self._shown = begin_with(self.history)
         self._status = status_line.fold(self._status, events, time.monotonic())
+        self._questions.see(events)
         self._changed.set()
 
     def _connection(self, problem: str) -> None:

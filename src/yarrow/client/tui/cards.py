@@ -61,7 +61,9 @@ def short_id(call_id: str) -> str:
 
 def _head(call: CallItem, view: View) -> list[str]:
     sign, plain, style, words = _STATES[call.state]
-    note = inert(call_note(call.name or "tool", call.arguments_json, call.invalid)).removeprefix("> ")
+    name = call.name or "tool"
+    has_arguments = call.arguments_json or call.invalid
+    note = inert(call_note(name, call.arguments_json, call.invalid) if has_arguments else name).removeprefix("> ")
     name, colon, rest = note.partition(":")
     parts = [(f"{sign if view.look.has_signs else plain} ", style), (name, "bold"), (colon + rest, ""), (words, style)]
     text = Text.assemble(*parts)

@@ -119,7 +119,7 @@ async def _model(app: "App", rest: str) -> None:
 
 
 async def _thinking(app: "App", rest: str) -> None:
-    level = _one_of(rest, LEVELS, "/thinking")
+    level = _more(app.status.thinking) if rest == "more" else _one_of(rest, LEVELS, "/thinking")
     settings = pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}"))
     app.set_to(await app.driver.configure(settings))
     app.note("command", f"thinking: {level}")
@@ -164,6 +164,11 @@ async def _help(app: "App", _rest: str) -> None:
 
 async def _quit(app: "App", _rest: str) -> None:
     app.quit()
+
+
+def _more(level: str) -> str:
+    """Return the level after one, the lowest after the highest."""
+    return LEVELS[(LEVELS.index(level or "off") + 1) % len(LEVELS)]
 
 
 def _one_of(word: str, words: tuple[str, ...], usage: str) -> str:

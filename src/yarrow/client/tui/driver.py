@@ -13,6 +13,7 @@ from yarrow.client.missed import messages_after
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
 from yarrow.client.tui.history import History
+from yarrow.client.tui.views.ask import Answered
 from yarrow.v1 import agent_pb2 as pb
 
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -93,10 +94,12 @@ class Driver:
         request = pb.ConfigureSessionRequest(session_id=self.session_id, settings=settings)
         return (await self.stub.ConfigureSession(request)).settings
 
-    async def answer(self, request_id: str, answer: pb.PermissionAnswer.ValueType, text: str = "") -> None:
+    async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""
         await self.stub.AnswerPermission(
-            pb.AnswerPermissionRequest(session_id=self.session_id, request_id=request_id, answer=answer, text=text)
+            pb.AnswerPermissionRequest(
+                session_id=self.session_id, request_id=request_id, answer=answered.answer, text=answered.text
+            )
         )
 
     async def run_tool(self, tool: str, arguments: dict[str, Any], *, silent: bool) -> None:
@@ -115,7 +118,11 @@ class Driver:
                     # Loads it again where the service was started anew.
                     await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
                 request = pb.StreamEventsRequest(
-                    session_id=session_id, after_sequence=at.sequence, epoch=at.epoch, batch=True
+                    session_id=session_id,
+                    after_sequence=at.sequence,
+                    epoch=at.epoch,
+                    batch=True,
+                    answers_permissions=True,
                 )
                 async for response in self.stub.StreamEvents(request):
                     if tries:

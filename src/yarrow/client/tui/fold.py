@@ -67,9 +67,9 @@ def noted(history: History, kind: NoteKind, text: str) -> History:
     return replace(history, open=replace(history.open, items=(*map(_said_out, history.open.items), note)))
 
 
-def called(history: History, call: CallItem) -> History:
-    """Return the history with a call that a person makes."""
-    return replace(close(history), open=Entry("", "note", (call,)))
+def called(history: History, command: str) -> History:
+    """Return the history with a command that a person runs; what comes of it follows."""
+    return _said(history, "", command)
 
 
 def _after(history: History, event: pb.AgentEvent, kind: str) -> History:
@@ -139,17 +139,23 @@ def _ended(history: History) -> History:
 
 
 def _running(history: History, delta: pb.ToolDelta) -> History:
+    history = _known(history, delta.tool_call_id, "")
     item = _call(history, delta.tool_call_id)
     tail = ((item.tail if item else "") + delta.text)[-TAIL_CHARACTERS:]
     return _changed(history, delta.tool_call_id, state="running", tail=tail)
 
 
 def _answered(history: History, output: pb.ToolOutput) -> History:
-    if _call(history, output.tool_call_id) is None:
-        # A call of which nothing was told before, as after a gap.
-        history = _with(history, CallItem(output.tool_call_id, output.name))
+    history = _known(history, output.tool_call_id, output.name)
     state = "failed" if output.is_error else "done"
-    return _changed(history, output.tool_call_id, state=state, tail="", output=output.text, diff=output.diff)
+    return _changed(
+        history, output.tool_call_id, state=state, name=output.name, tail="", output=output.text, diff=output.diff
+    )
+
+
+def _known(history: History, call_id: str, name: str) -> History:
+    """Return the history with a call of which nothing was told before: a person's, or one after a gap."""
+    return history if _call(history, call_id) else _with(history, CallItem(call_id, name))
 
 
 def _over(history: History, end: pb.AgentEnd) -> History:

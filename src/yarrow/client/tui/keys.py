@@ -7,7 +7,9 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from yarrow.client.tui.pressed import pressed
 
-Action = Literal["submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking"]
+Action = Literal[
+    "submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking", "think", "models", "help"
+]
 
 
 class Key(NamedTuple):
@@ -27,6 +29,9 @@ KEYS: tuple[Key, ...] = (
     Key(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
     Key(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
     Key(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
+    Key(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
+    Key(("c-p",), "Ctrl+P", "choose a model", "models"),
+    Key(("f1",), "F1", "this help", "help"),
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )
 

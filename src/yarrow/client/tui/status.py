@@ -73,7 +73,7 @@ def set_to(status: Status, settings: pb.SessionSettings) -> Status:
         model=settings.model or status.model,
         thinking="" if level in {"off", "unspecified"} else level,
         is_dry_run=settings.dry_run,
-        permissions="" if mode in {"auto", "unspecified"} else mode,
+        permissions="" if mode in {"ask", "unspecified"} else mode,
     )
 
 
