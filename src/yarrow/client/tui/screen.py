@@ -20,6 +20,8 @@ from yarrow.client.tui.look import Colours
 
 ESCAPE_SECONDS = 0.03
 """How long a lone Escape is waited for to become the beginning of a longer key."""
+ROWS_APART = 8
+"""On a screen of so many rows an empty one stands above the status line."""
 COPIED_BYTES = 74_994
 """Of a text that is copied: what many terminals take in one sequence, in base64."""
 BEGIN_FRAME = "\x1b[?2026h"
@@ -109,14 +111,9 @@ class Screen:
     def _layout(self, parts: Parts) -> Layout:
         live = FormattedTextControl(lambda: ANSI("\n".join(self._live)))
         rows = Window(live, height=lambda: Dimension.exact(len(self._live)), wrap_lines=False)
+        apart = Window(height=lambda: Dimension.exact(int(self.size[1] >= ROWS_APART)))
         status = Window(FormattedTextControl(lambda: ANSI(parts.status())), height=1)
-        return Layout(
-            HSplit([rows, _blank(lambda: bool(self._live)), status, parts.below]), focused_element=parts.below
-        )
-
-
-def _blank(wanted: Callable[[], bool]) -> Window:
-    return Window(height=lambda: Dimension.exact(int(wanted())))
+        return Layout(HSplit([rows, apart, status, parts.below]), focused_element=parts.below)
 
 
 class _Application(Application[None]):
