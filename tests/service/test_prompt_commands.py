@@ -1,6 +1,7 @@
 """Templates, skills, context files and commands of extensions, as every client meets them: through the RPCs."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,8 +163,10 @@ async def test_a_space_before_the_slash_sends_it_as_it_is(house: House, stub: "S
 
 
 async def test_images_stay_with_an_expanded_text(house: House, stub: "Stub") -> None:
+    script = {"info": {"hasImages": True}, "turns": [[{"text": "done"}]]}
+    (house.cwd.parent / "script.json").write_text(json.dumps(script))
     request = house.prompt("/review a.py", "s1")
-    request.images.add(media_type="image/png", data=b"\x89PNG\r\n\x1a\n")
+    request.images.add(media_type="image/png", data=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1")
     await play(stub, request)
     (message, _) = (await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages
     assert [block.WhichOneof("block") for block in message.content] == ["text", "image"]

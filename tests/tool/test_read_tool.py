@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tool_calls import call, context_of
 
+from yarrow.imaging.fit import IMAGE_BYTES
 from yarrow.message import Image
 from yarrow.tool.limits import RESULT_BYTES
-from yarrow.tool.read import IMAGE_BYTES
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\1" * 2
 
 
 async def test_a_file_is_shown_as_it_is(ws: Path) -> None:
@@ -123,9 +123,9 @@ async def test_binary_is_named_and_not_dumped(ws: Path, data: bytes, said: str) 
     ("data", "media_type"),
     [
         (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0abc", "image/jpeg"),
-        (b"GIF89a\0", "image/gif"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+        (b"\xff\xd8\xff\xc0\0\x0b\x08\0\1\0\1", "image/jpeg"),
+        (b"GIF89a\1\0\1\0", "image/gif"),
+        (b"RIFF\x16\0\0\0WEBPVP8X\n\0\0\0" + b"\0" * 10, "image/webp"),
     ],
 )
 async def test_an_image_is_known_by_its_content(ws: Path, data: bytes, media_type: str) -> None:
@@ -139,7 +139,7 @@ async def test_an_image_has_a_bound(ws: Path) -> None:
     (ws / "a.png").write_bytes(PNG.ljust(IMAGE_BYTES, b"\0"))
     assert (await call("read", ws, {"path": "a.png"})).done.images
     (ws / "a.png").write_bytes(PNG.ljust(IMAGE_BYTES + 1, b"\0"))
-    assert "the most is 5,000,000" in (await call("read", ws, {"path": "a.png"})).failed.text
+    assert "the most is 3,932,160" in (await call("read", ws, {"path": "a.png"})).failed.text
 
 
 async def test_a_name_that_is_not_there_gets_those_that_are(ws: Path) -> None:

@@ -4,19 +4,19 @@ import pytest
 from tool_calls import REGISTRY
 
 from yarrow.config.settings import BashSettings
+from yarrow.imaging.fit import SOURCE_BYTES
 from yarrow.tool.bash import MOST_SECONDS
 from yarrow.tool.find import FIND_LIMIT
 from yarrow.tool.grep import GREP_LIMIT
 from yarrow.tool.hits import LINE_CHARACTERS
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES
 from yarrow.tool.ls import LS_LIMIT
-from yarrow.tool.read import IMAGE_BYTES
 
 
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
-        ("read", [f"{RESULT_LINES:,} lines", f"{RESULT_BYTES // 1024} KiB", f"{IMAGE_BYTES // 1_000_000} MB"]),
+        ("read", [f"{RESULT_LINES:,} lines", f"{RESULT_BYTES // 1024} KiB", f"{SOURCE_BYTES // 1_000_000} MB"]),
         ("grep", [f"{GREP_LIMIT} matches", f"{LINE_CHARACTERS} characters"]),
         ("find", [f"{FIND_LIMIT:,}"]),
         ("ls", [f"{LS_LIMIT}"]),

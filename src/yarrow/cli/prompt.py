@@ -2,24 +2,17 @@
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from yarrow.cli.arguments import Arguments
 from yarrow.errors import UsageError
+from yarrow.imaging.header import image_type
 
 PROMPT_LIMIT = 8_000_000
 """Bytes of a prompt, files, images and piped input together: what fits in one request of 8 MiB."""
 TEXT_LIMIT = 4 << 20
 """Bytes of a prompt's text, of which the service takes no more; images may fill the rest."""
-
-_SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
-    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
-    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
-    ("image/gif", lambda data: data.startswith((b"GIF87a", b"GIF89a"))),
-    ("image/webp", lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP"),
-)
 
 
 class PromptImage(NamedTuple):
@@ -116,7 +109,7 @@ def _file(word: str) -> str | PromptImage | None:
         raise UsageError(f"{path}: there is no such file; to say {word} to the agent, put it after --") from None
     except OSError as error:
         raise UsageError(f"{path}: it cannot be read: {error.strerror}") from None
-    media_type = next((name for name, matches in _SIGNATURES if matches(data)), None)
+    media_type = image_type(data)
     if not media_type and len(data) > TEXT_LIMIT:
         raise too_much_text(str(path), size)
     if len(data) > PROMPT_LIMIT:

@@ -20,7 +20,6 @@ MAX_TEXT_BYTES = 4 << 20
 
 MAX_NAME = 200
 """Characters of a session's name."""
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class Choices(Struct, frozen=True):
@@ -58,8 +57,7 @@ def read_choices(settings: pb.SessionSettings, registry: Registry, present: Comp
 def read_content(text: str, images: list[pb.Image], attachments: Iterable[str] = ()) -> tuple[Block, ...]:
     """Return a person's text and images as blocks; attachments are measured, not put in.
 
-    Raises `InvalidArgument` when there is nothing in it or an image has an unknown type, `LimitExceeded` when the
-    text is too long.
+    Raises `InvalidArgument` when there is nothing in it, `LimitExceeded` when the text is too long.
     """
     size = sum(len(one.encode("utf-8", "replace")) for one in (text, *attachments))
     if size > MAX_TEXT_BYTES:
@@ -67,11 +65,6 @@ def read_content(text: str, images: list[pb.Image], attachments: Iterable[str] =
             f"text: {size} bytes are more than the limit of {MAX_TEXT_BYTES}: put it in a file and name the file",
             code=Code.TOO_LARGE,
         )
-    for index, image in enumerate(images):
-        if image.media_type not in IMAGE_TYPES:
-            raise InvalidArgument(
-                f"images[{index}].media_type", f"{image.media_type!r} is none of {', '.join(sorted(IMAGE_TYPES))}"
-            )
     if not text.strip() and not images:
         raise InvalidArgument("text", "is empty: say what is to be done")
     return from_content(text, images)

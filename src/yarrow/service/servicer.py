@@ -12,6 +12,7 @@ from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
 from yarrow.service.files import Files
+from yarrow.service.images import check_seen, fitted
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
 from yarrow.service.permissions import Permissions, attending
@@ -53,10 +54,11 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """Start a run and stream its events."""
         if self._draining:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
-        content = read_content(request.text, list(request.images), request.attachments)
+        content = read_content(request.text, await fitted(request.images), request.attachments)
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
         equipment = await self._sessions.equip(entry)
+        check_seen(request.images, equipment.info)
         said = await self._commands.said(content, entry.cwd, tuple(request.attachments))
         subscription = entry.bus.subscribe()
         run_id = ""
@@ -181,7 +183,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
 
     async def _queue(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
         entry = await self._sessions.lookup(request.session_id)
-        said = await self._commands.said(read_content(request.text, list(request.images)), entry.cwd)
+        content = read_content(request.text, await fitted(request.images))
+        said = await self._commands.said(content, entry.cwd)
         return await entry.agent.steer(said.content, follow_up=follow_up, typed=said.typed)
 
     def _plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:

@@ -1,4 +1,4 @@
-"""Tells what the bytes of a file are: an image, a binary file, or text, and of which encoding."""
+"""Tells what the bytes of a file are: a binary file or text, and of which encoding."""
 
 import codecs
 
@@ -30,19 +30,6 @@ class Text(Struct, frozen=True):
     def encode(self, text: str) -> bytes:
         """Return other text as this file has it. Raises UnicodeEncodeError when its encoding cannot say it."""
         return (BOM if self.has_bom else b"") + text.encode(self.encoding)
-
-
-def image_type(start: bytes) -> str:
-    """Return the media type of an image by its first bytes, empty when it is none that models take."""
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if start.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "image/webp"
-    return ""
 
 
 def binary_kind(start: bytes) -> str:

@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
+from yarrow.imaging.header import image_type
 from yarrow.message import Image
 from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, image_type
+from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size
 from yarrow.tool.ls import LS_LIMIT, listing
 from yarrow.tool.paths import locate, missing, os_problem
 from yarrow.tool.threads import in_thread
 
-IMAGE_BYTES = 5_000_000
-"""The largest image that is passed to a model."""
 CHUNK_BYTES = 1_048_576
 """How much is read at once to count lines."""
 
@@ -78,8 +78,8 @@ def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -
     size = os.fstat(file.fileno()).st_size
     start = file.read(SNIFF_BYTES)
     file.seek(0)
-    if media_type := image_type(start):
-        return _image(file, size, media_type)
+    if image_type(start):
+        return _image(file, size)
     if kind := binary_kind(start):
         return ToolFailed(f"{arguments.path} is {kind} of {shown_size(size)}, and is not shown.")
     if not start:
@@ -96,14 +96,17 @@ def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -
     return Done(_shown(page, arguments, total))
 
 
-def _image(file: BinaryIO, size: int, media_type: str) -> Result:
+def _image(file: BinaryIO, size: int) -> Result:
     import base64
 
-    data = file.read(IMAGE_BYTES + 1)
-    if len(data) > IMAGE_BYTES:
-        return ToolFailed(f"The image is {shown_size(size)}; the most is {IMAGE_BYTES:,}. Make a smaller copy of it.")
-    image = Image(media_type, base64.b64encode(data).decode())
-    return Done(f"[{media_type}, {shown_size(len(data))}]", images=(image,))
+    if size > SOURCE_BYTES:
+        return ToolFailed(f"The image is {shown_size(size)}; the most is {SOURCE_BYTES:,}. Make a smaller copy of it.")
+    result = fit(file.read(SOURCE_BYTES))
+    if isinstance(result, Unfit):
+        return ToolFailed(result.text)
+    image = Image(result.media_type, base64.b64encode(result.data).decode())
+    note = f", {result.note}" if result.note else ""
+    return Done(f"[{result.media_type}, {shown_size(len(result.data))}{note}]", images=(image,))
 
 
 def _skip(file: BinaryIO, lines: int, stop: threading.Event) -> int:

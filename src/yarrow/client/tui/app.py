@@ -24,7 +24,7 @@ from yarrow.client.tui.frame import Shown, advance, begin_with
 from yarrow.client.tui.history import History, NoteKind, TextItem
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
-from yarrow.client.tui.look import Look, View
+from yarrow.client.tui.look import View
 from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -56,10 +56,10 @@ class Opening(Struct, frozen=True):
 class App:
     """One run of the terminal UI."""
 
-    def __init__(self, stub: Stub, opening: Opening, *, terminal: Terminal, look: Look) -> None:
+    def __init__(self, stub: Stub, opening: Opening, terminal: Terminal) -> None:
         self.stub = stub
         self.opening = opening
-        self.look = look
+        self.look = look = terminal.look
         self.cwd = ""
         """Where the session that is open works."""
         self._terminal = terminal

@@ -23,13 +23,15 @@ class Keyboard(Vt100Input):
     A line end that is the last of what came is somebody's Enter.
     """
 
+    tells_pastes = False
+    """Whether pastes without marks are told from typing: where several lines can be written."""
     _is_marked = False
     """Whether a paste that the terminal marks has begun and not ended."""
 
     def read_keys(self) -> list[KeyPress]:
         """Return the keys that came; while a paste without marks comes in, wait for its end."""
         text = self._read_all("", 0.0)
-        if not self._is_marked and self._is_paste(text):
+        if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
             if self._is_paste(text):
                 return [KeyPress(Keys.BracketedPaste, text)]

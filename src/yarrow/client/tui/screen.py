@@ -16,7 +16,8 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 
-from yarrow.client.tui.look import Colours
+from yarrow.client.tui.keyboard import Keyboard
+from yarrow.client.tui.look import Colours, Look
 
 ESCAPE_SECONDS = 0.03
 """How long a lone Escape is waited for to become the beginning of a longer key."""
@@ -40,6 +41,7 @@ class Terminal(Struct, frozen=True):
 
     input: Input
     output: Output
+    look: Look
     reflows: bool = True
     """Whether it wraps lines anew when it becomes narrower."""
 
@@ -100,13 +102,22 @@ class Screen:
 
     async def run(self) -> None:
         """Take keys until `end`. The terminal is left as it was, whatever ends it."""
+        self._tell_pastes(told=True)
         await self._app.run_async(handle_sigint=False, set_exception_handler=False)
 
     @asynccontextmanager
     async def aside(self) -> AsyncGenerator[None]:
         """Leave the terminal to something else for a while."""
         async with in_terminal():
-            yield
+            self._tell_pastes(told=False)
+            try:
+                yield
+            finally:
+                self._tell_pastes(told=True)
+
+    def _tell_pastes(self, *, told: bool) -> None:
+        if isinstance(self._app.input, Keyboard):
+            self._app.input.tells_pastes = told
 
     def _layout(self, parts: Parts) -> Layout:
         live = FormattedTextControl(lambda: ANSI("\n".join(self._live)))

@@ -1,0 +1,114 @@
+"""Makes an image fit what every backend takes, or says in one sentence why it does not."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from yarrow.imaging.header import Size, image_size, image_type
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LONG_EDGE = 8_000
+"""The most pixels on a side: the Messages API refuses more, and no other backend takes less."""
+IMAGE_BYTES = 3_932_160
+"""The most bytes of an image: in base64 they are the 5 MiB at which the Messages API refuses."""
+SCALED_EDGE = 2_000
+"""The long edge of an image made smaller: what the Messages API takes when a request holds many."""
+DECODED_PIXELS = 50_000_000
+"""The most pixels that are decoded, about 200 MB of memory; a larger image is refused unopened."""
+SOURCE_BYTES = 50_000_000
+"""The most bytes of an image that is made smaller; a larger one is refused unopened."""
+INSTALL = "pip install 'yarrow[images]'"
+
+_ATTEMPTS = 5
+"""How often an image that is still too many bytes is halved: the last one is 125 pixels long."""
+_QUALITY = 85
+"""The JPEG quality at which scaled text stays readable."""
+
+
+class Fitting(Struct, frozen=True):
+    """An image that every backend takes; `note` says how it was changed, empty when it is as it was."""
+
+    media_type: str
+    data: bytes
+    note: str = ""
+
+
+class Unfit(Struct, frozen=True):
+    """Why an image cannot be passed to a model, in one sentence."""
+
+    text: str
+
+
+def fit(data: bytes) -> Fitting | Unfit:
+    """Return the image, byte for byte when it is within the limits, smaller when it is not; blocks while scaling."""
+    media_type = image_type(data)
+    if not media_type:
+        return Unfit("The image is empty." if not data else "The data is no PNG, JPEG, GIF or WebP image.")
+    size = image_size(data)
+    if size is None:
+        return Unfit(f"The {media_type} is damaged: its header names no size.")
+    excess = _excess(size, len(data))
+    if not excess:
+        return Fitting(media_type, data)
+    if size.pixels > DECODED_PIXELS or len(data) > SOURCE_BYTES:
+        most = f"{DECODED_PIXELS:,} pixels and {SOURCE_BYTES:,} bytes"
+        return Unfit(f"{excess}; it is too large to be made smaller (at most {most}). Make a smaller copy of it.")
+    return _scaled(data, size, excess)
+
+
+def _excess(size: Size, length: int) -> str:
+    """Return which limit an image is over, empty when none."""
+    if max(size.width, size.height) > LONG_EDGE:
+        return f"The image is {size} pixels; the most on a side is {LONG_EDGE:,}"
+    if length > IMAGE_BYTES:
+        return f"The image is {length:,} bytes ({size} pixels); the most is {IMAGE_BYTES:,}"
+    return ""
+
+
+def _scaled(data: bytes, size: Size, excess: str) -> Fitting | Unfit:
+    try:
+        import PIL
+    except ImportError:
+        return Unfit(f"{excess}. To have such images made smaller: {INSTALL}")
+    del PIL
+    try:
+        image = _opened(data)
+        for attempt in range(_ATTEMPTS):
+            edge = SCALED_EDGE >> attempt
+            image.thumbnail((edge, edge))
+            media_type, smaller = _encoded(image)
+            if len(smaller) <= IMAGE_BYTES:
+                return Fitting(media_type, smaller, f"scaled from {size} to {image.width}x{image.height}")
+    except Exception as error:  # noqa: BLE001  a decoder given hostile bytes may raise anything
+        return Unfit(f"{excess}, and it could not be made smaller: it is damaged ({type(error).__name__}).")
+    return Unfit(f"{excess}, and it could not be made small enough.")
+
+
+def _opened(data: bytes) -> "Image":
+    """Return the first frame upright, in a mode that PNG and JPEG can hold. Raises what the decoder raises."""
+    from io import BytesIO
+
+    from PIL import Image, ImageOps
+
+    image = Image.open(BytesIO(data), formats=("PNG", "JPEG", "GIF", "WEBP"))
+    if image.width * image.height > DECODED_PIXELS:  # the decoder may find another size than the header's
+        raise ValueError("too many pixels")
+    image.draft("RGB", (SCALED_EDGE, SCALED_EDGE))
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest
+        dark = upright.convert("I").point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType]
+        return dark.convert("L")
+    return upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+
+
+def _encoded(image: "Image") -> tuple[str, bytes]:
+    from io import BytesIO
+
+    buffer = BytesIO()
+    if image.mode == "RGBA":
+        image.save(buffer, "PNG")
+        return "image/png", buffer.getvalue()
+    image.save(buffer, "JPEG", quality=_QUALITY)
+    return "image/jpeg", buffer.getvalue()
