@@ -42,6 +42,7 @@ class Arguments(NamedTuple):
     permissions: str = ""
     sandbox: str = ""
     json: bool = False
+    plain: bool = False
     attach: str = ""
     socket: str = ""
     """Where to listen; for `serve` alone."""

@@ -65,7 +65,7 @@ FLAGS = (
     Flag("Tools", ("--dry-run",), "", "change nothing, say what would be done"),
     Flag("Tools", ("--permissions",), "MODE", ", ".join(PERMISSION_MODES), PERMISSION_MODES),
     Flag("Tools", ("--sandbox",), "off", "off is all there is in this build", ("off",)),
-    Flag("Output", ("--plain",), "", "text (the default)"),
+    Flag("Output", ("--plain",), "", "text that is never redrawn, also without a prompt: for screen readers"),
     Flag("Output", ("--json",), "", "one JSON object a line: a header, then every event"),
     Flag("Service", ("--attach",), "ADDRESS", "use a running service, such as unix:/run/yarrow.sock"),
     Flag("Service", ("--socket",), "PATH", "where `yarrow serve` listens"),

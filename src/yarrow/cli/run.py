@@ -39,6 +39,9 @@ from yarrow.service.server import serving
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 
+CANNOT_REDRAW = ("", "dumb", "unknown")
+"""Names of terminals on which nothing can be drawn again."""
+
 
 def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
@@ -78,9 +81,14 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = os.sep if arguments.resume else working_directory()
     if _is_for_terminal(start):
+        request = prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
+        if arguments.plain or os.environ.get("TERM", "") in CANNOT_REDRAW:
+            from yarrow.cli.conversation import conversation
+
+            return conversation(start, request)
         from yarrow.cli.terminal import terminal
 
-        return terminal(start, prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd))
+        return terminal(start, request)
     started = time.monotonic()
     piped = read_stdin(Patience(started) if arguments.has_prompt else None)
     prompt = compose_prompt(arguments, piped.text)
@@ -144,11 +152,11 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
         else:
             terminal = plain.Terminal(output.out, output.err, person_at(output))
             client = plain.run(stub, session, request, terminal=terminal)
-        outcome = await _abort_on_interrupt(client, stub, session)
+        outcome = await abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
 
 
-async def _abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
+async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
     """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops."""
     showing = asyncio.ensure_future(client)
     try:

@@ -1,0 +1,100 @@
+"""A conversation line by line, for screen readers and terminals that cannot move a cursor: nothing is ever redrawn."""
+
+import asyncio
+import os
+
+from grpc import aio
+
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.opened import Start, chosen, opened
+from yarrow.cli.output import Output, Stream
+from yarrow.cli.person import person_at
+from yarrow.cli.run import abort_on_interrupt
+from yarrow.client import plain
+from yarrow.client.describe import short
+from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.files import WrongPath
+from yarrow.client.inert import inert
+from yarrow.client.session import Session, open_session
+from yarrow.client.stub import Stub
+from yarrow.client.table import COMMANDS, Failed, Here, WrongWords, is_command, perform_line
+from yarrow.v1 import agent_pb2 as pb
+
+SIGN = "> "
+CONTINUED = "\\"
+"""A line that ends so goes on in the next."""
+LEAVING = ("/quit", "/exit")
+LONGEST_READ = 1 << 16
+"""Bytes taken of the terminal at one time."""
+
+
+async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
+    """Take one prompt after the other until the end of input. Raises `aio.AioRpcError` when there is no session."""
+    async with opened(start) as stub, Output(out=start.out) as output:
+        terminal = plain.Terminal(output.out, output.err, person_at(output))
+        session = await chosen(stub, start.arguments, request)
+        lines = _Lines(output.err)
+        while (line := await lines.next()) is not None:
+            text = line.strip()
+            if text in LEAVING:
+                break
+            if text == "/help":
+                terminal.err.write("".join(f"/{name} {one.usage}\t{one.help}\n" for name, one in COMMANDS.items()))
+            elif text:
+                session = await _do(stub, session, text, terminal=terminal)
+        if not request.options.ephemeral:
+            output.err.write(f"yarrow: go on with: yarrow --plain -r {short(session.session_id)}\n")
+    return ExitCode.DONE
+
+
+async def _do(stub: Stub, session: Session, text: str, *, terminal: plain.Terminal) -> Session:
+    """Do what a line says, and say what goes wrong; return the session that is open then."""
+    try:
+        if not is_command(text):
+            prompt = pb.PromptRequest(text=text)
+            await abort_on_interrupt(plain.run(stub, session, prompt, terminal=terminal), stub, session)
+            return session
+        answer = await perform_line(Here(stub, session.session_id, session.cwd), text)
+        terminal.out.write(f"{inert(answer.text)}\n")
+        return await open_session(stub, answer.session_id, pb.SessionSettings()) if answer.session_id else session
+    except aio.AioRpcError as error:
+        terminal.err.write(f"yarrow: {inert(refusal(error).message)}\n")
+    except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
+        terminal.err.write(f"yarrow: {inert(str(error))}\n")
+    return session
+
+
+class _Lines:
+    """What is typed, line by line."""
+
+    def __init__(self, err: Stream, *, descriptor: int = 0) -> None:
+        self._err = err
+        self._descriptor = descriptor
+        self._rest = ""
+        self._is_over = False
+
+    async def next(self) -> str | None:
+        """Ask for a line and return it, with those that it goes on in; None at the end of input."""
+        self._err.write(SIGN)
+        line = await self._line()
+        while line is not None and line.endswith(CONTINUED) and (more := await self._line()) is not None:
+            line = f"{line.removesuffix(CONTINUED)}\n{more}"
+        return line
+
+    async def _line(self) -> str | None:
+        while "\n" not in self._rest and not self._is_over:
+            data = await self._read()
+            self._rest += data.decode("utf-8", "replace")
+            self._is_over = not data
+        line, end, self._rest = self._rest.partition("\n")
+        return line if line or end else None
+
+    async def _read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        typed = asyncio.Event()
+        loop.add_reader(self._descriptor, typed.set)
+        try:
+            await typed.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+        return os.read(self._descriptor, LONGEST_READ)
