@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doubles.rig import ListLog, Rig, call
+from yarrow.agent.retry import LONGEST_WAIT
+from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, Precondition, StorageError
 from yarrow.event import events as ev
-from yarrow.message import Message, Text
+from yarrow.message import Message, Text, Usage
 from yarrow.session.record import Queued, Undelivered
 
 NASTY = st.sampled_from(["a", " ", "\n", "<think>", '"', "\r\n", "</untrusted_input>", "\u2028", "🌍", "data: [DONE]"])
@@ -21,16 +23,23 @@ STEP = st.one_of(
     st.just({"usage": {"input": 5, "output": 2}}),
     st.just({"delay": 0}),
     st.builds(lambda reason: {"stop": reason}, st.sampled_from(["end_turn", "max_tokens", "content_filter", "pause"])),
-    st.just({"error": {"code": "OVERLOADED", "message": "busy"}}),
+    st.just({"error": {"code": "QUOTA", "message": "paid up"}}),
+    st.builds(
+        lambda code, wait: {"error": {"code": code, "message": "busy", "retryable": True, "retry_after": wait}},
+        st.sampled_from(["OVERLOADED", "STREAM_TRUNCATED", "MALFORMED_TOOL_CALL", "CONTEXT_OVERFLOW"]),
+        st.sampled_from([None, 0, 7, 90]),
+    ),
     st.just(call("act", "boom")),
 )
-TURNS = st.lists(st.lists(STEP, max_size=5), max_size=5)
+TURNS = st.lists(st.lists(STEP, max_size=5), max_size=7)
 ACTION = st.tuples(st.integers(0, 40), st.sampled_from(["abort", "steer", "follow-up", "prompt", "fill"]))
 
 
-async def play(turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], yields: int) -> None:
+async def play(
+    turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], *, yields: int, attempts: int
+) -> None:
     """Run the script, act at the given numbers of loop steps, and hold what came out against the laws."""
-    rig = Rig(turns, log=ListLog(yields), max_turns=8)
+    rig = Rig(turns, log=ListLog(yields), max_turns=8, retry=RetrySettings(attempts=attempts))
     accepted: dict[str, str] = {}
     await rig.start()
     run = rig.agent.settled()
@@ -53,13 +62,33 @@ async def play(turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]]
     await waiting
     bodies = await rig.finish()
     check_turns(bodies)
+    check_tries(rig, bodies, attempts)
     check_accepted(rig, bodies, accepted)
     assert rig.agent.state is ev.AgentState.IDLE
     assert not rig.agent.busy
 
 
+def check_tries(rig: Rig, bodies: list[ev.Body], attempts: int) -> None:
+    """A call is tried again so often and no oftener, each wait is told, and every message costs what it cost once."""
+    tries, spent = 1, Usage()
+    incomplete = {message.id: message.incomplete for message in rig.messages}
+    for body in bodies:
+        if isinstance(body, ev.RetryScheduled):
+            tries += 1
+            assert body.attempt == tries <= attempts + 1
+            assert body.delay <= LONGEST_WAIT
+        elif isinstance(body, ev.MessageEnd):
+            spent += body.usage or Usage()
+            tries = tries if body.error else 1
+            assert not body.message_id or incomplete[body.message_id] or body.error is None
+    assert rig.waits == [body.delay for body in bodies if isinstance(body, ev.RetryScheduled)]
+    last = bodies[-1]
+    assert isinstance(last, ev.AgentEnd)
+    assert last.usage == spent
+
+
 def check_turns(bodies: list[ev.Body]) -> None:
-    """Law 5: a turn ends in text, in calls, or in an error or an abort that ends the run."""
+    """Law 5: a turn ends in text, in calls, or in an error or an abort."""
     last = bodies[-1]
     assert isinstance(last, ev.AgentEnd)
     said = False
@@ -91,11 +120,19 @@ def check_accepted(rig: Rig, bodies: list[ev.Body], accepted: dict[str, str]) ->
 
 
 @settings(max_examples=300, deadline=None)
-@given(turns=TURNS, actions=st.lists(ACTION, max_size=4), yields=st.integers(0, 3))
+@given(turns=TURNS, actions=st.lists(ACTION, max_size=4), yields=st.integers(0, 3), attempts=st.integers(0, 3))
 def test_laws_3_5_and_6_hold_for_any_run(
-    turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], yields: int
+    turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], yields: int, attempts: int
 ) -> None:
-    asyncio.run(play(turns, actions, yields))
+    asyncio.run(play(turns, actions, yields=yields, attempts=attempts))
+
+
+def test_an_abort_at_any_step_of_a_run_that_is_tried_again() -> None:
+    busy = {"error": {"code": "OVERLOADED", "message": "busy", "retryable": True}}
+    tokens = {"usage": {"input": 5, "output": 2}}
+    turns = [[tokens, busy], [{"text": "half"}, tokens, busy], [call("act"), tokens], [busy], [{"text": "ok"}, tokens]]
+    for step in range(80):
+        asyncio.run(play(turns, [(step, "abort")], yields=2, attempts=3))
 
 
 async def test_case_A_02_a_steer_and_an_abort_at_any_instant() -> None:

@@ -319,11 +319,12 @@ async def test_a_conversation_is_data_to_the_writer(text: str) -> None:
 @pytest.mark.parametrize("answer", ["", " \n", MARK, f"\n{MARK}\n"])
 async def test_an_empty_summary_is_a_failed_one(answer: str) -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
-    before = session.state
+    planned = session.plan(BIG, "manual")
+    assert isinstance(planned, Plan)
+    model = ScriptedProvider("p", "m", script=of([[{"text": answer}]]))
     with pytest.raises(RunError) as caught:
-        await session.compact(session.plan(BIG, "manual"), answer)
+        await compact(planned, session.meter, summarise=through(model), timestamp=NOW)
     assert caught.value.code is Code.EMPTY_RESPONSE
-    assert session.state is before
 
 
 # ---- what does not fit the writer

@@ -7,11 +7,11 @@ import pytest
 
 from doubles.rig import Rig, call
 from yarrow.agent.recovery import MOST_PAUSES
-from yarrow.agent.retry import JITTER, Pause, Retries
+from yarrow.agent.retry import JITTER, LONGEST_WAIT, Pause, Retries
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError
 from yarrow.event import events as ev
-from yarrow.message import Text, ThinkingLevel
+from yarrow.message import StopReason, Text, ThinkingLevel
 from yarrow.session.record import Compaction
 
 BUSY = {"error": {"code": "OVERLOADED", "message": "busy", "retryable": True}}
@@ -97,6 +97,39 @@ async def test_how_often_depends_on_the_failure(code: str, tries: int) -> None:
     assert len(rig.provider.requests) == tries
 
 
+async def test_an_empty_answer_after_an_overload_has_its_own_try() -> None:
+    rig = Rig([[BUSY], [], [{"text": "fine"}]], retry=DEFAULT)
+    assert end(await rig.run()).reason is ev.EndReason.COMPLETED
+    assert rig.waits == [2, 4]
+
+
+async def test_failures_of_any_kind_count_together() -> None:
+    rig = Rig([[BUSY], [], [BUSY], failing("SERVER_ERROR"), [{"text": "never"}]], retry=DEFAULT)
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert failure.code is Code.SERVER_ERROR
+    assert len(rig.provider.requests) == 4
+
+
+async def test_blank_text_is_nothing_that_was_shown() -> None:
+    rig = Rig([[{"text": " \n"}, BUSY], [{"text": " "}], [{"text": "fine"}]], retry=DEFAULT)
+    await rig.run()
+    assert [message.text for message in rig.messages] == ["go", "fine"]
+
+
+async def test_a_wait_grows_to_a_minute_however_many_tries_there_are() -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    retries = Retries(RetrySettings(attempts=2000), Pause(sleep, lambda: 0.0), lambda _: None)
+    for _ in range(2000):
+        await retries.wait(ProviderError(Code.SERVER_ERROR, "no", retryable=True))
+    assert waits[:6] == [2, 4, 8, 16, 32, 60]
+    assert waits[-1] == LONGEST_WAIT
+
+
 async def test_case_P_24_a_wait_that_is_asked_for_is_obeyed() -> None:
     rig = Rig([failing("RATE_LIMIT", retry_after=7.5), [{"text": "fine"}]], retry=DEFAULT)
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
@@ -165,6 +198,55 @@ async def test_the_summary_of_a_compaction_is_tried_again() -> None:
     await rig.agent.settled()
     assert rig.waits == [2]
     assert any(isinstance(record, Compaction) for record in rig.log.records)
+
+
+async def test_a_summary_without_text_is_asked_for_once_more() -> None:
+    turns = [[{"text": "word " * 400}], [{"text": "word " * 400}], [], [{"text": "## Goal\nnotes"}]]
+    rig = Rig(turns, retry=DEFAULT, compaction=CompactionSettings(keep_recent_tokens=10))
+    rig.window = 8000
+    await rig.run("first " + "word " * 400)
+    await rig.run("second " + "word " * 400)
+    await rig.agent.compact("", rig.equipment)
+    await rig.agent.settled()
+    assert rig.waits == [2]
+    assert any(isinstance(record, Compaction) for record in rig.log.records)
+
+
+async def test_a_compaction_that_fails_is_not_tried_again_as_a_call_of_the_run() -> None:
+    rig = Rig(
+        [[{"text": "word " * 400}], *[[BUSY]] * 20],
+        retry=DEFAULT,
+        compaction=CompactionSettings(keep_recent_tokens=10, reserve_tokens=100),
+    )
+    await rig.run("first " + "word " * 400)
+    rig.window = 900
+    failure = end(await rig.run("second")).error
+    assert failure is not None
+    assert failure.code is Code.OVERLOADED
+    assert rig.waits == [2, 4, 8]
+
+
+async def test_a_summary_that_overflows_is_written_once_more_for_the_window_that_was_told() -> None:
+    overflow = failing("CONTEXT_OVERFLOW", retryable=False, context_window=800)
+    rig = Rig(
+        [[{"text": "word " * 400}], overflow, [{"text": "## Goal\nnotes"}], [{"text": "fine"}]],
+        retry=DEFAULT,
+        compaction=CompactionSettings(keep_recent_tokens=10, reserve_tokens=100),
+    )
+    await rig.run("first " + "word " * 400)
+    rig.window = 900
+    bodies = await rig.run("second")
+    assert end(bodies).reason is ev.EndReason.COMPLETED
+    assert [body.reason for body in bodies if isinstance(body, ev.CompactionStart)] == ["auto", "overflow"]
+    assert [body.turn for body in bodies if isinstance(body, ev.TurnStart)] == [1]
+    assert rig.waits == []
+
+
+async def test_case_P_26_a_stop_that_nobody_knows_is_told() -> None:
+    rig = Rig([[{"text": "fine"}, {"stop": "other"}]], retry=DEFAULT)
+    bodies = await rig.run()
+    assert [body.code for body in bodies if isinstance(body, ev.Notice)] == ["STOP_REASON"]
+    assert [body.stop_reason for body in bodies if isinstance(body, ev.MessageEnd)] == [StopReason.OTHER]
 
 
 async def test_case_P_26_a_paused_message_is_sent_back_and_the_turn_goes_on() -> None:

@@ -16,6 +16,14 @@ from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, Qu
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import CompletionRequest
 
+_NOTED: dict[StopReason | None, Notice] = {
+    StopReason.MAX_TOKENS: Notice("OUTPUT_LIMIT", "the answer was cut at the output limit: raise maxTokens"),
+    StopReason.OTHER: Notice(
+        "STOP_REASON", "the model stopped for a reason that is not known here: look whether it was done"
+    ),
+}
+"""What a person is told of answers that ended otherwise than they should."""
+
 
 class Loop:
     """One run. Whatever ends it, every bracket it opened is closed before the exception leaves."""
@@ -24,6 +32,7 @@ class Loop:
         self._ports = ports
         self._equipment = equipment
         self._batch = Batch(ports, equipment)
+        self._recovery = Recovery(ports, equipment.settings.retry)
         self.usage = Usage()
         """Tokens of the run so far."""
 
@@ -32,26 +41,28 @@ class Loop:
         if not self._equipment.info.has_tool_call:
             self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
         delivered = await self._ports.deliver(ending=False)
-        recovery = Recovery(self._ports, self._equipment.settings.retry)
         for turn in count(1):
             self._check_turns(turn)
+            request = await self._prepare(turn)
             try:
-                message = await self._turn(turn, delivered)
+                message = await self._turn(turn, request, delivered=delivered)
             except (ProviderError, RunError) as error:
-                await recovery.after(error)
+                await self._recovery.after(error)
                 delivered = await self._ports.deliver(ending=False)
                 continue
-            recovery.succeeded(message)
+            self._recovery.succeeded(message)
             ending = not message.tool_calls and message.stop_reason is not StopReason.PAUSE
             delivered = await self._ports.deliver(ending=ending)
             if ending and not delivered:
                 return
 
-    async def _turn(self, turn: int, delivered: tuple[QueuedText, ...]) -> Message:
+    async def _prepare(self, turn: int) -> CompletionRequest:
         self._ports.enter(AgentState.THINKING)
-        await self._ports.compact("auto", 0)
+        await self._recovery.make_room()
         await self._ports.points.turn(HookName.TURN_START, turn)
-        request = await self._request()
+        return await self._request()
+
+    async def _turn(self, turn: int, request: CompletionRequest, *, delivered: tuple[QueuedText, ...]) -> Message:
         with self._turn_bracket(turn, delivered):
             message = await self._message(request)
             if message.tool_calls:
@@ -87,23 +98,22 @@ class Loop:
             raise
         message = draft.message(incomplete=False)
         await to_the_end(self._end_message(message, None))
-        self.usage += message.usage or Usage()
-        if message.stop_reason is StopReason.MAX_TOKENS:
-            self._ports.emit(Notice("OUTPUT_LIMIT", "the answer was cut at the output limit: raise maxTokens"))
+        if message.stop_reason in _NOTED:
+            self._ports.emit(_NOTED[message.stop_reason])
         return message
 
     async def _cut(self, draft: Draft, failure: Failure | None) -> None:
         """Close the message of a stream that failed or was aborted; its calls are answered and never run."""
         message = draft.message(incomplete=True)
-        self.usage += message.usage or Usage()
         await to_the_end(self._end_message(message, failure))
         await self._batch.answer_cut(message.tool_calls)
 
     async def _end_message(self, message: Message, failure: Failure | None) -> None:
         recorded, refused = "", None
+        self.usage += message.usage or Usage()
         try:
             # A failure before any text was shown leaves nothing in the history.
-            if message.tool_calls or message.text or (failure is None and message.content):
+            if message.tool_calls or message.text.strip() or (failure is None and message.content):
                 await self._ports.record(message)
                 recorded = message.id
         except YarrowError as error:

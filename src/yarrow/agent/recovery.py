@@ -1,9 +1,9 @@
-"""What a run does after a model call that did not end it: it compacts, tries again, or goes on where it was paused."""
+"""What a run does so that a model call comes to an end: it makes room, tries again, or goes on where it was paused."""
 
 from yarrow.agent.ports import Ports
 from yarrow.agent.retry import Retries
 from yarrow.config.settings import RetrySettings
-from yarrow.errors import Code, ProviderError, RunError
+from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
 
 MOST_PAUSES = 8
@@ -19,13 +19,18 @@ class Recovery:
         self._pauses = 0
         self._begin()
 
+    async def make_room(self) -> None:
+        """Compact the context if it is due. Raises what compaction raises, which has its own tries."""
+        try:
+            await self._ports.compact("auto", 0)
+        except ProviderError as error:
+            if not await self._relieve(error):
+                raise
+
     async def after(self, error: ProviderError | RunError) -> None:
         """Return when the call is to be made again. Raises `error` when it is not, and what compaction raises."""
-        if isinstance(error, ProviderError) and error.code is Code.CONTEXT_OVERFLOW and not self._overflowed:
-            self._overflowed = True
-            await self._ports.compact("overflow", error.context_window)
-            return
-        await self._retries.wait(error)
+        if not await self._relieve(error):
+            await self._retries.wait(error)
 
     def succeeded(self, message: Message) -> None:
         """Count anew for the next call. Raises `RunError` when the backend paused too often in a row."""
@@ -36,6 +41,14 @@ class Recovery:
                 f"the backend paused {self._pauses} times in a row without an end: prompt again to go on",
                 code=Code.TURN_LIMIT,
             )
+
+    async def _relieve(self, error: YarrowError) -> bool:
+        """Compact after an overflow, once; return whether that was done."""
+        if not isinstance(error, ProviderError) or error.code is not Code.CONTEXT_OVERFLOW or self._overflowed:
+            return False
+        self._overflowed = True
+        await self._ports.compact("overflow", error.context_window)
+        return True
 
     def _begin(self) -> None:
         self._overflowed = False

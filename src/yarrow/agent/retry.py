@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -40,30 +41,31 @@ class Retries:
         self._settings = settings
         self._pause = pause
         self._emit = emit
-        self._failed = 0
+        self._failed = Counter[Code]()
+        self._own_wait = min(settings.base_delay, LONGEST_WAIT)
 
     async def wait(self, error: YarrowError) -> None:
         """Wait for the next try, told by an event first. Raises `error` when there is none."""
-        self._failed += 1
-        if self._failed > self._most(error):
+        self._failed[error.code] += 1
+        if self._failed.total() > self._settings.attempts or not self._is_passing(error):
             raise error
         seconds = self._seconds(error)
-        self._emit(RetryScheduled(self._failed + 1, seconds, error.code))
+        self._emit(RetryScheduled(self._failed.total() + 1, seconds, error.code))
         await self._pause.sleep(seconds)
 
-    def _most(self, error: YarrowError) -> int:
+    def _is_passing(self, error: YarrowError) -> bool:
         if error.code in FIXED_TRIES:
-            return min(FIXED_TRIES[error.code], self._settings.attempts)
-        is_passing = isinstance(error, ProviderError) and error.retryable and error.code is not Code.CONTEXT_OVERFLOW
-        return self._settings.attempts if is_passing else 0
+            return self._failed[error.code] <= FIXED_TRIES[error.code]
+        return isinstance(error, ProviderError) and error.retryable and error.code is not Code.CONTEXT_OVERFLOW
 
     def _seconds(self, error: YarrowError) -> float:
         """Return how long to wait. Raises a `ProviderError` when the backend demands more than `LONGEST_WAIT`."""
         demanded = error.retry_after if isinstance(error, ProviderError) else None
         if demanded is not None and demanded > LONGEST_WAIT:
             raise _too_long(error, demanded)
-        least = self._settings.base_delay * 2 ** (self._failed - 1) if demanded is None else demanded
-        return min(least, LONGEST_WAIT) * (1 + JITTER * self._pause.chance())
+        own, self._own_wait = self._own_wait, min(2 * self._own_wait, LONGEST_WAIT)
+        least = own if demanded is None else demanded
+        return least * (1 + JITTER * self._pause.chance())
 
 
 async def retried(work: Callable[[], Awaitable[T]], retries: Retries) -> T:

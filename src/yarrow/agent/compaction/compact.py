@@ -46,14 +46,13 @@ class Answer(Struct, frozen=True):
 
 
 Summarise = Callable[[CompletionRequest], Awaitable[Answer]]
-"""Makes one model call. Raises `ProviderError`."""
+"""Makes one model call, whose answer has text. Raises `ProviderError` and `RunError`."""
 
 
 async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: str) -> Compaction:
     """Return the record of a compaction, which is for the caller to append; until then nothing has changed.
 
-    Raises `RunError` (EMPTY_RESPONSE) when a model wrote nothing, `RunError` (COMPACTION_INEFFECTIVE) when the
-    context would not become smaller, and what `summarise` raises.
+    Raises `RunError` (COMPACTION_INEFFECTIVE) when the context would not become smaller, and what `summarise` raises.
     """
     task = plan.task
     writer = _Writer(plan, meter, summarise)
@@ -85,7 +84,7 @@ def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: C
     `retries` are made for each text.
 
     What it returns raises `RunError` too: CONTENT_FILTER when the backend withholds the summary, OUTPUT_LIMIT when it
-    is longer than any answer may be.
+    is longer than any answer may be, EMPTY_RESPONSE when there is none.
     """
 
     async def summarise(asked: CompletionRequest) -> Answer:
@@ -113,6 +112,8 @@ def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: C
             raise RunError("the backend withheld the summary by its content rules", code=Code.CONTENT_FILTER)
         if stop is None:
             raise ProviderError(Code.STREAM_TRUNCATED, "the summary broke off before it was whole", retryable=True)
+        if not written(text):
+            raise RunError(f"{asked.model} answered the request for a summary with no text: nothing was changed")
         cut = stop is StopReason.MAX_TOKENS and text.strip()
         return Answer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
 
@@ -174,10 +175,7 @@ class _Writer:
         answer = await self._summarise(asked)
         if answer.usage is not None:
             self.usage = answer.usage + (self.usage or Usage())
-        text = written(answer.text)
-        if not text:
-            raise RunError(f"{self.model} answered the request for a summary with no text: nothing was compacted")
-        return text
+        return written(answer.text)
 
 
 def _shrinking(draft: Compaction, plan: Plan, meter: Meter) -> Compaction:

@@ -1,6 +1,7 @@
 """The terminal UI itself: what is typed goes to the service, and what the service tells is shown."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -8,27 +9,24 @@ from typing import Any, TypeVar
 
 from grpc import aio
 from msgspec import Struct
-from msgspec.structs import replace
 from prompt_toolkit.key_binding import merge_key_bindings
 
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
 from yarrow.client.table import Failed, WrongWords
-from yarrow.client.tui import status as status_line
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.fold import called, fold, noted
-from yarrow.client.tui.frame import Shown, advance, begin_with
-from yarrow.client.tui.history import History, NoteKind, TextItem
+from yarrow.client.tui.editor.external import NoEditor, edit
+from yarrow.client.tui.editor.pictures import pictures
+from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
-from yarrow.client.tui.look import View
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
-from yarrow.client.tui.status import Status
 from yarrow.client.tui.views.ask import Answered, Question
 from yarrow.v1 import agent_pb2 as pb
 
@@ -40,8 +38,6 @@ CLOCK_SECONDS = 1.0
 """Between two looks at the clock while the agent is busy."""
 QUIT_SECONDS = 2.0
 """Within this time a second Ctrl+C quits."""
-ROWS_BELOW = 4
-"""Rows that the unfinished block leaves to the status line, the editor and what is above."""
 
 
 class Opening(Struct, frozen=True):
@@ -59,25 +55,17 @@ class App:
     def __init__(self, stub: Stub, opening: Opening, terminal: Terminal) -> None:
         self.stub = stub
         self.opening = opening
-        self.look = look = terminal.look
-        self.cwd = ""
-        """Where the session that is open works."""
+        self.scene = Scene(terminal.look)
         self._terminal = terminal
         self.driver = Driver(stub, Watcher(self._take, self._connection))
-        self.history = History()
-        sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.cwd)
-        self.editor = Editor(sources, sign=PROMPT_SIGN if look.has_signs else "> ")
-        self.folds_output = self.folds_thinking = True
-        self._status = Status()
-        self._shown = Shown()
-        self._replays = False
-        """Whether the run that goes on is still to be told from its beginning."""
+        sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.scene.cwd)
+        self.editor = Editor(sources, sign=PROMPT_SIGN if terminal.look.has_signs else "> ")
         self._changed = asyncio.Event()
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
-        parts = Parts(self._status_line, self.editor.container, keys, look.colours)
+        parts = Parts(self._status_line, self.editor.container, keys, terminal.look.colours)
         self.screen = Screen(terminal, parts)
 
     async def run(self) -> str:
@@ -102,11 +90,6 @@ class App:
             await self.driver.close()
         return self.driver.session_id
 
-    @property
-    def status(self) -> Status:
-        """What the session is doing."""
-        return self._status
-
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else; a bug in it ends the program."""
         task = asyncio.ensure_future(work)
@@ -116,22 +99,14 @@ class App:
     async def open(self, session_id: str) -> None:
         """Turn to a session and print the end of it."""
         opened = await self.driver.open(session_id)
-        self.history = opened.history
-        self.cwd = opened.state.cwd
+        self.scene.open(opened)
+        self.editor.remember(self.scene.said())
         self._questions.begin(opened.state.permission_requests)
-        self._shown = begin_with(self.history)
-        self._replays = bool(opened.state.run_id)
-        self._status = status_line.of_state(opened.state, time.monotonic())
-        said = (entry for entry in self.history.closed if entry.role == "user")
-        self.editor.remember(item.text for entry in said for item in entry.items if isinstance(item, TextItem))
-        for warning in (opened.state.provider_reason, *opened.state.warnings):
-            if warning:
-                self.note("notice", warning)
         self._changed.set()
 
     def note(self, kind: NoteKind, text: str) -> None:
         """Print something that the person should know."""
-        self.history = noted(self.history, kind, text)
+        self.scene.note(kind, text)
         self._changed.set()
 
     def submit(self, *, follow_up: bool = False) -> None:
@@ -147,7 +122,7 @@ class App:
         """End what is going on."""
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
-        elif self._status.running:
+        elif self.scene.status.running:
             self.start(self.driver.abort())
 
     def clear(self) -> None:
@@ -160,7 +135,7 @@ class App:
         if self.editor.text:
             self.editor.clear()
         else:
-            self.note("notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self._status.running else ""))
+            self.note("notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self.scene.status.running else ""))
 
     def quit(self) -> None:
         """End the program."""
@@ -168,14 +143,22 @@ class App:
 
     async def say(self, typed: Typed) -> None:
         """Send a text: as a prompt, or to the run that is going on."""
-        if self._status.running:
-            await self.driver.queue(typed.text, (), follow_up=typed.follow_up)
-        else:
-            await self.driver.prompt(pb.PromptRequest(text=typed.text))
+        images = await asyncio.to_thread(pictures, typed.text, self.scene.cwd) if self.scene.status.has_images else []
+        if not self.scene.status.running:
+            try:
+                await self.driver.prompt(pb.PromptRequest(text=typed.text, images=images))
+            except aio.AioRpcError as error:
+                # A run began just now, by this client or another.
+                if refusal(error).reason != "BUSY":
+                    raise
+            else:
+                return
+        await self.driver.queue(typed.text, images, follow_up=typed.follow_up)
 
     async def shell(self, command: str, *, silent: bool) -> None:
         """Run a command for the person; unless `silent` the model is told of it."""
-        self.history = called(self.history, f"{'!!' if silent else '!'}{command}")
+        self.scene.call(f"{'!!' if silent else '!'}{command}")
+        self._changed.set()
         await self.driver.run_tool("bash", {"command": command}, silent=silent)
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
@@ -188,29 +171,29 @@ class App:
     async def _ask(self, request: pb.PermissionRequest) -> Answered:
         return await self.view(Question(request).run)
 
+    async def write_outside(self) -> None:
+        """Write what is in the editor in the person's own."""
+        try:
+            async with self.screen.aside():
+                text = await edit(self.editor.whole, os.environ)
+            self.editor.set_text(text)
+        except NoEditor as error:
+            self.note("error", str(error))
+        self._changed.set()
+
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
-        self._status = status_line.of_state(await self.driver.state(), time.monotonic())
+        self.scene.state(await self.driver.state())
         self.screen.refresh()
-
-    def last_answer(self) -> str:
-        """Return the text of the model's last message, empty when there is none."""
-        for entry in reversed(self.history.closed):
-            if entry.role == "assistant":
-                return "".join(item.text for item in entry.items if isinstance(item, TextItem))
-        return ""
 
     def set_to(self, settings: pb.SessionSettings) -> None:
         """Show how the session is set now."""
-        self._status = status_line.set_to(self._status, settings)
+        self.scene.settings(settings)
         self.screen.refresh()
 
-    def fold(self, *, output: bool = False, thinking: bool = False) -> None:
+    def fold(self, *, thinking: bool) -> None:
         """Show from now on in short what was shown whole, or the other way round."""
-        self.folds_output ^= output
-        self.folds_thinking ^= thinking
-        what, short = ("thinking", self.folds_thinking) if thinking else ("output of tools", self.folds_output)
-        self.note("notice", f"{what} is shown {'in short' if short else 'whole'} from now on")
+        self.note("notice", self.scene.fold(thinking=thinking))
 
     def _actions(self) -> dict[Action, Callable[[], None]]:
         return {
@@ -221,8 +204,9 @@ class App:
             "leave": self._leave,
             "think": partial(self.do, Typed("/thinking more")),
             "models": partial(self.do, Typed("/model")),
+            "edit": lambda: self.start(self.write_outside()),
             "help": partial(self.do, Typed("/help")),
-            "fold_output": partial(self.fold, output=True),
+            "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
         }
 
@@ -246,41 +230,35 @@ class App:
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:
-        self.history = fold(self.history, events)
-        if self._replays:
-            self._replays = False
-            self._shown = begin_with(self.history)
-        self._status = status_line.fold(self._status, events, time.monotonic())
+        self.scene.take(events)
         self._questions.see(events)
         self._changed.set()
 
     def _connection(self, problem: str) -> None:
-        self._status = replace(self._status, connection=problem)
+        self.scene.connection(problem)
         self._changed.set()
 
     async def _frames(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if not self._replays:
+            if not self.scene.replays:
                 self._draw()
             await asyncio.sleep(FRAME_SECONDS)
 
     async def _clock(self) -> None:
         while True:
             await asyncio.sleep(CLOCK_SECONDS)
-            if self._status.running:
+            if self.scene.status.running:
                 self.screen.refresh()
 
     def _draw(self) -> None:
-        columns, rows = self.screen.size
-        view = View(columns, self.look, max(rows - ROWS_BELOW, 0), self.folds_output, self.folds_thinking)
-        frame = advance(self._shown, self.history, view)
+        frame = self.scene.frame(*self.screen.size)
         if self.screen.show(frame.scrollback, frame.live):
-            self._shown = frame.shown
+            self.scene.printed(frame)
 
     def _status_line(self) -> str:
-        return status_line.line(self._status, self.screen.size[0] - 1, self.look, now=time.monotonic())
+        return self.scene.status_line(self.screen.size[0] - 1)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

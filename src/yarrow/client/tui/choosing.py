@@ -7,7 +7,6 @@ from yarrow.client.missed import messages_after
 from yarrow.client.table import WrongWords
 from yarrow.client.tui.cards import short_id
 from yarrow.client.tui.editor.completion import Choice
-from yarrow.client.tui.history import CallItem
 from yarrow.client.tui.views.picker import pick
 from yarrow.client.tui.views.reading import read_through
 from yarrow.client.tui.views.rebase import choose_messages
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 async def tree(app: "App") -> None:
     """Show the sessions of the project, and do what is chosen. Raises `aio.AioRpcError`."""
-    request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.cwd)
+    request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.scene.cwd)
     nodes = (await app.stub.GetSessionTree(request)).nodes
     if not nodes:
         raise WrongWords("there are no saved sessions")
@@ -71,8 +70,7 @@ async def model(app: "App") -> str:
 
 async def show(app: "App", call_id: str) -> None:
     """Show the whole output of a call, of the last one when none is named. Raises `WrongWords`."""
-    calls = [item for entry in app.history.closed for item in entry.items if isinstance(item, CallItem)]
-    found = [call for call in calls if not call_id or short_id(call.id) == call_id or call.id == call_id]
+    found = [call for call in app.scene.calls() if not call_id or short_id(call.id) == call_id or call.id == call_id]
     if not found:
         raise WrongWords(f"there is no call {call_id!r} in this session" if call_id else "there was no tool call yet")
     call = found[-1]

@@ -63,7 +63,7 @@ async def do(app: "App", typed: Typed) -> None:
 
 
 async def _by_table(app: "App", text: str) -> None:
-    answer = await perform_line(Here(app.stub, app.driver.session_id, app.cwd), text)
+    answer = await perform_line(Here(app.stub, app.driver.session_id, app.scene.cwd), text)
     if answer.session_id and answer.session_id != app.driver.session_id:
         await app.open(answer.session_id)
     app.note("command", answer.text)
@@ -119,7 +119,7 @@ async def _model(app: "App", rest: str) -> None:
 
 
 async def _thinking(app: "App", rest: str) -> None:
-    level = _more(app.status.thinking) if rest == "more" else _one_of(rest, LEVELS, "/thinking")
+    level = _more(app.scene.status.thinking) if rest == "more" else _one_of(rest, LEVELS, "/thinking")
     settings = pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}"))
     app.set_to(await app.driver.configure(settings))
     app.note("command", f"thinking: {level}")
@@ -133,13 +133,13 @@ async def _permissions(app: "App", rest: str) -> None:
 
 
 async def _dry_run(app: "App", rest: str) -> None:
-    on = (_one_of(rest, ("on", "off"), "/dry-run") == "on") if rest else not app.status.is_dry_run
+    on = (_one_of(rest, ("on", "off"), "/dry-run") == "on") if rest else not app.scene.status.is_dry_run
     app.set_to(await app.driver.configure(pb.SessionSettings(dry_run=on)))
     app.note("command", f"dry run: {'on, nothing is changed' if on else 'off'}")
 
 
 async def _copy(app: "App", _rest: str) -> None:
-    text = app.last_answer()
+    text = app.scene.last_answer()
     if not text:
         raise WrongWords("there is no answer to copy yet")
     app.screen.copy(text)

@@ -8,7 +8,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from yarrow.client.tui.pressed import pressed
 
 Action = Literal[
-    "submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking", "think", "models", "help"
+    "submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking", "think", "models", "edit", "help"
 ]
 
 
@@ -31,6 +31,7 @@ KEYS: tuple[Key, ...] = (
     Key(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
     Key(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
     Key(("c-p",), "Ctrl+P", "choose a model", "models"),
+    Key(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
     Key(("f1",), "F1", "this help", "help"),
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )

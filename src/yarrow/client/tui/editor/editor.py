@@ -41,11 +41,16 @@ class Editor:
         """What is written, pastes in short."""
         return self.buffer.text
 
+    @property
+    def whole(self) -> str:
+        """What is written, with what its pastes stand for."""
+        return self.pastes.expand(self.text)
+
     def take(self) -> str:
         """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed."""
         if self.close_menu() or not self.text.strip():
             return ""
-        text = self.pastes.expand(self.text)
+        text = self.whole
         self.past.add(text)
         self.clear()
         return text

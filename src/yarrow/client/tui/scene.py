@@ -1,0 +1,116 @@
+"""What is shown of the session that is open: its history, how much of that is printed, and its status."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from yarrow.client.tui import status as status_line
+from yarrow.client.tui.driver import Opened
+from yarrow.client.tui.fold import called, fold, noted
+from yarrow.client.tui.frame import Frame, Shown, advance, begin_with
+from yarrow.client.tui.history import CallItem, Entry, History, NoteKind, TextItem
+from yarrow.client.tui.look import Look, View
+from yarrow.client.tui.status import Status
+from yarrow.v1 import agent_pb2 as pb
+
+ROWS_BELOW = 4
+"""Rows that the unfinished block leaves to the status line, the editor and what is above."""
+
+
+class Scene:
+    """Changes with events and with what the person does; drawing is somebody else's."""
+
+    def __init__(self, look: Look) -> None:
+        self.status = Status()
+        self.cwd = ""
+        """Where the session works."""
+        self.replays = False
+        """Whether the run that goes on is still to be told from its beginning."""
+        self._look = look
+        self._history = History()
+        self._shown = Shown()
+        self._folds_output = self._folds_thinking = True
+
+    def open(self, opened: Opened) -> None:
+        """Show a session from its end on."""
+        self._history = opened.history
+        self._shown = begin_with(self._history)
+        self.cwd = opened.state.cwd
+        self.replays = bool(opened.state.run_id)
+        self.status = status_line.of_state(opened.state, time.monotonic())
+        for warning in (opened.state.provider_reason, *opened.state.warnings):
+            if warning:
+                self.note("notice", warning)
+
+    def take(self, events: Sequence[pb.AgentEvent]) -> None:
+        """Take in what the service tells."""
+        self._history = fold(self._history, events)
+        if self.replays:
+            self.replays = False
+            self._shown = begin_with(self._history)
+        self.status = status_line.fold(self.status, events, time.monotonic())
+
+    def note(self, kind: NoteKind, text: str) -> None:
+        """Take in something that the person should know."""
+        self._history = noted(self._history, kind, text)
+
+    def call(self, command: str) -> None:
+        """Take in a command that the person runs."""
+        self._history = called(self._history, command)
+
+    def connection(self, problem: str) -> None:
+        """Show what is wrong with the connection; an empty text is nothing."""
+        self.status = replace(self.status, connection=problem)
+
+    def state(self, state: pb.GetStateResponse) -> None:
+        """Show how the session is set and what its model can do."""
+        self.status = status_line.of_state(state, time.monotonic())
+
+    def settings(self, settings: pb.SessionSettings) -> None:
+        """Show how the session is set now."""
+        self.status = status_line.set_to(self.status, settings)
+
+    def fold(self, *, thinking: bool) -> str:
+        """Show from now on in short what was shown whole, or the other way round; return what is told of it."""
+        if thinking:
+            self._folds_thinking = not self._folds_thinking
+        else:
+            self._folds_output = not self._folds_output
+        what, short = ("thinking", self._folds_thinking) if thinking else ("output of tools", self._folds_output)
+        return f"{what} is shown {'in short' if short else 'whole'} from now on"
+
+    def frame(self, columns: int, rows: int) -> Frame:
+        """Return what is to be printed now on a terminal of this size, and what is drawn below it."""
+        view = View(columns, self._look, max(rows - ROWS_BELOW, 0), self._folds_output, self._folds_thinking)
+        return advance(self._shown, self._history, view)
+
+    def printed(self, frame: Frame) -> None:
+        """Count a frame as printed."""
+        self._shown = frame.shown
+
+    def status_line(self, columns: int) -> str:
+        """Return the status line, drawn no wider than `columns`."""
+        return status_line.line(self.status, columns, self._look, now=time.monotonic())
+
+    def calls(self) -> list[CallItem]:
+        """Return the tool calls, oldest first."""
+        return [item for entry in self._entries() for item in entry.items if isinstance(item, CallItem)]
+
+    def said(self) -> Iterator[str]:
+        """Yield what the person said, oldest first."""
+        for entry in self._history.closed:
+            if entry.role == "user":
+                yield _text(entry)
+
+    def last_answer(self) -> str:
+        """Return the text of the model's last message that has any; empty when none has."""
+        answers = (_text(entry) for entry in reversed(self._entries()) if entry.role == "assistant")
+        return next(filter(None, answers), "")
+
+    def _entries(self) -> tuple[Entry, ...]:
+        return (*self._history.closed, *([self._history.open] if self._history.open else []))
+
+
+def _text(entry: Entry) -> str:
+    return "".join(item.text for item in entry.items if isinstance(item, TextItem))
