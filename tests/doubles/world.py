@@ -55,7 +55,8 @@ class World:
     def serve_by(self, root: str, **more: Any) -> None:
         """Configure an OpenAI-compatible provider at a loopback address."""
         provider = {"type": "openai", "baseUrl": f"{root}/v1"}
-        self.configure({"provider": "mock", "model": "m", "providers": {"mock": provider}, **UNASKED} | more)
+        soon = {"retry": {"baseDelay": 0.01}}
+        self.configure({"provider": "mock", "model": "m", "providers": {"mock": provider}, **UNASKED, **soon} | more)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         folder = self.home / ".yarrow"

@@ -7,11 +7,13 @@ import subprocess
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tool_calls import call, context_of, names_in
 
 from yarrow.tool.base import Done
+from yarrow.tool.content import Text, decode
 
 
 def mode(path: Path) -> int:
@@ -159,10 +161,10 @@ async def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_else(
 ) -> None:
     (ws / "a").write_text("one\n")
 
-    def refuses(*_arguments: object) -> None:
+    def refuses(*_arguments: object, **_more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path if broken == "replace" else os, broken, refuses)
+    monkeypatch.setattr(os, broken, refuses)
     failed = (await call("write", ws, {"path": "a", "content": "two\n"})).failed
     assert failed.text == "a: No space left on device."
     assert (ws / "a").read_text() == "one\n"
@@ -178,7 +180,7 @@ async def test_what_cannot_be_written_says_why_in_a_dry_run_too(
     (ws / "fixed").write_text("x")
     os.mkfifo(ws / "pipe")
     real_access = os.access
-    monkeypatch.setattr(os, "access", lambda path, how: Path(path).name != "fixed" and real_access(path, how))
+    monkeypatch.setattr(os, "access", lambda path, how, **at: path != "fixed" and real_access(path, how, **at))
     for path, said in {
         "d": "is a directory",
         "f/x/y": "is a file, not a directory",
@@ -198,7 +200,7 @@ async def test_a_file_that_is_too_large_is_left_to_the_shell(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "a").write_text("12345")
-    monkeypatch.setattr("yarrow.tool.changing.CHANGED_BYTES", 4)
+    monkeypatch.setattr("yarrow.tool.target.CHANGED_BYTES", 4)
     edits = [{"old": "1", "new": "2"}]
     for name, arguments in {"write": {"content": ""}, "edit": {"edits": edits}}.items():
         assert "Use bash." in (await call(name, ws, {"path": "a", **arguments}, dry_run=dry_run)).failed.text
@@ -211,11 +213,15 @@ async def test_a_file_that_cannot_be_read_is_not_written(
 ) -> None:
     (ws / "a").write_text("12345")
 
-    def refuses(_path: Path) -> None:
-        raise PermissionError(13, "Permission denied")
+    real_open = os.open
+
+    def refuses(path: str, *arguments: Any, **more: Any) -> int:
+        if path == "a":
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, *arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", refuses)
+        patch.setattr(os, "open", refuses)
         assert "a: Permission denied." in (await call("write", ws, {"path": "a", "content": ""}, dry_run=dry_run)).text
     assert (ws / "a").read_text() == "12345"
 
@@ -243,12 +249,12 @@ async def test_a_cancel_before_the_write_leaves_the_file(ws: Path, monkeypatch: 
     (ws / "a").write_text("old")
     looking, go_on = threading.Event(), threading.Event()
 
-    def slowly(real: Path) -> bytes:
+    def slowly(data: bytes) -> Text:
         looking.set()
         go_on.wait()
-        return real.read_bytes()
+        return decode(data)
 
-    monkeypatch.setattr("yarrow.tool.write.current_bytes", slowly)
+    monkeypatch.setattr("yarrow.tool.write.decode", slowly)
     task = asyncio.create_task(call("write", ws, {"path": "a", "content": "new"}))
     await asyncio.to_thread(looking.wait)
     task.cancel()

@@ -2,12 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from yarrow.errors import ConfigError
+from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import is_secret_file
 
@@ -16,6 +18,13 @@ GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 OWN_DIRECTORY = ".yarrow"
 START_FILES = r"\.(?:bash(?:rc|_profile|_login|_logout)|z(?:shrc|shenv|profile|login)|profile|kshrc)"
 """Files of a home directory that a shell runs when it starts."""
+
+
+READING = os.O_RDONLY | os.O_NONBLOCK
+"""A FIFO would wait."""
+OPENING_TRIES = 5
+"""How often a path is resolved anew that changes while it is opened."""
+T = TypeVar("T")
 
 
 class Refused(Struct, frozen=True):
@@ -72,6 +81,37 @@ class Workspace(Struct, frozen=True):
         if _is_protected(real, root) or _is_protected(literal, _root(literal, self.writable) or root):
             return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
         return real
+
+    def open_read(self, path: Path, flags: int = READING) -> int | Refused:
+        """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
+
+        Raises OSError.
+        """
+        return self._opened(lambda: self.resolve_read(path), lambda root, real: open_beneath(root, real, flags))
+
+    def open_parent(self, path: Path, *, make: bool) -> tuple[int, str] | Refused:
+        """Return a descriptor of the directory of what may be written, and the last name of it.
+
+        Directories that are missing are made if `make` says so. Raises OSError.
+        """
+        return self._opened(
+            lambda: self.resolve_write(path),
+            lambda root, real: (open_directory(root, real.parent if real != root else root, make=make), real.name),
+        )
+
+    def _opened(self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]) -> T | Refused:
+        """Resolve and open, again when a link was put in the way between the two."""
+        for tries_left in range(OPENING_TRIES - 1, -1, -1):
+            real = resolve()
+            if isinstance(real, Refused):
+                return real
+            root = _root(real, self.writable + self.readable) or real.parent
+            try:
+                return opening(root, real)
+            except OSError as error:
+                if error.errno not in IN_THE_WAY or not tries_left or _real(real) == real:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
 
 def _configured(setting: str, text: str, cwd: Path) -> Path:

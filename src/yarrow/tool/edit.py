@@ -2,13 +2,12 @@
 
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from yarrow.tool.base import Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.changing import Change, Plan, Planned, current_bytes, make_change, tell_change
+from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
 from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode
 from yarrow.tool.diff import unified_diff
 from yarrow.tool.limits import plural
@@ -45,12 +44,9 @@ def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
     path = locate(arguments.path, context.cwd)
     name = shown(path, context.cwd)
 
-    def plan(real: Path) -> Planned:
-        data = current_bytes(real)
+    def plan(data: bytes | None) -> Planned:
         if data is None:
             return ToolFailed(f"{missing(path, name)} To make a new file, use write.")
-        if isinstance(data, ToolFailed):
-            return data
         if kind := binary_kind(data[:SNIFF_BYTES]) or ("a binary file" if b"\0" in data else ""):
             return ToolFailed(f"{name} is {kind}, and is not edited.")
         file = decode(data)

@@ -4,11 +4,10 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.workspace import Refused
+from yarrow.policy.workspace import READING, Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
@@ -43,11 +42,14 @@ class Ls:
 
     def _list(self, arguments: LsArguments, context: ToolContext, _stop: threading.Event) -> Result:
         path = locate(arguments.path, context.cwd)
-        real = context.workspace.resolve_read(path)
-        if isinstance(real, Refused):
-            return ToolFailed(real.text)
         try:
-            return Done(listing(real, max(1, arguments.limit)))
+            descriptor = context.workspace.open_read(path, READING | os.O_DIRECTORY)
+            if isinstance(descriptor, Refused):
+                return ToolFailed(descriptor.text)
+            try:
+                return Done(listing(descriptor, max(1, arguments.limit)))
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             return ToolFailed(missing(path, arguments.path))
         except NotADirectoryError:
@@ -56,8 +58,8 @@ class Ls:
             return ToolFailed(os_problem(error, arguments.path))
 
 
-def listing(directory: Path, limit: int) -> str:
-    """Return the first `limit` names of a real directory, one a line, and how many there are. Raises OSError."""
+def listing(directory: int, limit: int) -> str:
+    """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
     with os.scandir(directory) as entries:
         for entry in entries:

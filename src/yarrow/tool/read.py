@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from functools import partial
 from typing import BinaryIO
 
@@ -58,20 +59,27 @@ class _Page(Struct):
 
 def _read(arguments: ReadArguments, context: ToolContext, stop: threading.Event) -> Result:
     path = locate(arguments.path, context.cwd)
-    real = context.workspace.resolve_read(path)
-    if isinstance(real, Refused):
-        return ToolFailed(real.text)
     try:
-        if real.is_dir():
-            return Done(listing(real, LS_LIMIT))
-        with open(os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ToolFailed(f"{arguments.path} is not a regular file.")
-            return _contents(file, arguments, stop)
+        descriptor = context.workspace.open_read(path)
+        if isinstance(descriptor, Refused):
+            return ToolFailed(descriptor.text)
+        return _opened(descriptor, arguments, stop)
     except FileNotFoundError:
         return ToolFailed(missing(path, arguments.path))
     except OSError as error:
         return ToolFailed(os_problem(error, arguments.path))
+
+
+def _opened(descriptor: int, arguments: ReadArguments, stop: threading.Event) -> Result:
+    with ExitStack() as closing:
+        closing.callback(os.close, descriptor)
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            return Done(listing(descriptor, LS_LIMIT))
+        if not stat.S_ISREG(mode):
+            return ToolFailed(f"{arguments.path} is not a regular file.")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return _contents(file, arguments, stop)
 
 
 def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -> Result:

@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.changing import Change, Plan, Planned, current_bytes, make_change, tell_change
+from yarrow.tool.base import Done, Progress, Result, ToolContext
+from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
 from yarrow.tool.content import BOM, decode
 from yarrow.tool.diff import unified_diff
 from yarrow.tool.limits import shown_size
@@ -41,10 +40,7 @@ class Write:
 def _plan(arguments: WriteArguments, context: ToolContext) -> Plan:
     name = shown(locate(arguments.path, context.cwd), context.cwd)
 
-    def plan(real: Path) -> Planned:
-        old = current_bytes(real)
-        if isinstance(old, ToolFailed):
-            return old
+    def plan(old: bytes | None) -> Planned:
         data = arguments.content.encode()
         if old is None:
             diff = unified_diff(name, None, arguments.content)

@@ -1,0 +1,98 @@
+"""A file that is to be changed, held by its open directory: whatever its path becomes meanwhile, it stays this one."""
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from yarrow.policy.workspace import READING, Refused, Workspace
+from yarrow.tool.base import ToolFailed
+from yarrow.tool.replacing import replace_file
+
+CHANGED_BYTES = 33_554_432
+"""The largest file that is edited or replaced; 32 MiB."""
+
+
+@contextmanager
+def opened(path: Path, workspace: Workspace) -> Generator["Target | ToolFailed"]:
+    """Open what may be written, or say why it may not. Raises OSError."""
+    target = Target(path, workspace)
+    try:
+        yield target.open(make=False) or target
+    finally:
+        target.close()
+
+
+class Target:
+    """One file, which may not be there yet."""
+
+    def __init__(self, path: Path, workspace: Workspace) -> None:
+        self._path = path
+        self._workspace = workspace
+        self._directory: int | None = None
+        self._name = ""
+
+    def open(self, *, make: bool) -> ToolFailed | None:
+        """Open the file's directory, made if `make` says so; return why it may not be. Raises OSError."""
+        try:
+            found = self._workspace.open_parent(self._path, make=make)
+        except FileNotFoundError:
+            if make:
+                raise
+            return None
+        except NotADirectoryError:
+            return ToolFailed(f"{_file_above(self._path)} is a file, not a directory.")
+        if isinstance(found, Refused):
+            return ToolFailed(found.text)
+        self._directory, self._name = found
+        return None
+
+    def read(self) -> bytes | None | ToolFailed:
+        """Return what the file holds, None when it can be made, or why it cannot be changed. Raises OSError."""
+        if self._directory is None:
+            return None
+        try:
+            descriptor = os.open(self._name or ".", READING | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._directory)
+        except FileNotFoundError:
+            return None
+        try:
+            return self._unfit(os.fstat(descriptor)) or _all_of(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, data: bytes) -> None:
+        """Put new content into the file; directories that are missing are made. Raises OSError."""
+        if self._directory is None and (failed := self.open(make=True)):
+            raise PermissionError(errno.EACCES, failed.text)
+        if self._directory is not None:
+            replace_file(self._directory, self._name, data)
+
+    def close(self) -> None:
+        """Give back the directory."""
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
+
+    def _unfit(self, status: os.stat_result) -> ToolFailed | None:
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            return ToolFailed(f"{self._path} is {kind}.")
+        if not os.access(self._name, os.W_OK, dir_fd=self._directory):
+            return ToolFailed(f"{self._path} is read-only. Change its mode first, if the user agrees.")
+        if status.st_size > CHANGED_BYTES:
+            return ToolFailed(f"{self._path} has {status.st_size:,} bytes; the most is {CHANGED_BYTES:,}. Use bash.")
+        return None
+
+
+def _all_of(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.read(descriptor, CHANGED_BYTES):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _file_above(path: Path) -> Path:
+    """Return what stands where a directory should."""
+    return next(parent for parent in path.parents if parent.exists())
