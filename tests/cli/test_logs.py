@@ -55,3 +55,14 @@ def test_a_level_sends_it_to_standard_error(tmp_path: Path, capsys: pytest.Captu
 def test_a_level_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'loud'"):
         logs.set_up(tmp_path, {"YARROW_LOG": "loud"})
+
+
+def test_a_key_of_the_environment_is_in_no_line(tmp_path: Path) -> None:
+    logs.set_up(tmp_path, {"WORK_API_KEY": "swordfish-and-more"})
+    try:
+        raise ValueError("swordfish-and-more")
+    except ValueError:
+        logging.getLogger("yarrow.x").exception("failed for %s", "swordfish-and-more")
+    text = (tmp_path / "yarrow.log").read_text()
+    assert "swordfish" not in text
+    assert text.count("[redacted]") == 2

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from doubles.house import House, kinds, play, read, reason_of, stub_of
+from doubles.rig import call
+from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -139,3 +142,20 @@ async def test_arguments_of_another_shape_are_an_error_of_the_tool(house: House,
     request = pb.RunToolRequest(session_id=await session(house, stub), tool="act", arguments_json='{"no": 1}')
     events = [response.event async for response in stub.RunTool(request)]
     assert events[-1].tool_output.is_error
+
+
+SECRET = "swordfish-and-more"
+
+
+async def test_a_known_key_leaves_a_tool_for_nobody(tmp_path: Path) -> None:
+    turns = [[call("echo", f"the key is {SECRET}")], [{"text": "done"}]]
+    house = House(tmp_path, turns)
+    house.servicer = Servicer(replace(house.parts, secrets=lambda: (SECRET,)))
+    async with stub_of(house) as stub:
+        events = await play(stub, house.prompt("go"))
+        by_hand = await run(stub, events[0].session_id, "act", SECRET)
+    outputs = [event for event in (*events, *by_hand) if event.HasField("tool_output")]
+    assert [SECRET in event.tool_output.text for event in outputs] == [False, False]
+    assert "[redacted]" in outputs[0].tool_output.text
+    results = [line for path in house.sessions.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    assert not [line for line in results if '"role":"tool"' in line and SECRET in line]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from itertools import groupby
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
+from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import within_limits
 
@@ -141,7 +143,9 @@ class Batch:
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )
-        return self._hooked(call, pieces) if self._ports.points.at_tools else pieces
+        if self._ports.points.at_tools:
+            pieces = self._hooked(call, pieces)
+        return pieces if equipment.redactor.idle else _without_secrets(pieces, equipment.redactor)
 
     async def _hooked(
         self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
@@ -204,3 +208,20 @@ class Batch:
             self._ports.emit(ToolOutput(told.tool_call_id, told.name, text, "", is_error=True, diff=told.diff))
             raise
         self._ports.emit(told)
+
+
+async def _without_secrets(
+    pieces: AsyncGenerator[Progress | Result], redactor: Redactor
+) -> AsyncGenerator[Progress | Result]:
+    """Pass on what a tool puts out, the keys that this process knows taken out of it: model, events and file see it."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            match piece:
+                case Progress(text):
+                    yield Progress(redactor.text(text))
+                case Done(text, diff, images):
+                    yield Done(redactor.text(text), redactor.text(diff), images)
+                case ToolFailed(text):
+                    yield ToolFailed(redactor.text(text))
+                case _:
+                    assert_never(piece)

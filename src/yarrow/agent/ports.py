@@ -14,6 +14,7 @@ from yarrow.config.settings import RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
+from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
 
@@ -49,6 +50,8 @@ class Equipment(Struct, frozen=True):
     hooks: Hooks
     consent: Consent = Consent()
     """What a person said beforehand about calls that would be asked."""
+    redactor: Redactor = NOTHING_SECRET
+    """Takes out of tool outputs what must not go further."""
     contained: bool = False
     """Whether shell commands run in a sandbox."""
 

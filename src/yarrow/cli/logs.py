@@ -26,10 +26,25 @@ def set_up(folder: Path, environment: Mapping[str, str]) -> None:
     if level and level not in LEVELS:
         raise UsageError(f"YARROW_LOG is {level!r}; it takes one of {', '.join(LEVELS)}")
     handler = logging.StreamHandler() if level else _LogFile(folder / "yarrow.log")
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setFormatter(_Discreet(environment))
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
     # A log that cannot be written is nothing to tell the reader of an answer.
     logging.raiseExceptions = False
+
+
+class _Discreet(logging.Formatter):
+    """Writes a record without the secrets of the environment, which a library may have put into a message."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(FORMAT)
+        self._environment = environment
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Here, since most runs log nothing.
+        from yarrow.policy.secrets import secret_values
+        from yarrow.session.redaction import Redactor
+
+        return Redactor(secret_values(self._environment)).text(super().format(record))
 
 
 class _LogFile(logging.Handler):

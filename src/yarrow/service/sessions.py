@@ -20,6 +20,7 @@ from yarrow.service.making import SessionPlan, make_header
 from yarrow.service.parts import Parts
 from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
+from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
@@ -33,6 +34,8 @@ class Sessions:
         self._parts = parts
         self._active = Active()
         self._ratios = Ratios()
+        self._secrets: frozenset[str] = frozenset()
+        self._redacting = NOTHING_SECRET
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -102,6 +105,7 @@ class Sessions:
             context=await self.context(entry),
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
+            redactor=self._redactor(),
         )
         return entry.equipment
 
@@ -140,6 +144,14 @@ class Sessions:
         await asyncio.gather(*(entry.close() for entry in self._active))
         self._active.clear()
         self._parts.manager.close()
+
+    def _redactor(self) -> Redactor:
+        """Return what takes the secrets out that are known now: a key may be asked of a command at any time."""
+        secrets = frozenset(self._parts.secrets())
+        if secrets != self._secrets:
+            self._secrets = secrets
+            self._redacting = Redactor(secrets)
+        return self._redacting
 
     def _offered(self, named: tuple[str, ...] | None, info: ProviderInfo) -> tuple[str, ...] | None:
         """Return the tools to offer: those that were named, else all, or to a weak model those that only read."""

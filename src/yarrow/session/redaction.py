@@ -98,3 +98,7 @@ def _spellings(secret: str) -> Iterator[str]:
         if text:
             yield from (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
             yield from (quote(text, errors="replace"), quote(text, safe="", errors="replace"))
+
+
+NOTHING_SECRET = Redactor(())
+"""Leaves everything as it is."""
