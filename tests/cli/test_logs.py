@@ -65,4 +65,4 @@ def test_a_key_of_the_environment_is_in_no_line(tmp_path: Path) -> None:
         logging.getLogger("yarrow.x").exception("failed for %s", "swordfish-and-more")
     text = (tmp_path / "yarrow.log").read_text()
     assert "swordfish" not in text
-    assert text.count("[redacted]") == 2
+    assert text.count("[redacted]") == 3

@@ -1,18 +1,17 @@
 """Checks that every key of one source of settings is known and that every value can stand where it does."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import msgspec
 
+from yarrow.config.adapters import ADAPTERS
 from yarrow.config.explain import Fault, explain
 from yarrow.config.layer import KeyPath, Layer, dotted
-from yarrow.config.settings import BUILT_IN, ProviderType, Settings
+from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.texts import check_texts
 from yarrow.errors import ConfigError
 
-TYPES: tuple[str, ...] = get_args(ProviderType)
-"""Provider types, each of them also a provider's id that needs no configuration."""
 LARGEST_NUMBER = 2**31 - 1
 """Of any number that is configured: what every counter on the wire can hold."""
 
@@ -43,7 +42,7 @@ def check_providers(settings: Settings, layers: Sequence[Layer], added: Collecti
         if provider.type is None and name not in ready:
             path = ("providers", name)
             place = next(layer.origin(path) for layer in reversed(layers) if name in layer.values.get("providers", ()))
-            raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(TYPES)}")
+            raise ConfigError(f"{place}: {dotted(path)} needs a type, one of {', '.join(ADAPTERS)}")
     known = sorted({*settings.providers, *ready})
     if settings.provider and settings.provider not in known:
         place = next(layer.origin(("provider",)) for layer in reversed(layers) if "provider" in layer.values)

@@ -1,12 +1,17 @@
 """What can be configured: one frozen value per object of the configuration file, with its defaults."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from yarrow.config.adapters import ADAPTERS
 from yarrow.message import ThinkingLevel
 
-ProviderType = Literal["ollama", "llamacpp", "openai", "messages", "gemini", "local", "scripted"]
+if TYPE_CHECKING:
+    ProviderType = str
+else:
+    # Decoding, its error messages and the JSON Schema need the words; a type checker cannot read them in a table.
+    ProviderType = Literal[tuple(ADAPTERS)]
 
 
 class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -50,13 +55,7 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 BUILT_IN: dict[str, ProviderSettings] = {
-    "openai": ProviderSettings(type="openai"),
-    "llamacpp": ProviderSettings(type="llamacpp"),
-    "ollama": ProviderSettings(type="ollama"),
-    "anthropic": ProviderSettings(type="messages"),
-    "gemini": ProviderSettings(type="gemini"),
-    "local": ProviderSettings(type="local"),
-    "scripted": ProviderSettings(type="scripted"),
+    adapter.provider or kind: ProviderSettings(type=kind) for kind, adapter in ADAPTERS.items()
 }
 """Provider ids that mean something without configuration; what is configured under one comes on top."""
 

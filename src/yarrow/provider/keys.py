@@ -10,6 +10,7 @@ from typing import cast
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.plan import Plan
 
 COMMAND_LIMIT = 10.0
 """Seconds that an apiKeyCommand may take."""
@@ -44,6 +45,27 @@ def vendor_key(environment: Mapping[str, str], provider_type: str = "openai") ->
         if key := environment.get(variable, "").strip():
             return key, variable
     return "", ""
+
+
+def needed_key(plan: Plan, provider_type: str, variable: str) -> str:
+    """Return the vendor's key; empty when the configured headers bring one.
+
+    Raises PROVIDER_SETUP, which says to set `variable`, without either.
+    """
+    key, _ = vendor_key(plan.environment, provider_type)
+    if not key and not brings_credentials(plan.settings):
+        raise no_key(plan.name, variable)
+    return key
+
+
+def no_key(name: str, variable: str) -> ProviderError:
+    """Return the failure of the provider `name`, which has no key, and says to set `variable`."""
+    return _missing(f"{name} needs a key: export {variable}=..., or set providers.{name}.apiKeyEnv or apiKeyCommand")
+
+
+def brings_credentials(settings: ProviderSettings) -> bool:
+    """Tell whether a configured header takes the place of a key."""
+    return any(name.lower() in ("authorization", "api-key", "x-api-key", "x-goog-api-key") for name in settings.headers)
 
 
 async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:

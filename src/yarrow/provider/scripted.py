@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
 
 import msgspec
 
-from yarrow.errors import Code, ProviderError
+from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Role, StopReason, ToolCall, Usage
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
     ModelEntry,
+    Provider,
     ProviderEvent,
     ProviderInfo,
     StopPiece,
@@ -22,8 +24,9 @@ from yarrow.provider.chat_completions.calls import new_id
 from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.history import Target
 from yarrow.provider.json_object import is_json_object
+from yarrow.provider.plan import Plan
 from yarrow.provider.rules import violations
-from yarrow.provider.script import Call, Delay, Expect, Fail, Say, Script, Step, Stop, Think, Wait
+from yarrow.provider.script import Call, Delay, Expect, Fail, Say, Script, Step, Stop, Think, Wait, load
 
 ENDED = "(script ended)"
 """What is said when all turns were played."""
@@ -123,6 +126,14 @@ class ScriptedProvider:
 
     def _refuse(self, why: str) -> ProviderError:
         return ProviderError(Code.INVALID_REQUEST, f"{self._name} refuses the request: {why}")
+
+
+async def build(plan: Plan) -> Provider:
+    """Return the provider of the script that is configured; raises ConfigError when there is none."""
+    if not plan.settings.script:
+        raise ConfigError(f"providers.{plan.name}.script is not set; it is the path of the script to play")
+    script = load(Path(plan.settings.script).expanduser())
+    return ScriptedProvider(plan.name, plan.model, script=script)
 
 
 def _sampling(request: CompletionRequest) -> dict[str, object]:
