@@ -4,7 +4,10 @@ set -euo pipefail
 missing=()
 command -v rg >/dev/null || missing+=(ripgrep)
 command -v openssl >/dev/null || missing+=(openssl)
+command -v bwrap >/dev/null || missing+=(bubblewrap)
+command -v tmux >/dev/null || missing+=(tmux)
 command -v git >/dev/null || missing+=(git)
+command -v bwrap >/dev/null || missing+=(bubblewrap)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -359,7 +359,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
             '{"thinking": 5}',
             ":1: thinking: expected one of off, minimal, low, medium, high, xhigh, max, found the number 5",
         ),
-        ('{"sandbox": "strict"}', ":1: sandbox cannot be 'strict'; the choices are off"),
+        ('{"sandbox": "tight"}', ":1: sandbox cannot be 'tight'; the choices are off, strict, workspace"),
         (
             '{"providers": {"x": {"type": "olama"}}}',
             (

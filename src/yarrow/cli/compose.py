@@ -10,6 +10,7 @@ from yarrow.agent.added import Added
 from yarrow.agent.permission import Consent
 from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
+from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.secrets import secret_values
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
@@ -37,6 +38,7 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             home=home,
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
+            boxes=Boxes(settings.sandbox, home=home, hidden=(users, root)),
             secrets=lambda: secret_values(environment),
         )
     )

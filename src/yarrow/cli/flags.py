@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+SANDBOXES = ("off", "workspace", "strict")
 PERMISSION_MODES = ("auto", "ask", "deny", "plan")
 COMMANDS = {
     "serve": "run the service for other programs",
@@ -64,7 +65,7 @@ FLAGS = (
     Flag("Tools", ("--no-tools",), "", "offer none"),
     Flag("Tools", ("--dry-run",), "", "change nothing, say what would be done"),
     Flag("Tools", ("--permissions",), "MODE", ", ".join(PERMISSION_MODES), PERMISSION_MODES),
-    Flag("Tools", ("--sandbox",), "off", "off is all there is in this build", ("off",)),
+    Flag("Tools", ("--sandbox",), "LEVEL", "what shell commands run in: off, workspace, strict", SANDBOXES),
     Flag("Output", ("--plain",), "", "text that is never redrawn, also without a prompt: for screen readers"),
     Flag("Output", ("--json",), "", "one JSON object a line: a header, then every event"),
     Flag("Service", ("--attach",), "ADDRESS", "use a running service, such as unix:/run/yarrow.sock"),

@@ -14,7 +14,7 @@ Usage: yarrow [FLAGS] PROMPT... [@FILE...]
        yarrow COMMAND [FLAGS]
 
 A coding agent: it answers a prompt, running tools in this directory until it is done.
-There is no sandbox in this build, and tools run without asking: with your rights, at once.
+Shell commands run in a sandbox where bubblewrap is installed; without one you are asked (docs/sandbox.md).
 
   yarrow "why does the build fail?"
   yarrow explain @src/main.py

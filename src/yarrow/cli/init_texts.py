@@ -60,8 +60,8 @@ _REST = """\
   // Variables that shell commands see though they look like secrets, and the seconds that a command may take.
   // "bash": {"passEnvironment": [], "timeout": 120.0},
 
-  // What shell commands run in; "off" is all there is in this build.
-  // "sandbox": "off",
+  // What shell commands run in: off, workspace (they change the workspace alone), or strict (and reach no network).
+  // "sandbox": "workspace",
 
   // Where sessions are kept; empty is ~/.yarrow/sessions.
   // "sessionDir": "",

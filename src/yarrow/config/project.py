@@ -18,6 +18,8 @@ HARMLESS = ("thinking", "compaction", "permissions")
 
 Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
 """
+USERS_ALONE = ("extensions", "sandbox")
+"""Keys that no project's file may set, trusted or not: what runs with the user's rights, and what holds the rest."""
 NAMED_KEYS = 10
 """Of the keys that are ignored this many are named; of more, only how many."""
 KEY_CHARACTERS = 60
@@ -72,7 +74,7 @@ def standing_of(data: bytes, digest: str | None) -> Standing:
 
 def users_alone(values: Mapping[str, Any]) -> list[KeyPath]:
     """Return the paths of what even a trusted file may not set: the hash of it does not cover what they run."""
-    found: list[KeyPath] = [("extensions",)] if "extensions" in values else []
+    found: list[KeyPath] = [(key,) for key in USERS_ALONE if key in values]
     for name, provider in values.get("providers", {}).items():
         if "apiKeyCommand" in provider:
             found.append(("providers", name, "apiKeyCommand"))

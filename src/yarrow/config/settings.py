@@ -121,7 +121,9 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
     dry_run: bool = False
-    sandbox: Literal["off"] = "off"
+    sandbox: Literal["off", "workspace", "strict"] = "workspace"
+    """What shell commands run in, where the machine can: `strict` has no network and is never done without.
+    Only from the user's own file."""
     workspace: WorkspaceSettings = WorkspaceSettings()
     bash: BashSettings = BashSettings()
     permissions: PermissionSettings = PermissionSettings()

@@ -43,6 +43,8 @@ class Command(Struct, frozen=True):
     environment: dict[str, str]
     timeout: float
     """Seconds."""
+    has_launcher: bool = False
+    """Whether the process only launches the command, and ends it for good when it ends itself: it is told last."""
 
 
 class Exit(Struct, frozen=True):
@@ -101,6 +103,7 @@ class _Child:
                 os.close(inlet)
             undo.pop_all()
         self._family = Family(self._process.pid, marker)
+        self._has_launcher = command.has_launcher
         self._exited = self._watch()
         self._at_end_of_file = False
         self._ended_at = 0.0
@@ -132,7 +135,8 @@ class _Child:
     async def end(self) -> None:
         """Leave nothing of it alive; a cancel that comes meanwhile cuts the grace short, and is raised at the end."""
         cancelled = False
-        told: set[int] = set()
+        # A launcher that is told at once would take all it launched with it, and nothing could end in order.
+        told: set[int] = {self._process.pid} if self._has_launcher else set()
         start = self.now()
         while (alive := self._family.alive()) or not self._exited.done():
             waited = self.now() - start

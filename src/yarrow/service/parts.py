@@ -9,6 +9,7 @@ from yarrow.agent.added import Added
 from yarrow.agent.permission import Consent
 from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.config.settings import Settings
+from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.prompt.places import Places
 from yarrow.service.providers import Providers
 from yarrow.session.manager import SessionManager
@@ -31,6 +32,8 @@ class Parts(Struct, frozen=True):
     """The directory of the person's own things."""
     consent: Consent = Consent()
     """What is configured about calls that would be asked."""
+    boxes: Boxes = NO_BOXES
+    """What shell commands run in."""
     pause: Pause = WITH_TIME
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple

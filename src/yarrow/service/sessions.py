@@ -97,15 +97,17 @@ class Sessions:
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
+        context = await self.context(entry)
         entry.equipment = Equipment(
             settings=run,
             provider=built.provider,
             info=built.info,
             registry=self._parts.registry,
-            context=await self.context(entry),
+            context=context,
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
             redactor=self._redactor(),
+            contained=context.sandbox is not None,
         )
         return entry.equipment
 
@@ -165,13 +167,11 @@ class Sessions:
 
     async def context(self, entry: Entry) -> ToolContext:
         """Return where the session's tools work."""
-        workspace = self._parts.settings.workspace
+        settings = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
-        return ToolContext(
-            cwd=entry.cwd,
-            workspace=Workspace.make(entry.cwd, workspace.extra, (*workspace.read, *map(str, skills))),
-            bash=self._parts.settings.bash,
-        )
+        workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
+        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace)
+        return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
         log = await self._parts.manager.open(session_id)
@@ -197,7 +197,8 @@ class Sessions:
         source = Source(log, state, partial(self._reread, session_id))
         agent = Agent(Desk(source, bus, now=self._parts.now, pause=self._parts.pause), Meter(self._ratios))
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks)
-        entry.warnings += (*self._parts.added.warnings, *warnings)
+        missing = await asyncio.to_thread(self._parts.boxes.warning)
+        entry.warnings += (*self._parts.added.warnings, *warnings, *filter(None, [missing]))
         await self._active.add(entry)
         await entry.tell(HookName.SESSION_START)
         return entry

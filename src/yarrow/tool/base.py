@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from yarrow.config.settings import BashSettings
 from yarrow.message import Image
+from yarrow.policy.sandbox.arguments import Box
 from yarrow.policy.workspace import Workspace
 
 
@@ -19,6 +20,8 @@ class ToolContext(Struct, frozen=True):
     workspace: Workspace
     """Which paths may be read and written."""
     bash: BashSettings = BashSettings()
+    sandbox: Box | None = None
+    """What shell commands run in; None is nothing."""
     dry_run: bool = False
     """Whether nothing may be changed and no process started, as the registry sets it."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.capture import Capture, Deltas
-from yarrow.tool.paths import locate, os_problem
+from yarrow.tool.paths import locate, os_problem, shown
 
 MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
@@ -47,9 +48,11 @@ class Bash:
         capture, deltas = Capture(), Deltas(asyncio.get_running_loop().time)
         result: Result = ToolFailed("The command did not end.")
         try:
-            async with aclosing(run(command)) as pieces:
+            boxed = None if context.sandbox is None else await asyncio.to_thread(Boxed, context.sandbox, command)
+            async with aclosing(_run(command, boxed)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Exit):
+                        note += _taken_away(boxed, context.cwd)
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
                     else:
                         capture.add(piece)
@@ -69,8 +72,26 @@ class Bash:
         if isinstance(planned, ToolFailed):
             return planned
         command, note = planned
-        where = f"In {command.cwd}, for at most {command.timeout:g} s, without a sandbox"
+        box = "without a sandbox" if context.sandbox is None else f"in a sandbox ({context.sandbox.level})"
+        where = f"In {command.cwd}, for at most {command.timeout:g} s, {box}"
         return Done(f"{where}, it would run:\n{arguments.command}{note}")
+
+
+async def _run(command: Command, boxed: Boxed | None) -> AsyncGenerator[bytes | Exit]:
+    """Run a command, in its sandbox if it has one; what it planted is gone also when this is cancelled."""
+    try:
+        async with aclosing(run(boxed.command if boxed else command)) as pieces:
+            async for piece in pieces:
+                yield piece
+    finally:
+        if boxed is not None:
+            boxed.take_away()
+
+
+def _taken_away(boxed: Boxed | None, cwd: Path) -> str:
+    """Return a note of what a command made and may not, which is gone now."""
+    gone = [shown(path, cwd) for path in boxed.take_away()] if boxed else []
+    return f"\n[{', '.join(gone)}: taken away, since what it says is run]" if gone else ""
 
 
 def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:

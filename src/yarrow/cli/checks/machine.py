@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from yarrow._version import VERSION
 from yarrow.cli.checks.check import Check, ok, warn
+from yarrow.policy.sandbox.sandbox import unavailable
 from yarrow.tool.bash import SHELLS
 
 _DUMB = ("", "dumb", "unknown")
@@ -27,14 +28,15 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
         _program("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
         _program("git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"),
         _program("shell", bash, "install bash; commands are run by /bin/sh, and models write them for bash"),
-        warn(
-            "tools",
-            "sandbox",
-            seen="off: tools run unasked, with your rights, on all of your files",
-            todo="try --dry-run first, or run yarrow in a container, until a build has a sandbox",
-        ),
-        ok("tools", "bubblewrap", shutil.which("bwrap", path=path) or "not installed; this build does not use it"),
+        _sandbox(),
     ]
+
+
+def _sandbox() -> Check:
+    if why := unavailable():
+        todo = "install bubblewrap; without it every shell command is asked, and runs with your rights"
+        return warn("tools", "sandbox", seen=why, todo=todo)
+    return ok("tools", "sandbox", "shell commands can run in one")
 
 
 def _program(name: str, found: str | None, todo: str) -> Check:

@@ -1,0 +1,1 @@
+"""Runs shell commands where they can change the workspace and little else."""

@@ -1,0 +1,106 @@
+"""What bubblewrap is told: from a description of a sandbox to the words of its command line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.places import (
+    HIDDEN,
+    HIDDEN_PRIVATE,
+    KERNEL,
+    SECRET_FILES,
+    home_secrets,
+    shown_of_home,
+)
+from yarrow.policy.sandbox.protected import Found
+
+Level = Literal["off", "workspace", "strict"]
+
+
+class Box(Struct, frozen=True):
+    """A sandbox for the commands of one session; all paths are real."""
+
+    level: Level
+    writable: tuple[Path, ...]
+    """Roots of the workspace."""
+    readable: tuple[Path, ...]
+    """Roots besides, that are shown."""
+    home: Path
+    """The person's home, in whose place another stands."""
+    private: Path
+    """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
+    hidden: tuple[Path, ...] = ()
+    """The service's own directories."""
+
+
+def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], *, cwd: Path) -> list[str]:
+    """Return the words that follow `bwrap`, up to the command."""
+    words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")]
+    if box.level == "strict":
+        words.append("--unshare-net")
+    words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    for path in KERNEL:
+        words += ["--ro-bind-try", path, path]
+    words += _hide(box)
+    words += ["--bind", str(box.private / "tmp"), "/tmp", "--bind", str(box.private / "home"), str(box.home)]  # noqa: S108 (a /tmp of its own)
+    shown = shown_of_home(box.home, environment)
+    for path in shown:
+        words += ["--ro-bind", str(path), str(path)]
+    if box.level == "workspace":
+        words += _names_of_hosts()
+    for path in box.readable:
+        words += ["--ro-bind-try", str(path), str(path)]
+    for path in box.writable:
+        words += ["--bind", str(path), str(path)]
+    if not any(cwd.is_relative_to(root) for root in box.writable):
+        words += ["--bind-try", str(cwd), str(cwd)]
+    words += _protect(found)
+    # Last, so that they stay hidden where one of them lies inside of what is shown.
+    seen = (*shown, *box.readable, *box.writable)
+    for path in home_secrets(box.home):
+        if any(path.is_relative_to(root) for root in seen):
+            words += _covered(path)
+    for path in box.hidden:
+        words += _covered(path)
+    return [*words, "--chdir", str(cwd)]
+
+
+def _hide(box: Box) -> list[str]:
+    words: list[str] = []
+    for name in (*HIDDEN, *HIDDEN_PRIVATE):
+        if Path(name).is_dir() and not Path(name).is_symlink():
+            words += ["--tmpfs", name]
+    if not any(box.home.is_relative_to(name) for name in HIDDEN) and box.home != Path("/"):
+        words += ["--tmpfs", str(box.home)]
+    for name in SECRET_FILES:
+        if Path(name).exists():
+            words += ["--ro-bind", "/dev/null", name]
+    return words
+
+
+def _names_of_hosts() -> list[str]:
+    """Return how the file that says who knows the names of hosts is shown, where it lies below /run."""
+    file = Path("/etc/resolv.conf")
+    real = file.resolve()
+    return ["--ro-bind-try", str(real), str(real)] if real.is_relative_to("/run") else []
+
+
+def _protect(found: Sequence[Found]) -> list[str]:
+    words: list[str] = []
+    for one in found:
+        for path in one.pinned:
+            words += ["--bind", str(path), str(path)]
+        for path in one.fixed:
+            words += ["--ro-bind-try", str(path), str(path)]
+        for path in one.secret:
+            words += ["--ro-bind-try", "/dev/null", str(path)]
+    return words
+
+
+def _covered(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]

@@ -1,0 +1,51 @@
+"""Decides what the shell commands of a session run in, by what is configured and what the machine can."""
+
+import hashlib
+from pathlib import Path
+
+from yarrow.errors import ConfigError
+from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.workspace import Workspace
+
+
+class Boxes:
+    """The sandboxes of one service."""
+
+    def __init__(self, level: Level, *, home: Path, hidden: tuple[Path, ...] = ()) -> None:
+        """`hidden` are the service's own directories."""
+        self._level: Level = level
+        self._home = home
+        self._hidden = hidden
+
+    def warning(self) -> str:
+        """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
+        why = unavailable() if self._level == "workspace" else ""
+        return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+
+    def box(self, session_id: str, workspace: Workspace) -> Box | None:
+        """Return the sandbox of a session, None where there is none.
+
+        Raises `ConfigError` when one is demanded that the machine cannot give.
+        """
+        if self._level == "off":
+            return None
+        if why := unavailable():
+            if self._level == "strict":
+                raise ConfigError(f"sandbox is strict, and {why}: install it, or set sandbox otherwise")
+            return None
+        # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
+        name = hashlib.sha256(session_id.encode()).hexdigest()[:16]
+        return Box(
+            level=self._level,
+            writable=workspace.writable,
+            readable=workspace.readable,
+            home=self._home.resolve(),
+            private=scratch_directory() / f"box-{name}",
+            hidden=self._hidden,
+        )
+
+
+NO_BOXES = Boxes("off", home=Path("/"))
+"""Runs shell commands as they are."""

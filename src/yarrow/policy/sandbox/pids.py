@@ -1,0 +1,55 @@
+"""A limit on processes that holds for root too: a control group of the kernel, where we may make one."""
+
+import atexit
+import os
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+MOST_PROCESSES = 2_048
+"""Of all commands of one service together."""
+_ROOT = Path("/sys/fs/cgroup")
+
+
+@lru_cache(maxsize=1)
+def group() -> Path | None:
+    """Return the file that takes the number of a process into the group; None where none can be made."""
+    for parent in _parents():
+        made = parent / f"yarrow-{os.getpid()}"
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        try:
+            (made / "pids.max").write_text(str(MOST_PROCESSES))
+        except OSError:
+            with suppress(OSError):
+                made.rmdir()
+            continue
+        atexit.register(_remove, made, os.getpid())
+        return made / "cgroup.procs"
+    return None
+
+
+def _parents() -> list[Path]:
+    """Return where a group could be made, in the older and the newer kind of control groups.
+
+    That is below our own, or beside it: in the newer kind one that holds processes mostly has no groups below.
+    """
+    found: list[Path] = []
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "pids" not in controllers.split(","):
+                continue
+            top = _ROOT / "pids" if controllers else _ROOT
+            own = top / path.lstrip("/")
+            found += [own] if own == top else [own, own.parent]
+    return found
+
+
+def _remove(made: Path, owner: int) -> None:
+    # A child that was forked inherits the registration, and not the group.
+    if os.getpid() == owner:
+        with suppress(OSError):
+            made.rmdir()

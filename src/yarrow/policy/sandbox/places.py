@@ -1,0 +1,47 @@
+"""Which places of a machine a sandbox hides, and which of them programs need all the same."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+HIDDEN = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/var/tmp", "/var/spool", "/var/mail", "/var/backups")  # noqa: S108 (to hide it)
+"""Directories that hold other people's things, sockets and keys; empty inside."""
+HIDDEN_PRIVATE = ("/etc/ssl/private", "/etc/sudoers.d", "/etc/NetworkManager", "/var/lib/docker", "/var/lib/private")
+SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers")
+"""Files that only root reads, and a service that runs as root could."""
+KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi")
+"""What sets the kernel; to the root of a namespace some of it is writable."""
+TOOLCHAINS = (
+    *(".pyenv", ".rbenv", ".nodenv", ".nvm", ".volta", ".fnm", ".asdf", ".sdkman", ".bun", ".deno"),
+    *(".cargo", ".rustup", ".ghcup", ".opam", ".juliaup", ".local/bin", ".local/pipx", ".local/lib"),
+    *(".local/share/uv", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm", ".npm-global"),
+    *("go", "miniconda3", "anaconda3", ".conda", ".gitconfig", ".config/git"),
+)
+"""Programs and settings below a home that are shown, and cannot be changed."""
+HOME_SECRETS = (
+    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".password-store", ".netrc", ".pgpass", ".my.cnf"),
+    *(".git-credentials", ".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
+    *(".config/gh", ".config/gcloud", ".config/op", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
+)
+"""Keys below a home: hidden also where a home is itself a workspace, or is shown in part."""
+SERVICE_NAMES = (".yarrow",)
+"""The service's own directory below a home: configuration, sessions, socket and token."""
+
+
+def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
+    """Return what of a home is shown: programs that are on PATH or usually are."""
+    shown = {home / name for name in TOOLCHAINS}
+    for entry in environment.get("PATH", "").split(os.pathsep):
+        path = Path(entry)
+        if path.is_absolute() and path.is_relative_to(home) and path != home:
+            shown.add(path)
+            names = path.relative_to(home).parts
+            # The programs of a directory such as ~/.tool/bin mostly lie beside it.
+            if names[0].startswith(".") and len(names) > 1 and names[0] not in {".config", ".local", ".cache"}:
+                shown.add(home / names[0])
+    return sorted(path for path in shown if path.exists())
+
+
+def home_secrets(home: Path) -> list[Path]:
+    """Return the keys below a home that exist, and the service's own directory."""
+    return [path for name in (*HOME_SECRETS, *SERVICE_NAMES) if (path := home / name).exists()]

@@ -1,0 +1,128 @@
+"""Finds what of a workspace a sandbox must not let be changed, or be read: what git runs, and files of secrets."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+
+LOOKED_AT = 20_000
+"""Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
+DEEPEST = 6
+"""Levels below the workspace that are looked at."""
+PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
+RUN_BY_GIT = ("hooks", "config")
+"""Of a repository's own directory: what git runs, or reads to learn what to run."""
+ELSEWHERE = ("commondir", "config.worktree")
+"""Files of it that send git elsewhere; they are mostly not there, and must not come to be."""
+
+
+class Found(Struct):
+    """What a look at a workspace found."""
+
+    pinned: list[Path] = []
+    """Repositories' own directories: written to, and never moved."""
+    fixed: list[Path] = []
+    """Files and directories that are not changed."""
+    missing: list[Path] = []
+    """What must not come to be; it is taken away when the command is over."""
+    secret: list[Path] = []
+    """Files that are not read."""
+
+
+def look_at(root: Path) -> Found:
+    """Look at a workspace.
+
+    Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
+    """
+    found = Found()
+    _fix(root / ".yarrow", found)
+    _refuse_link(root / ".git")
+    for path in _entries(root):
+        if path.name == ".git":
+            _repository(path, root, found)
+        elif is_secret_file(path.name):
+            found.secret.append(path)
+    # The outermost first, so that what is pinned inside of it is mounted upon it.
+    found.pinned = sorted(set(found.pinned))
+    return found
+
+
+def _repository(path: Path, root: Path, found: Found) -> None:
+    # A directory above could be moved with all that is mounted in it, and another put in its place.
+    found.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+    if path.is_dir() and not path.is_symlink():
+        _git_directories(path, found)
+        return
+    # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
+    found.fixed.append(path)
+    if path.parent == root and (outside := _repository_of_worktree(path)):
+        _git_directories(outside, found)
+
+
+def _git_directories(repository: Path, found: Found) -> None:
+    found.pinned.append(repository)
+    for directory in (repository, *_modules(repository)):
+        found.pinned += [above for above in (directory, *directory.parents) if above.is_relative_to(repository)]
+        for name in (*RUN_BY_GIT, *ELSEWHERE):
+            # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
+            _fix(directory / name, found)
+
+
+def _repository_of_worktree(file: Path) -> Path | None:
+    """Return the repository outside of the workspace that a worktree belongs to.
+
+    Only where that names the worktree in turn: the file alone could name anybody's, and it would be writable.
+    """
+    try:
+        directory = Path(os.path.realpath(file.parent / file.read_text().removeprefix("gitdir:").strip()))
+        back = Path(os.path.realpath(directory / (directory / "gitdir").read_text().strip()))
+        common = Path(os.path.realpath(directory / (directory / "commondir").read_text().strip()))
+    except (OSError, ValueError):
+        return None
+    is_its_own = back == file.resolve() and directory.parent == common / "worktrees"
+    return common if is_its_own else None
+
+
+def _fix(path: Path, found: Found) -> None:
+    _refuse_link(path)
+    (found.fixed if path.exists() else found.missing).append(path)
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "is a link, which a sandbox cannot keep from being changed", str(path))
+
+
+def _modules(repository: Path) -> Iterator[Path]:
+    """Yield the own directories of submodules and worktrees."""
+    for kind in ("modules", "worktrees"):
+        for directory, names, files in os.walk(repository / kind):
+            if "HEAD" in files:
+                yield Path(directory)
+                names[:] = [name for name in names if name in {"modules", "worktrees"}]
+
+
+def _entries(root: Path) -> Iterator[Path]:
+    """Yield the repositories and files below a directory, the nearest first, without what packages bring."""
+    level, looked = [str(root)], 0
+    for _ in range(DEEPEST):
+        below: list[str] = []
+        for directory in level:
+            try:
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        looked += 1
+                        if looked > LOOKED_AT:
+                            return
+                        is_directory = entry.is_dir(follow_symlinks=False)
+                        if entry.name == ".git" or not is_directory:
+                            yield Path(entry.path)
+                        elif entry.name not in PASSED_OVER:
+                            below.append(entry.path)
+            except OSError:
+                continue
+        level = below
