@@ -1,0 +1,24 @@
+"""Names every adapter once: its type in the configuration, and the module that makes it when it is wanted."""
+
+from typing import NamedTuple
+
+
+class Adapter(NamedTuple):
+    """A row of the table."""
+
+    module: str
+    """Where `build` is; imported when a provider of this type is built, so that no run pays for the others."""
+    provider: str = ""
+    """The provider id that means this adapter without configuration; empty when it is the type itself."""
+
+
+ADAPTERS: dict[str, Adapter] = {
+    "ollama": Adapter("yarrow.provider.ollama.build"),
+    "llamacpp": Adapter("yarrow.provider.llamacpp.build"),
+    "openai": Adapter("yarrow.provider.openai.build"),
+    "messages": Adapter("yarrow.provider.messages.build", provider="anthropic"),
+    "gemini": Adapter("yarrow.provider.gemini.build"),
+    "local": Adapter("yarrow.provider.local.build"),
+    "scripted": Adapter("yarrow.provider.scripted"),
+}
+"""By type. The modules stand here as text because configuration knows no provider."""
