@@ -104,7 +104,12 @@ def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("argv", "named"),
-    [(["-m"], "--model"), (["--json=1"], "--json"), (["--thinking", "hihg"], "high"), (["--sandbox", "tight"], "strict")],
+    [
+        (["-m"], "--model"),
+        (["--json=1"], "--json"),
+        (["--thinking", "hihg"], "high"),
+        (["--sandbox", "tight"], "strict"),
+    ],
 )
 def test_a_mistake_names_what_is_right(argv: list[str], named: str) -> None:
     assert named in refusal(*argv)

@@ -70,6 +70,7 @@ def test_what_is_the_users_alone_stays_so(checkout: Checkout) -> None:
     checkout.write(
         {
             "extensions": ["x.py"],
+            "sandbox": "off",
             "model": "theirs",
             "providers": {"work": {"apiKeyCommand": "touch x", "apiKeyEnv": "K"}, "b": {"apiKeyCommand": "y"}},
         }
@@ -80,11 +81,12 @@ def test_what_is_the_users_alone_stays_so(checkout: Checkout) -> None:
     checkout.trust()
     loaded = checkout.load()
     assert loaded.settings.extensions == ("mine.py",)
+    assert loaded.settings.sandbox == "workspace"
     assert loaded.settings.providers["work"].api_key_command == "mine"
     assert loaded.settings.providers["work"].api_key_env == "K"
     assert loaded.settings.providers["b"].api_key_command == ""
     (notice,) = loaded.notices
-    assert "extensions, providers.work.apiKeyCommand, providers.b.apiKeyCommand are ignored there: only your" in notice
+    assert "extensions, sandbox, providers.work.apiKeyCommand, providers.b.apiKeyCommand are ignored" in notice
 
 
 def test_a_trusted_file_is_checked_strictly(checkout: Checkout) -> None:

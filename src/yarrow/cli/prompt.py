@@ -10,7 +10,7 @@ from yarrow.errors import UsageError
 from yarrow.imaging.header import image_type
 
 PROMPT_LIMIT = 8_000_000
-"""Bytes of a prompt, files, images and piped input together: what fits in one request of 8 MiB."""
+"""Bytes of a prompt, files, scaled images and piped input together: what fits in one request of 8 MiB."""
 TEXT_LIMIT = 4 << 20
 """Bytes of a prompt's text, of which the service takes no more; images may fill the rest."""
 
@@ -102,6 +102,8 @@ def _file(word: str) -> str | PromptImage | None:
         with path.open("rb") as file:
             data = file.read(PROMPT_LIMIT + 1)
             size = size_of(file.fileno())
+            if image_type(data):
+                data += file.read(SOURCE_LIMIT + 1 - len(data))
     except FileNotFoundError:
         if any(each.isspace() for each in word):
             # A whole prompt in quotes that happens to begin with the sign.
@@ -112,9 +114,19 @@ def _file(word: str) -> str | PromptImage | None:
     media_type = image_type(data)
     if not media_type and len(data) > TEXT_LIMIT:
         raise too_much_text(str(path), size)
-    if len(data) > PROMPT_LIMIT:
-        raise _too_large(str(path), size)
-    return PromptImage(media_type, data) if media_type else decode(data, str(path))
+    return _image(path, media_type, data) if media_type else decode(data, str(path))
+
+
+def _image(path: Path, media_type: str, data: bytes) -> PromptImage:
+    """Return an image, made smaller here when a request would not hold it; the service judges all others."""
+    if len(data) <= PROMPT_LIMIT:
+        return PromptImage(media_type, data)
+    from yarrow.imaging.fit import Unfit, fit
+
+    result = fit(data)
+    if isinstance(result, Unfit):
+        raise UsageError(f"{path}: {result.text}")
+    return PromptImage(result.media_type, result.data)
 
 
 def _too_large(source: str, size: int | None) -> UsageError:

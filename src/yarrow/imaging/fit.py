@@ -1,5 +1,8 @@
-"""Makes an image fit what every backend takes, or says in one sentence why it does not."""
+"""Makes an image fit what the backends are known to take, or says in one sentence why it does not."""
 
+import threading
+import time
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,7 +13,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONG_EDGE = 8_000
-"""The most pixels on a side: the Messages API refuses more, and no other backend takes less."""
+"""The most pixels on a side: the Messages API refuses more, and it is the strictest of the limits that are published.
+
+A server with a model of its own may take less; what it refuses, the adapters replace with a note.
+"""
 IMAGE_BYTES = 3_932_160
 """The most bytes of an image: in base64 they are the 5 MiB at which the Messages API refuses."""
 SCALED_EDGE = 2_000
@@ -19,16 +25,21 @@ DECODED_PIXELS = 50_000_000
 """The most pixels that are decoded, about 200 MB of memory; a larger image is refused unopened."""
 SOURCE_BYTES = 50_000_000
 """The most bytes of an image that is made smaller; a larger one is refused unopened."""
+SCALING_SECONDS = 30.0
+"""How long an image may wait for its turn and be decoded; one that is still not read by then is refused."""
+SCALINGS = 2
+"""How many images are made smaller at the same time in one process; the others wait, each in its thread."""
 INSTALL = "pip install 'yarrow[images]'"
 
 _ATTEMPTS = 5
 """How often an image that is still too many bytes is halved: the last one is 125 pixels long."""
 _QUALITY = 85
 """The JPEG quality at which scaled text stays readable."""
+_turns = threading.BoundedSemaphore(SCALINGS)
 
 
 class Fitting(Struct, frozen=True):
-    """An image that every backend takes; `note` says how it was changed, empty when it is as it was."""
+    """An image within the limits; `note` says how it was changed, empty when it is as it was."""
 
     media_type: str
     data: bytes
@@ -42,7 +53,11 @@ class Unfit(Struct, frozen=True):
 
 
 def fit(data: bytes) -> Fitting | Unfit:
-    """Return the image, byte for byte when it is within the limits, smaller when it is not; blocks while scaling."""
+    """Return the image, byte for byte when it is within the limits, smaller when it is not.
+
+    Blocks while scaling, for about `SCALING_SECONDS` at most. Within the limits nothing is decoded: an image that ends
+    too early passes, since local backends show what there is of it and hosted ones say what is wrong.
+    """
     media_type = image_type(data)
     if not media_type:
         return Unfit("The image is empty." if not data else "The data is no PNG, JPEG, GIF or WebP image.")
@@ -73,26 +88,53 @@ def _scaled(data: bytes, size: Size, excess: str) -> Fitting | Unfit:
     except ImportError:
         return Unfit(f"{excess}. To have such images made smaller: {INSTALL}")
     del PIL
+    source = _Timed(data, time.monotonic() + SCALING_SECONDS)
+    if not _turns.acquire(timeout=SCALING_SECONDS):
+        return Unfit(f"{excess}, and too many images are being made smaller: try again")
     try:
-        image = _opened(data)
-        for attempt in range(_ATTEMPTS):
-            edge = SCALED_EDGE >> attempt
-            image.thumbnail((edge, edge))
-            media_type, smaller = _encoded(image)
-            if len(smaller) <= IMAGE_BYTES:
-                return Fitting(media_type, smaller, f"scaled from {size} to {image.width}x{image.height}")
+        smaller = _smaller(source, size)
+    except TimeoutError:
+        return Unfit(f"{excess}, and making it smaller took more than {SCALING_SECONDS:g} seconds.")
     except Exception as error:  # noqa: BLE001  a decoder given hostile bytes may raise anything
         return Unfit(f"{excess}, and it could not be made smaller: it is damaged ({type(error).__name__}).")
-    return Unfit(f"{excess}, and it could not be made small enough.")
+    finally:
+        _turns.release()
+    return smaller or Unfit(f"{excess}, and it could not be made small enough.")
 
 
-def _opened(data: bytes) -> "Image":
+class _Timed(BytesIO):
+    """An image that ends its decoding at a time: some formats let few bytes ask for hours of work.
+
+    Decoders read it in pieces of some 64 KB, and cannot be stopped between two of them.
+    """
+
+    def __init__(self, data: bytes, deadline: float) -> None:
+        super().__init__(data)
+        self._deadline = deadline
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
+        return super().read(size)
+
+
+def _smaller(source: _Timed, size: Size) -> Fitting | None:
+    """Return the image within the limits, None when no attempt is. Raises what the decoder raises."""
+    image = _opened(source)
+    for attempt in range(_ATTEMPTS):
+        edge = SCALED_EDGE >> attempt
+        image.thumbnail((edge, edge))
+        media_type, data = _encoded(image)
+        if len(data) <= IMAGE_BYTES:
+            return Fitting(media_type, data, f"scaled from {size} to {image.width}x{image.height}")
+    return None
+
+
+def _opened(source: _Timed) -> "Image":
     """Return the first frame upright, in a mode that PNG and JPEG can hold. Raises what the decoder raises."""
-    from io import BytesIO
-
     from PIL import Image, ImageOps
 
-    image = Image.open(BytesIO(data), formats=("PNG", "JPEG", "GIF", "WEBP"))
+    image = Image.open(source, formats=("PNG", "JPEG", "GIF", "WEBP"))
     if image.width * image.height > DECODED_PIXELS:  # the decoder may find another size than the header's
         raise ValueError("too many pixels")
     image.draft("RGB", (SCALED_EDGE, SCALED_EDGE))
@@ -104,8 +146,6 @@ def _opened(data: bytes) -> "Image":
 
 
 def _encoded(image: "Image") -> tuple[str, bytes]:
-    from io import BytesIO
-
     buffer = BytesIO()
     if image.mode == "RGBA":
         image.save(buffer, "PNG")

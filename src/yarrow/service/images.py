@@ -1,4 +1,4 @@
-"""Makes the images of a prompt fit what every backend takes, before anything of the prompt is kept."""
+"""Makes the images of a prompt fit what the backends are known to take, before anything of the prompt is kept."""
 
 from collections.abc import Sequence
 

@@ -56,6 +56,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
         content = read_content(request.text, await fitted(request.images), request.attachments)
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
+        await self._check_first_images(request, plan)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
         equipment = await self._sessions.equip(entry)
         check_seen(request.images, equipment.info)
@@ -181,9 +182,19 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             return await self._commands.list((await self._sessions.get_or_load(request.session_id)).cwd)
         return await self._commands.list(read_cwd(request.cwd) if request.cwd else None)
 
+    async def _check_first_images(self, request: pb.PromptRequest, plan: SessionPlan) -> None:
+        """Refuse images before a session is made for them; one that exists is checked when it is equipped."""
+        known = self._sessions.active(request.session_id)
+        if not request.images or known or await self._parts.manager.find(request.session_id):
+            return
+        built = await self._parts.providers.get(plan.choices.provider or "", plan.choices.model or "")
+        check_seen(request.images, built.info)
+
     async def _queue(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
         entry = await self._sessions.lookup(request.session_id)
         content = read_content(request.text, await fitted(request.images))
+        if entry.equipment is not None:
+            check_seen(request.images, entry.equipment.info)
         said = await self._commands.said(content, entry.cwd)
         return await entry.agent.steer(said.content, follow_up=follow_up, typed=said.typed)
 

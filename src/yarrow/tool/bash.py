@@ -23,6 +23,10 @@ SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 """Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
 
 
+SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
+"""Where a command runs in a sandbox whose directory is gone."""
+
+
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of `bash`; `timeout` is in seconds, 0 is the configured one."""
 
@@ -110,7 +114,7 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
         note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
         if not context.dry_run:
             # Not a parent of it: a command that was meant for one directory must not meet another's files.
-            cwd = fallback_directory()
+            cwd = fallback_directory() if context.sandbox is None else SANDBOXED_FALLBACK
             note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
     environment = child_environment(os.environ, context.bash.pass_environment)
     return Command((_shell(), "-c", arguments.command), cwd, environment, timeout), note

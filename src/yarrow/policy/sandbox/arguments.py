@@ -36,7 +36,10 @@ class Box(Struct, frozen=True):
 
 
 def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], *, cwd: Path) -> list[str]:
-    """Return the words that follow `bwrap`, up to the command."""
+    """Return the words that follow `bwrap`, up to the command.
+
+    `cwd` is where it begins; that opens nothing, for it is the model that names it.
+    """
     words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")]
     if box.level == "strict":
         words.append("--unshare-net")
@@ -54,9 +57,7 @@ def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], 
     for path in box.readable:
         words += ["--ro-bind-try", str(path), str(path)]
     for path in box.writable:
-        words += ["--bind", str(path), str(path)]
-    if not any(cwd.is_relative_to(root) for root in box.writable):
-        words += ["--bind-try", str(cwd), str(cwd)]
+        words += ["--bind-try", str(path), str(path)]
     words += _protect(found)
     # Last, so that they stay hidden where one of them lies inside of what is shown.
     seen = (*shown, *box.readable, *box.writable)

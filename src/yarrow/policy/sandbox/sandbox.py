@@ -77,7 +77,7 @@ class Boxed:
             command,
             argv=(
                 *("/bin/sh", "-c", _START, "sh", str(pids.group() or ""), str(filtering or os.devnull)),
-                *(launcher() or "bwrap", *arguments(box, found, command.environment, cwd=command.cwd)),
+                *(launcher() or "bwrap", *arguments(box, found, command.environment, cwd=command.cwd.resolve())),
                 *(("--seccomp", str(_FILTER)) if filtering else ()),
                 *("/bin/sh", "-c", _INSIDE, "sh", *command.argv),
             ),
