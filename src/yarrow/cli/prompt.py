@@ -3,7 +3,7 @@
 import os
 import stat
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from yarrow.cli.arguments import Arguments
 from yarrow.errors import UsageError
@@ -36,6 +36,7 @@ def compose(arguments: Arguments, piped: str) -> Prompt:
 
     Nothing in a text can be taken for the end of its label. Where there are no words, the labelled texts are them.
     A file with the bytes of an image becomes an image. Input that is all there is goes without a label.
+    An image of more than `PROMPT_LIMIT` bytes is made smaller.
     Raises `UsageError` when there is no prompt, or when a file is missing, no text or too large.
     """
     words = [arguments.print or ""]
@@ -64,7 +65,7 @@ def compose(arguments: Arguments, piped: str) -> Prompt:
         raise too_much_text("the text of the prompt", size)
     size += sum(len(image.data) for image in images)
     if size > PROMPT_LIMIT:
-        raise _too_large("the prompt", size)
+        raise UsageError(f"the prompt has {size:,} bytes; a prompt holds at most {PROMPT_LIMIT:,}, images included")
     return Prompt(text, tuple(images), attachments)
 
 
@@ -102,8 +103,8 @@ def _file(word: str) -> str | PromptImage | None:
         with path.open("rb") as file:
             data = file.read(PROMPT_LIMIT + 1)
             size = size_of(file.fileno())
-            if image_type(data):
-                data += file.read(SOURCE_LIMIT + 1 - len(data))
+            if len(data) > PROMPT_LIMIT and image_type(data):
+                return _smaller(path, data, file)
     except FileNotFoundError:
         if any(each.isspace() for each in word):
             # A whole prompt in quotes that happens to begin with the sign.
@@ -114,24 +115,17 @@ def _file(word: str) -> str | PromptImage | None:
     media_type = image_type(data)
     if not media_type and len(data) > TEXT_LIMIT:
         raise too_much_text(str(path), size)
-    return _image(path, media_type, data) if media_type else decode(data, str(path))
+    return PromptImage(media_type, data) if media_type else decode(data, str(path))
 
 
-def _image(path: Path, media_type: str, data: bytes) -> PromptImage:
-    """Return an image, made smaller here when a request would not hold it; the service judges all others."""
-    if len(data) <= PROMPT_LIMIT:
-        return PromptImage(media_type, data)
-    from yarrow.imaging.fit import Unfit, fit
+def _smaller(path: Path, start: bytes, rest: BinaryIO) -> PromptImage:
+    """Return an image that no request would hold, made smaller; all others the service judges. Raises `UsageError`."""
+    from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 
-    result = fit(data)
+    result = fit(start + rest.read(SOURCE_BYTES + 1 - len(start)))
     if isinstance(result, Unfit):
         raise UsageError(f"{path}: {result.text}")
     return PromptImage(result.media_type, result.data)
-
-
-def _too_large(source: str, size: int | None) -> UsageError:
-    holds = f"more than {PROMPT_LIMIT:,}" if size is None else f"{size:,}"
-    return UsageError(f"{source} has {holds} bytes; a prompt holds at most {PROMPT_LIMIT:,}, images included")
 
 
 def _label(opening: str, name: str, text: str) -> str:

@@ -184,11 +184,13 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
 
     async def _check_first_images(self, request: pb.PromptRequest, plan: SessionPlan) -> None:
         """Refuse images before a session is made for them; one that exists is checked when it is equipped."""
-        known = self._sessions.active(request.session_id)
-        if not request.images or known or await self._parts.manager.find(request.session_id):
+        if not request.images or (request.session_id and await self._known(request.session_id)):
             return
         built = await self._parts.providers.get(plan.choices.provider or "", plan.choices.model or "")
         check_seen(request.images, built.info)
+
+    async def _known(self, session_id: str) -> bool:
+        return self._sessions.active(session_id) or await self._parts.manager.find(session_id) is not None
 
     async def _queue(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
         entry = await self._sessions.lookup(request.session_id)

@@ -12,6 +12,8 @@ from yarrow.client.tui.keyboard import Keyboard
 from yarrow.client.tui.look import choose
 from yarrow.client.tui.screen import Terminal
 
+SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"
+ERASE_TO_END, ERASE_BELOW = "\x1b[K", "\x1b[B\x1b[2K"
 NO_REFLOW = ("linux", "screen")
 """Beginnings of the names of terminals that do not wrap lines anew when they become narrower."""
 
@@ -21,10 +23,16 @@ def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str]) -> 
     name = environment.get("TERM", "")
     return Terminal(
         Keyboard(source),
-        Vt100_Output(out, partial(_size, out.fileno()), term=name, enable_cpr=False),
+        _Output(out, partial(_size, out.fileno()), term=name, enable_cpr=False),
         choose(environment, None, out.encoding),
         reflows=not name.startswith(NO_REFLOW) and "XTERM_VERSION" not in environment,
     )
+
+
+class _Output(Vt100_Output):
+    def erase_down(self) -> None:
+        """Erase row by row: told to erase all from the first row on, a multiplexer puts it into its history first."""
+        self.write_raw(f"{SAVE_CURSOR}{ERASE_TO_END}{ERASE_BELOW * self.get_size().rows}{RESTORE_CURSOR}")
 
 
 def _size(descriptor: int) -> Size:
