@@ -65,7 +65,7 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
-        parts = Parts(self._status_line, self.editor.container, keys, terminal.look.colours)
+        parts = Parts(self._status_line, self.editor.container, keys, terminal.look.colours, self.scene.background)
         self.screen = Screen(terminal, parts)
 
     async def run(self) -> str:

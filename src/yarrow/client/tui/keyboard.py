@@ -2,10 +2,13 @@
 
 import re
 import select
+from collections.abc import Callable
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
+
+from yarrow.client.tui.look import Ground
 
 QUIET_SECONDS = 0.03
 """A paste is over when nothing has come for so long."""
@@ -13,6 +16,10 @@ MOST_READS = 16_384
 """Reads at one time, of about 1 KiB each; what is left is read in the next."""
 _MARK = "\x1b[200~"
 _END_MARK = "\x1b[201~"
+ASK_BACKGROUND = "\x1b]11;?\x1b\\"
+"""Asks a terminal for the colour of its background; one that does not know it says nothing."""
+_PART = r"([0-9a-fA-F]{2})[0-9a-fA-F]*"
+_BACKGROUND = re.compile(rf"\x1b\]11;rgb:{_PART}/{_PART}/{_PART}(?:\x07|\x1b\\)")
 _LINE_WITHIN = re.compile(r"[\r\n](?=.)", re.DOTALL)
 _STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -25,12 +32,14 @@ class Keyboard(Vt100Input):
 
     tells_pastes = False
     """Whether pastes without marks are told from typing: where several lines can be written."""
+    told_background: Callable[[Ground], None] | None = None
+    """Is told the background when the terminal answers."""
     _is_marked = False
     """Whether a paste that the terminal marks has begun and not ended."""
 
     def read_keys(self) -> list[KeyPress]:
         """Return the keys that came; while a paste without marks comes in, wait for its end."""
-        text = self._read_all("", 0.0)
+        text = _BACKGROUND.sub(self._background, self._read_all("", 0.0))
         if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
             if self._is_paste(text):
@@ -50,6 +59,12 @@ class Keyboard(Vt100Input):
                 break
             pieces.append(self.stdin_reader.read())
         return "".join(pieces)
+
+    def _background(self, found: re.Match[str]) -> str:
+        red, green, blue = (int(part, 16) for part in found.groups())
+        if self.told_background is not None:
+            self.told_background((red, green, blue))
+        return ""
 
     def _is_paste(self, text: str) -> bool:
         # A key other than a character begins with an escape, or is a control character itself.

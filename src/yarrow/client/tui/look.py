@@ -35,6 +35,13 @@ def choose(environment: Mapping[str, str], background: Ground | None, encoding: 
     return Look(_colours(environment), _is_dark(environment, background), encoding.casefold().startswith("utf"))
 
 
+def is_dark(background: Ground) -> bool:
+    """Return whether light letters are read on a background."""
+    red, green, blue = background
+    # The weights by which the eye sums up the three.
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 128
+
+
 def _colours(environment: Mapping[str, str]) -> Colours:
     term = environment.get("TERM", "")
     if environment.get("NO_COLOR") or term in {"", "dumb"}:
@@ -46,9 +53,7 @@ def _colours(environment: Mapping[str, str]) -> Colours:
 
 def _is_dark(environment: Mapping[str, str], background: Ground | None) -> bool:
     if background is not None:
-        red, green, blue = background
-        # The weights by which the eye sums up the three.
-        return 0.299 * red + 0.587 * green + 0.114 * blue < 128
+        return is_dark(background)
     # Some terminals name the palette's number of their background, after that of their text.
     number = environment.get("COLORFGBG", "").rpartition(";")[2]
     return number not in {"7", "15"}

@@ -22,6 +22,9 @@ LONGEST_BLOCK = 16_384
 """... and one of so many characters wherever a line or a word ends, so that a frame costs a bounded time."""
 
 
+_BEGUN_MARKER = re.compile(r"(?:(?<=\n)|^)[ \t]*(?:\d{1,9}[.)]?|[-+*>|~`#=]+)?[ \t]*\Z")
+
+
 class Cut(Struct, frozen=True):
     """Where the finished part of a text ends, and what its rest begins with to mean what it meant."""
 
@@ -33,6 +36,8 @@ class Cut(Struct, frozen=True):
 
 def finished(text: str) -> Cut:
     """Return how much of a text that still grows can be drawn for good: all blocks but the last one."""
+    # A line that may become an item of the block above it does not end that block.
+    text = _BEGUN_MARKER.sub("", text)
     tokens = [token for token in _parser().parse(text) if token.level == 0 and token.map and token.nesting >= 0]
     if not tokens:
         return Cut(0)

@@ -10,7 +10,7 @@ from yarrow.client.tui.driver import Opened
 from yarrow.client.tui.fold import called, fold, noted
 from yarrow.client.tui.frame import Frame, Shown, advance, begin_with
 from yarrow.client.tui.history import CallItem, Entry, History, NoteKind, TextItem
-from yarrow.client.tui.look import Look, View
+from yarrow.client.tui.look import Ground, Look, View, is_dark
 from yarrow.client.tui.status import Status
 from yarrow.v1 import agent_pb2 as pb
 
@@ -58,6 +58,10 @@ class Scene:
     def call(self, command: str) -> None:
         """Take in a command that the person runs."""
         self._history = called(self._history, command)
+
+    def background(self, ground: Ground) -> None:
+        """Draw from now on for a background of this colour."""
+        self._look = replace(self._look, is_dark=is_dark(ground))
 
     def connection(self, problem: str) -> None:
         """Show what is wrong with the connection; an empty text is nothing."""

@@ -16,8 +16,8 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 
-from yarrow.client.tui.keyboard import Keyboard
-from yarrow.client.tui.look import Colours, Look
+from yarrow.client.tui.keyboard import ASK_BACKGROUND, Keyboard
+from yarrow.client.tui.look import Colours, Ground, Look
 
 ESCAPE_SECONDS = 0.03
 """How long a lone Escape is waited for to become the beginning of a longer key."""
@@ -55,6 +55,8 @@ class Parts(Struct, frozen=True):
     """The editor."""
     keys: KeyBindingsBase
     colours: Colours
+    told_background: Callable[[Ground], None]
+    """Is told the colour of the terminal's background, if that answers."""
 
 
 class Screen:
@@ -62,6 +64,7 @@ class Screen:
 
     def __init__(self, terminal: Terminal, parts: Parts) -> None:
         self._live: tuple[str, ...] = ()
+        self._parts = parts
         self._app = _Application(self._layout(parts), terminal, parts)
 
     @property
@@ -103,6 +106,10 @@ class Screen:
     async def run(self) -> None:
         """Take keys until `end`. The terminal is left as it was, whatever ends it."""
         self._tell_pastes(told=True)
+        if isinstance(self._app.input, Keyboard) and self._parts.colours != "none":
+            self._app.input.told_background = self._parts.told_background
+            self._app.output.write_raw(ASK_BACKGROUND)
+            self._app.output.flush()
         await self._app.run_async(handle_sigint=False, set_exception_handler=False)
 
     @asynccontextmanager
