@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONG_EDGE = 8_000
-"""The most pixels on a side: the Messages API refuses more, and it is the strictest of the limits that are published.
+"""The most pixels on a side: the Messages API refuses more, and we know of no hosted backend that takes less.
 
-A server with a model of its own may take less; what it refuses, the adapters replace with a note.
+A server may take less all the same; what it refuses of the history, the adapters replace with a note.
 """
 IMAGE_BYTES = 3_932_160
 """The most bytes of an image: in base64 they are the 5 MiB at which the Messages API refuses."""
 SCALED_EDGE = 2_000
 """The long edge of an image made smaller: what the Messages API takes when a request holds many."""
 DECODED_PIXELS = 50_000_000
-"""The most pixels that are decoded, about 200 MB of memory; a larger image is refused unopened."""
+"""The most pixels that are decoded, 200 MB once and with a decoder's copies up to 800; more are refused unopened."""
 SOURCE_BYTES = 50_000_000
 """The most bytes of an image that is made smaller; a larger one is refused unopened."""
 SCALING_SECONDS = 30.0
@@ -138,11 +138,13 @@ def _opened(source: _Timed) -> "Image":
     if image.width * image.height > DECODED_PIXELS:  # the decoder may find another size than the header's
         raise ValueError("too many pixels")
     image.draft("RGB", (SCALED_EDGE, SCALED_EDGE))
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest
-        dark = upright.convert("I").point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType]
+    # Every copy avoided here is one of 200 MB less.
+    ImageOps.exif_transpose(image, in_place=True)
+    if image.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest
+        dark = image.convert("I").point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType]
         return dark.convert("L")
-    return upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+    wanted = "RGBA" if image.has_transparency_data else "RGB"
+    return image if image.mode == wanted else image.convert(wanted)
 
 
 def _encoded(image: "Image") -> tuple[str, bytes]:

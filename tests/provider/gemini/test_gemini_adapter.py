@@ -267,7 +267,9 @@ async def test_a_connection_is_used_again(server: GeminiServer, provider: Gemini
     assert server.connections == 1
 
 
-async def test_images_that_are_refused_are_left_out_once(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_case_T_12_images_that_are_refused_are_left_out_once(
+    server: GeminiServer, provider: GeminiProvider
+) -> None:
     server.replies = [refusal("Unable to process input image."), says("x"), says("y")]
     history = (user(PNG), user("what is it?"))
     assert (await stream(provider, prompt(*history)))[0] == TextPiece("x")
