@@ -17,7 +17,7 @@ def group() -> Path | None:
     for parent in _parents():
         made = parent / f"yarrow-{os.getpid()}"
         try:
-            made.mkdir()
+            made.mkdir(exist_ok=True)  # one of the same number that was killed could not remove it
         except OSError:
             continue
         try:

@@ -39,7 +39,8 @@ def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
             # The programs of a directory such as ~/.tool/bin mostly lie beside it.
             if names[0].startswith(".") and len(names) > 1 and names[0] not in {".config", ".local", ".cache"}:
                 shown.add(home / names[0])
-    return sorted(path for path in shown if path.exists())
+    # What lies inside of another is shown with it, and each mount costs time.
+    return sorted(path for path in shown if shown.isdisjoint(path.parents) and path.exists())
 
 
 def home_secrets(home: Path) -> list[Path]:

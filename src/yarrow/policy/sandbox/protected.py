@@ -44,7 +44,7 @@ def look_at(root: Path) -> Found:
     for path in _entries(root):
         if path.name == ".git":
             _repository(path, root, found)
-        elif is_secret_file(path.name):
+        else:
             found.secret.append(path)
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
@@ -107,7 +107,7 @@ def _modules(repository: Path) -> Iterator[Path]:
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Yield the repositories and files below a directory, the nearest first, without what packages bring."""
+    """Yield the repositories and secret files below a directory, the nearest first, without what packages bring."""
     level, looked = [str(root)], 0
     for _ in range(DEEPEST):
         below: list[str] = []
@@ -119,9 +119,9 @@ def _entries(root: Path) -> Iterator[Path]:
                         if looked > LOOKED_AT:
                             return
                         is_directory = entry.is_dir(follow_symlinks=False)
-                        if entry.name == ".git" or not is_directory:
+                        if entry.name == ".git" or (not is_directory and is_secret_file(entry.name)):
                             yield Path(entry.path)
-                        elif entry.name not in PASSED_OVER:
+                        elif is_directory and entry.name not in PASSED_OVER:
                             below.append(entry.path)
             except OSError:
                 continue

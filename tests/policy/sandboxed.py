@@ -1,0 +1,136 @@
+"""Runs scripts in a sandbox, as root and as somebody without rights, where there are things to steal."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.policy.environment import child_environment
+from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.sandbox import Boxed
+
+NOBODY = 65_534
+SECRET = "stolen-9b1f"
+"""What stands in every place that must not be read."""
+PYTHON = "/usr/bin/python3"
+USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
+
+
+class Corner(Struct, frozen=True):
+    """A workspace with a repository, a home with keys, and the service's own directory, of one user."""
+
+    root: Path
+    user: str
+    level: Level = "workspace"
+    hidden: tuple[Path, ...] = ()
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "ws"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def service(self) -> Path:
+        return self.root / "service"
+
+    @property
+    def box(self) -> Box:
+        return Box(
+            level=self.level,
+            writable=(self.workspace,),
+            readable=(),
+            home=self.home,
+            private=self.root / "private",
+            hidden=(self.service, *self.hidden),
+        )
+
+    def own(self) -> None:
+        """Give all of it to the user."""
+        if self.user == "nobody":
+            for path in (self.root, *self.root.rglob("*")):
+                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+    async def run(self, script: str, *, seconds: float = 60.0, cwd: Path | None = None) -> tuple[str, int]:
+        """Run a script in the sandbox; return what it printed, and its exit code."""
+        environment = child_environment({**os.environ, "HOME": str(self.home), "EXAMPLE_API_KEY": SECRET})
+        # The name of this very interpreter may lead into a home that is hidden.
+        environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        command = Command(("/bin/bash", "-c", script), cwd or self.workspace, environment, seconds)
+        with without_group() if self.user == "nobody" else nullcontext():
+            boxed = Boxed(self.box, command)
+        self.own()
+        argv = boxed.command.argv
+        if self.user == "nobody":
+            argv = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", *argv)
+        output = b""
+        code = -1
+        try:
+            async with aclosing(run(replace(boxed.command, argv=argv))) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Exit):
+                        code = piece.code
+                    else:
+                        output += piece
+        finally:
+            boxed.take_away()
+        return output.decode("utf-8", "replace"), code
+
+
+def without_group() -> AbstractContextManager[object]:
+    """Somebody without rights can make no control group, and enter none that root made."""
+    return patch("yarrow.policy.sandbox.pids.group", return_value=None)
+
+
+@contextmanager
+def corner(user: str, level: Level = "workspace") -> Generator[Corner]:
+    """Make a corner in a directory that everybody may pass through, and remove it."""
+    root = Path(os.path.realpath(tempfile.mkdtemp(prefix="corner-")))
+    root.chmod(0o755)
+    try:
+        made = Corner(root, user, level)
+        _furnish(made)
+        made.own()
+        yield made
+    finally:
+        shutil.rmtree(root)
+
+
+def _furnish(made: Corner) -> None:
+    for name in (".ssh/id_ed25519", ".aws/credentials", ".gnupg/key", ".netrc", ".yarrow/config.json", "papers.txt"):
+        _write(made.home / name)
+    for name in ("token", "sessions/s1.jsonl"):
+        _write(made.service / name)
+    for name in (".env", "sub/.env.production"):
+        _write(made.workspace / name)
+    _write(made.workspace / ".env.example", "NAME=example")
+    _write(made.workspace / "file.txt", "mine\n")
+    git(made.workspace, "init", "-q", "-b", "main")
+    shutil.rmtree(made.workspace / ".git/hooks", ignore_errors=True)
+    (made.workspace / ".git/hooks").mkdir()
+    git(made.workspace, "config", "user.name", "N")
+    git(made.workspace, "config", "user.email", "n@example.org")
+
+
+def _write(path: Path, text: str = SECRET) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def git(where: Path, *words: str) -> str:
+    """Run git outside of any sandbox, on a repository whoever it belongs to."""
+    command = ["git", "-c", "safe.directory=*", "-C", str(where), *words]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(where), "GIT_CONFIG_NOSYSTEM": "1"}
+    for role in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{role}_NAME": "N", f"GIT_{role}_EMAIL": "n@example.org"}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

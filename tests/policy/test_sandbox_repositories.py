@@ -1,0 +1,81 @@
+"""What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
+
+from collections.abc import Generator
+
+import pytest
+from sandboxed import USERS, Corner, corner, git
+
+from yarrow.policy.sandbox.sandbox import unavailable
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Generator[Corner]:
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    with corner(request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "mv sub/inner i; mkdir -p sub/inner/.git/hooks; echo evil > sub/inner/.git/hooks/x",
+        "mv sub s; mkdir -p sub/inner/.git/hooks; echo evil > sub/inner/.git/hooks/x",
+    ],
+)
+async def test_a_repository_within_is_not_put_aside(place: Corner, plant: str) -> None:
+    inner = place.workspace / "sub/inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    place.own()
+    await place.run(f"{plant}; true")
+    assert not (inner / ".git/hooks/x").exists()
+
+
+async def test_the_repository_of_a_submodule_is_not_put_aside(place: Corner) -> None:
+    git(place.workspace, "init", "-q", "--bare", ".git/modules/a/b")
+    place.own()
+    hook = ".git/modules/a/b/hooks/evil"
+    await place.run(f"echo > {hook}; mv .git/modules .git/m; cp -r .git/m .git/modules; echo > {hook}")
+    await place.run(f"mv .git/modules/a .git/modules/c; cp -r .git/modules/c .git/modules/a; echo > {hook}")
+    assert not (place.workspace / hook).exists()
+
+
+async def test_a_worktree_is_committed_to_and_its_repository_not_taken_over(place: Corner) -> None:
+    main = place.root / "main"
+    place.workspace.rename(main)
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "-q", str(place.workspace))
+    place.own()
+    output, code = await place.run("echo x > f && git add f && git commit -q -m second && git log --format=%s 2>&1")
+    assert (output, code) == ("second\nfirst\n", 0)
+    before = (place.workspace / ".git").read_bytes()
+    await place.run(f"echo x > {main}/.git/hooks/x; echo x > {main}/file.txt; rm .git; echo 'gitdir: /tmp' > .git")
+    assert (place.workspace / ".git").read_bytes() == before
+    assert not (main / ".git/hooks/x").exists()
+    assert (main / "file.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("below", ["", "/worktrees/w"])
+async def test_a_file_that_names_a_repository_of_others_opens_nothing(place: Corner, below: str) -> None:
+    other = place.root / "other"
+    git(place.root, "init", "-q", str(other))
+    git(other, "commit", "-q", "--allow-empty", "-m", "first")
+    git(other, "worktree", "add", "-q", str(place.root / "w"))
+    (place.workspace / ".git").rename(place.workspace / "old")
+    (place.workspace / ".git").write_text(f"gitdir: {other}/.git{below}\n")
+    place.own()
+    await place.run(f"echo > {other}/.git/evil")
+    assert not (other / ".git/evil").exists()
+
+
+@pytest.mark.parametrize("name", [".git", ".git/hooks", ".git/config", ".yarrow"])
+async def test_what_is_a_link_is_refused_before_anything_runs(place: Corner, name: str) -> None:
+    path, aside = place.workspace / name, place.workspace / "aside"
+    if path.exists():
+        path.rename(aside)
+    path.symlink_to(aside)
+    with pytest.raises(OSError, match="is a link"):
+        await place.run("touch ran")
+    assert not (place.workspace / "ran").exists()

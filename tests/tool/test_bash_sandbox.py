@@ -1,0 +1,117 @@
+"""The tool `bash` in a sandbox: what the model is told of it, and that the service's sandboxes are what it says."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tool_calls import call, context_of
+
+from yarrow.errors import ConfigError
+from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
+from yarrow.policy.sandbox.sandbox import launcher, unavailable
+from yarrow.tool.base import ToolContext
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+@pytest.fixture
+def boxed(ws: Path) -> ToolContext:
+    """The context of a session whose service has the usual sandbox."""
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    context = context_of(ws)
+    return replace(context, sandbox=Boxes("workspace", home=Path.home()).box("s1", context.workspace))
+
+
+async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
+    outcome = await call("bash", boxed, {"command": "pwd; echo x > f; ls -A ~; echo > /usr/x-yarrow; true"})
+    assert outcome.done.text.startswith(f"{boxed.cwd}\n")
+    assert "Read-only file system" in outcome.text
+    assert (boxed.cwd / "f").read_text() == "x\n"
+
+
+async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
+    assert (await call("bash", boxed, {"command": "echo a; exit 3"})).failed.text == "a\n[exit code 3]"
+    late = await call("bash", boxed, {"command": "sleep 30", "timeout": 0.5})
+    assert "timed out after 0.5 s" in late.failed.text
+
+
+async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
+    outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
+    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run]"
+    assert not (boxed.cwd / ".yarrow").exists()
+    assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
+
+
+async def test_a_link_in_the_place_of_the_repository_is_told(boxed: ToolContext) -> None:
+    (boxed.cwd / ".git").symlink_to("elsewhere")
+    outcome = await call("bash", boxed, {"command": "echo ran"})
+    assert "is a link, which a sandbox cannot keep from being changed" in outcome.failed.text
+    assert "ran" not in outcome.text
+
+
+async def test_a_dry_run_names_the_level_and_starts_nothing(boxed: ToolContext) -> None:
+    outcome = await call("bash", boxed, {"command": "touch x"}, dry_run=True)
+    assert "in a sandbox (workspace), it would run:\ntouch x" in outcome.done.text
+    assert list(boxed.cwd.iterdir()) == []
+
+
+async def test_sessions_share_no_home_and_no_tmp(ws: Path) -> None:
+    context = context_of(ws)
+    boxes = Boxes("strict", home=Path.home())
+    first, second = (replace(context, sandbox=boxes.box(name, context.workspace)) for name in ("one", "two"))
+    await call("bash", first, {"command": "echo mine > /tmp/x; echo mine > ~/x"})
+    assert (await call("bash", first, {"command": "cat /tmp/x ~/x"})).done.text == "mine\nmine"
+    assert (await call("bash", second, {"command": "cat /tmp/x ~/x 2>/dev/null; echo end"})).done.text == "end"
+
+
+async def test_a_command_elsewhere_runs_there_and_changes_nothing_there(boxed: ToolContext) -> None:
+    outcome = await call("bash", boxed, {"command": "pwd; touch x-yarrow; ls x-yarrow", "cwd": "/usr"})
+    assert outcome.failed.text.startswith("/usr\n")
+    assert "Read-only file system" in outcome.text
+    assert not os.path.lexists("/usr/x-yarrow")
+
+
+async def test_a_directory_that_is_gone_costs_no_call(boxed: ToolContext) -> None:
+    boxed.cwd.rmdir()
+    outcome = await call("bash", boxed, {"command": "touch x-yarrow; ls x-*"})
+    assert outcome.done.text == f"x-yarrow\n[{boxed.cwd} no longer exists; this ran in /tmp]"
+    assert not os.path.lexists("/tmp/x-yarrow")
+
+
+def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workspace = context_of(ws).workspace
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launcher() is None
+    unavailable.cache_clear()
+    try:
+        usual, strict = Boxes("workspace", home=Path.home()), Boxes("strict", home=Path.home())
+        assert usual.box("s", workspace) is None
+        assert usual.warning().startswith("shell commands run without a sandbox, with your rights: bubblewrap is not")
+        with pytest.raises(ConfigError, match="bubblewrap is not installed"):
+            strict.box("s", workspace)
+        assert (strict.warning(), NO_BOXES.warning(), NO_BOXES.box("s", workspace)) == ("", "", None)
+    finally:
+        unavailable.cache_clear()
+
+
+def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    unavailable.cache_clear()
+    try:
+        assert unavailable() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
+    finally:
+        unavailable.cache_clear()
+
+
+def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest.MonkeyPatch, ws: Path) -> None:
+    (ws / "bwrap").write_text("#!/bin/sh\n")
+    (ws / "bwrap").chmod(0o755)
+    monkeypatch.chdir(ws)
+    monkeypatch.setenv("PATH", ".")
+    assert launcher() is None
