@@ -21,6 +21,7 @@ from yarrow.v1 import agent_pb2 as pb
 GUARD_SECONDS = 0.3
 """Keys within this time after the question appeared were meant for something else, and are dropped."""
 CHOICES = "y once  s this session  a always  n no  t no, and say why  Up Down scroll"
+SHORT_CHOICES = "y s a n t, Up Down"
 TYPING = "Enter sends it, Esc goes back"
 
 
@@ -57,7 +58,9 @@ class Question:
     async def run(self, terminal: Terminal) -> Answered:
         """Show it until it is answered. When this is cancelled the screen is given back all the same."""
         app: Application[Answered] = Application(
-            Layout(Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True)),
+            Layout(
+                Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True, wrap_lines=True)
+            ),
             key_bindings=self._keys(),
             full_screen=True,
             include_default_pygments_style=False,
@@ -76,7 +79,10 @@ class Question:
         rows = [("bold", row) for row in _wrapped(head, size.columns)]
         rows += [("", ""), *(("", row) for row in _wrapped(visible(said(self._request)), size.columns))]
         foot = CHOICES if self._text is None else f"No: {visible(self._text)}_   {TYPING}"
-        feet = _wrapped(foot, size.columns)[-max(1, size.rows // 2) :]
+        feet = _wrapped(foot, size.columns)
+        if self._text is None and len(feet) > size.rows // 3:
+            feet = [SHORT_CHOICES]
+        feet = feet[-max(1, size.rows // 2) :]
         room = size.rows - len(feet) - 1
         self._first = max(0, min(self._first, len(rows) - room))
         seen = rows[self._first : self._first + room]

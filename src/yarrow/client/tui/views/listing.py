@@ -56,7 +56,9 @@ class ListView:
     async def run(self, terminal: Terminal) -> Any:
         """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
         app: Application[Any] = Application(
-            Layout(Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True)),
+            Layout(
+                Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True, wrap_lines=True)
+            ),
             key_bindings=self._keys(),
             full_screen=True,
             include_default_pygments_style=False,
