@@ -57,7 +57,7 @@ def refusal(*argv: str) -> str:
         (["--append-system-prompt", "be brief"], Arguments(append_system_prompt="be brief")),
         (["-r", "4444", "--dry-run"], Arguments(resume="4444", dry_run=True)),
         (["--no-session", "--session-dir", "/s"], Arguments(no_session=True, session_dir="/s")),
-        (["--sandbox", "off", "--plain"], Arguments(sandbox="off")),
+        (["--sandbox", "off", "--plain"], Arguments(sandbox="off", plain=True)),
         (["--attach", "unix:/s"], Arguments(attach="unix:/s")),
         (["--model", "a", "--model", "b"], Arguments(model="b")),
         (["--version"], Arguments(show="version")),

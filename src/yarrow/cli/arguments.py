@@ -176,6 +176,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         permissions=values["permissions"] or "",
         sandbox=values["sandbox"] or "",
         json=values["json"],
+        plain=values["plain"],
         attach=values["attach"] or "",
         socket=values["socket"] or "",
     )

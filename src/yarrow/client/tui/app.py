@@ -57,7 +57,7 @@ class App:
         self.opening = opening
         self.scene = Scene(terminal.look)
         self._terminal = terminal
-        self.driver = Driver(stub, Watcher(self._take, self._connection))
+        self.driver = Driver(stub, Watcher(self._take, self._connection, self._ended))
         sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.scene.cwd)
         self.editor = Editor(sources, sign=PROMPT_SIGN if terminal.look.has_signs else "> ")
         self._changed = asyncio.Event()
@@ -65,7 +65,14 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
-        parts = Parts(self._status_line, self.editor.container, keys, terminal.look.colours, self.scene.background)
+        parts = Parts(
+            self._status_line,
+            self.editor.container,
+            keys,
+            terminal.look.colours,
+            self.scene.background,
+            self._changed.set,
+        )
         self.screen = Screen(terminal, parts)
 
     async def run(self) -> str:
@@ -128,7 +135,7 @@ class App:
     def clear(self) -> None:
         """Clear the editor; asked twice, quit."""
         now = time.monotonic()
-        if now - self._asked_to_quit < QUIT_SECONDS:
+        if not self.editor.text and now - self._asked_to_quit < QUIT_SECONDS:
             self.quit()
             return
         self._asked_to_quit = now
@@ -256,6 +263,9 @@ class App:
         frame = self.scene.frame(*self.screen.size)
         if self.screen.show(frame.scrollback, frame.live):
             self.scene.printed(frame)
+        else:
+            # The terminal is somebody else's for now; what is to be printed waits.
+            self._changed.set()
 
     def _status_line(self) -> str:
         return self.scene.status_line(self.screen.size[0] - 1)

@@ -33,6 +33,8 @@ class Watcher(Struct, frozen=True):
     events: Callable[[Sequence[pb.AgentEvent]], None]
     connection: Callable[[str], None]
     """Told a sentence while the service cannot be reached, and an empty text when it can again."""
+    ended: Callable[[asyncio.Task[None]], None]
+    """Given what followed the events when that ends, so that a bug in it is heard of."""
 
 
 class Driver:
@@ -53,6 +55,7 @@ class Driver:
         # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
         at = _Place(0 if state.run_id else state.sequence, state.epoch)
         self._following = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
+        self._following.add_done_callback(self._watcher.ended)
         return Opened(state, from_messages(messages))
 
     async def close(self) -> None:

@@ -1,5 +1,6 @@
 """The live part of the screen: unfinished block, status line and editor, below what was printed for good."""
 
+import asyncio
 import math
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable
@@ -21,6 +22,9 @@ from yarrow.client.tui.look import Colours, Ground, Look
 
 ESCAPE_SECONDS = 0.03
 """How long a lone Escape is waited for to become the beginning of a longer key."""
+SETTLE_SECONDS = 0.3
+"""Nothing is printed for so long after a resize. A multiplexer whose window is dragged tells of the next one up to a
+quarter of a second after it wrapped the lines anew; what is drawn in between cannot be told from what was wrapped."""
 ROWS_APART = 8
 """On a screen of so many rows an empty one stands above the status line."""
 COPIED_BYTES = 74_994
@@ -57,6 +61,8 @@ class Parts(Struct, frozen=True):
     colours: Colours
     told_background: Callable[[Ground], None]
     """Is told the colour of the terminal's background, if that answers."""
+    resized: Callable[[], None]
+    """Is told when everything is to be laid out for another size."""
 
 
 class Screen:
@@ -64,6 +70,8 @@ class Screen:
 
     def __init__(self, terminal: Terminal, parts: Parts) -> None:
         self._live: tuple[str, ...] = ()
+        self._aside: asyncio.Task[Any] | None = None
+        """What has the terminal meanwhile."""
         self._parts = parts
         self._app = _Application(self._layout(parts), terminal, parts)
 
@@ -74,7 +82,7 @@ class Screen:
         return size.columns, size.rows
 
     def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
-        """Print lines for good, and draw the unfinished block; return False when something else has the terminal."""
+        """Print lines for good, and draw the unfinished block; return False when the terminal is not ours now."""
         if not self._app.draws:
             return False
         shrinks = len(live) < len(self._live)
@@ -96,7 +104,8 @@ class Screen:
         self._app.output.flush()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Let `run` return, or raise."""
+        """Let `run` return, or raise; what has the terminal meanwhile is cancelled."""
+        self._take_back()
         if self._app.is_running and not self._app.is_done:
             if error is None:
                 self._app.exit()
@@ -110,17 +119,31 @@ class Screen:
             self._app.input.told_background = self._parts.told_background
             self._app.output.write_raw(ASK_BACKGROUND)
             self._app.output.flush()
-        await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+        running = asyncio.ensure_future(self._app.run_async(handle_sigint=False, set_exception_handler=False))
+        try:
+            await asyncio.wait([running])
+        finally:
+            # The library waits for what has the terminal, and that would wait for a person.
+            self._take_back()
+            running.cancel()
+            await asyncio.wait([running])
+        running.result()
 
     @asynccontextmanager
     async def aside(self) -> AsyncGenerator[None]:
         """Leave the terminal to something else for a while."""
         async with in_terminal():
             self._tell_pastes(told=False)
+            self._aside = asyncio.current_task()
             try:
                 yield
             finally:
+                self._aside = None
                 self._tell_pastes(told=True)
+
+    def _take_back(self) -> None:
+        if self._aside is not None:
+            self._aside.cancel()
 
     def _tell_pastes(self, *, told: bool) -> None:
         if isinstance(self._app.input, Keyboard):
@@ -150,11 +173,13 @@ class _Application(Application[None]):
         self.ttimeoutlen = ESCAPE_SECONDS
         self.timeoutlen = ESCAPE_SECONDS
         self._reflows = terminal.reflows
+        self._resized = parts.resized
+        self._settling: asyncio.TimerHandle | None = None
 
     @property
     def draws(self) -> bool:
-        """Whether the terminal is ours now."""
-        return self.is_running and not self.is_done and not self._running_in_terminal
+        """Whether the terminal is ours now, and of a size that stays."""
+        return self.is_running and not self.is_done and not self._running_in_terminal and self._settling is None
 
     def print_above(self, text: str) -> None:
         """Print whole lines above the live part, in one step for whoever looks."""
@@ -171,6 +196,13 @@ class _Application(Application[None]):
         if extra:
             self.output.cursor_up(extra)
         super()._on_resize()
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        self._settling = None
+        self._resized()
 
     def _wrapped_rows(self) -> int:
         """Return how many rows above the cursor the terminal added when it became narrower."""

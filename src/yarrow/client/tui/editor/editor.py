@@ -6,7 +6,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import BufferControl, HSplit, Window
+from prompt_toolkit.layout import HSplit, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 
@@ -14,6 +14,7 @@ from yarrow.client.tui.editor.completion import Sources, Words, opens_by_itself
 from yarrow.client.tui.editor.menu import Menu
 from yarrow.client.tui.editor.past import Past
 from yarrow.client.tui.editor.paste import Pastes
+from yarrow.client.tui.editor.wrapping import Wrapped
 from yarrow.client.tui.pressed import pressed
 
 MAX_ROWS = 10
@@ -31,7 +32,7 @@ class Editor:
         )
         self.past = Past()
         self.pastes = Pastes()
-        control = BufferControl(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
+        control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
         self.focused = text

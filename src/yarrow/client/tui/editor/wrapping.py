@@ -1,0 +1,37 @@
+"""Counts the rows of a text as they are drawn: a wide character that does not fit leaves its cell empty."""
+
+from prompt_toolkit.layout.controls import BufferControl, GetLinePrefixCallable, UIContent
+from prompt_toolkit.layout.screen import Char
+
+
+class Wrapped(BufferControl):
+    """A text whose lines are wrapped. The library divides widths, and so takes a row too few for wide characters."""
+
+    def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:  # noqa: FBT001, FBT002 (the library's)
+        """Return what is shown."""
+        made = super().create_content(width, height, preview_search)
+        return _Rows(made.get_line, made.line_count, made.cursor_position, made.menu_position, made.show_cursor)
+
+
+class _Rows(UIContent):
+    def get_height_for_line(  # noqa: PLR0917 (the library's)
+        self,
+        lineno: int,
+        width: int,
+        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (the library's; none is used here)
+        slice_stop: int | None = None,
+    ) -> int:
+        """Return the rows of a line, or of it up to and with the character on which the cursor stands."""
+        text = "".join(fragment[1] for fragment in self.get_line(lineno))
+        return rows_of(text if slice_stop is None else text[: slice_stop + 1], width)
+
+
+def rows_of(text: str, width: int) -> int:
+    """Return how many rows of `width` columns a line takes; at least one."""
+    rows, column = 1, 0
+    for character in text:
+        taken = Char(character).width
+        if column + taken > width:
+            rows, column = rows + 1, 0
+        column += taken
+    return rows

@@ -1,0 +1,264 @@
+"""The terminal UI as a person uses it: prompts, commands, questions, sessions, and the conversation line by line."""
+
+import json
+import re
+
+import pytest
+
+from doubles.screen import Screen
+from doubles.world import World
+from yarrow.message import Message, Role
+
+ASKED = {"permissions": {"rules": {"bash": "ask"}}}
+UNASKED = {"permissions": {"rules": {"bash": "auto"}}, "sandbox": "off"}
+
+
+SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+
+
+def bash(command: str) -> dict[str, object]:
+    return {"call": {"name": "bash", "arguments": {"command": command}}}
+
+
+async def test_a_prompt_is_answered_and_the_way_back_is_told(world: World) -> None:
+    world.script([{"text": "# Plan\n\nHello **there**."}], [{"text": "again"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("hi\r")
+        await screen.until("Hello there.")
+        await screen.until("ready")
+        assert "**" not in screen.text
+        screen.send("\x04")
+        assert await screen.ended() == 0
+        assert screen.left_behind() == []
+    found = re.search(r"yarrow -r (\w{8})", screen.text)
+    assert found is not None
+    async with Screen(world, "-r", found[1]) as screen:
+        await screen.ready()
+        await screen.until("Hello there.")
+        screen.send("\x1b[A\r")
+        await screen.until("again")
+    assert [record.text for record in world.records() if isinstance(record, Message) and record.role is Role.USER] == [
+        "hi",
+        "hi",
+    ]
+
+
+async def test_a_question_is_asked_and_answered(world: World) -> None:
+    world.script([bash("echo $((40+2)) > made")], [{"text": "ok"}], **ASKED)
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("y once")
+        assert "echo $((40+2)) > made" in screen.text
+        while not (world.project / "made").exists():
+            screen.send("y")  # those of the first moments are not heard
+            await screen.until(lambda screen: not screen.emulator.is_alternate or "y once" in screen.text)
+        await screen.until("ok")
+
+
+async def test_steering_and_following_up_while_it_runs(world: World) -> None:
+    world.script([bash("sleep 2; echo slept")], [{"text": "first"}], [{"text": "second"}], **UNASKED)
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("running tools")
+        screen.send("faster\r")
+        await screen.until("1 steering")
+        screen.send("then this\x1b\r")
+        await screen.until("1 to follow")
+        await screen.until("second")
+        assert [line for line in screen.rows if "faster" in line or "then this" in line]
+    users = [record.text for record in world.records() if isinstance(record, Message) and record.role is Role.USER]
+    assert users == ["go", "faster", "then this"]
+
+
+async def test_escape_aborts(world: World) -> None:
+    world.script([bash("sleep 60")], [{"text": "never"}], **UNASKED)
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("running tools")
+        screen.send("\x1b")
+        await screen.until("aborted")
+        await screen.until("ready")
+
+
+async def test_commands_by_hand(world: World) -> None:
+    world.script([{"text": "I see"}], **UNASKED)
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("!echo $((1+1))-told\r")
+        await screen.until("2-told")
+        screen.send("!!echo $((1+2))-silent\r")
+        await screen.until("3-silent")
+        screen.send("!false\r")
+        await screen.until("exit code 1")
+        screen.send("well?\r")
+        await screen.until("I see")
+    texts = [record.text for record in world.records() if isinstance(record, Message)]
+    assert any("2-told" in text for text in texts)
+    assert not any("3-silent" in text for text in texts)
+
+
+async def test_the_commands_of_the_terminal(world: World) -> None:
+    world.script([{"text": "an answer"}], **UNASKED)
+    async with Screen(world, size=(100, 40)) as screen:
+        await screen.ready()
+        screen.send("hi\r")
+        await screen.until("an answer")
+        for line, said in {
+            "/thinking high": "thinks high",
+            "/permissions plan": "permissions: plan",
+            "/dry-run": "dry run: on",
+            "/dry-run off": "dry run: off",
+            "/name My work": "named the session My work",
+            "/copy": "copied the last answer",
+            "/stats": "tokens",
+            "/model scripted/toy": "the model is now scripted/toy",
+            "/branch": "branched: the session is now",
+            "/fork": "forked: the session is now",
+            "/nonsense": "there is no command /nonsense",
+            "/statz": "did you mean /stats?",
+            "/thinking lots": "usage: /thinking off|",
+            "/export out.jsonl": "wrote",
+            "/import out.jsonl": "imported",
+            "/new": "a new session",
+            "/help": "keys and commands",
+        }.items():
+            screen.send(f"{line}\r")
+            await screen.until(said)
+            # What was refused stands in the editor again.
+            screen.send("\x15" if "/nonsense" not in line else "\x03")
+            await screen.until(lambda screen: not any(f"{SIGN} /" in row for row in screen.rows[-3:]))
+        screen.send("/quit\r")
+        assert await screen.ended() == 0
+    assert b"\x1b]52;c;" in screen.drawn
+    assert (world.project / "out.jsonl").exists()
+
+
+async def test_the_keys_of_the_terminal(world: World) -> None:
+    output = "\\n".join(f"line {number}" for number in range(30))
+    world.script([{"thinking": "hm\nmore"}, bash(f"printf '{output}'")], [{"text": "done"}], thinking="high", **UNASKED)
+    async with Screen(world, size=(100, 60)) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("done")
+        assert "20 more lines: /show" in screen.text
+        assert "thinking: 2 lines" in screen.text
+        screen.send("\x0f")
+        await screen.until("output of tools is shown whole")
+        screen.send("\x14")
+        await screen.until("thinking is shown whole")
+        screen.send("/reload\r")
+        await screen.until("line 29")
+        screen.send("\x1b[Z")
+        await screen.until("thinking: xhigh")
+        screen.send("/show\r")
+        await screen.until(lambda screen: screen.emulator.is_alternate and "line 5" in screen.text)
+        screen.send("q")
+        await screen.until(lambda screen: not screen.emulator.is_alternate)
+        screen.send("\x10")
+        await screen.until("Models of scripted")
+        screen.send("\x1b")
+        await screen.until(lambda screen: not screen.emulator.is_alternate)
+        screen.send("/tree\r")
+        await screen.until("Enter resume")
+        screen.send("b")
+        await screen.until("branched")
+        screen.send("/rebase\r")
+        await screen.until("Make a session of these messages")
+        screen.send("\r")
+        await screen.until("rebased")
+        screen.send("/st")
+        await screen.until("/stats  tokens")
+        screen.send("\t")
+        await screen.until(f"{SIGN} /stats")
+        screen.send("\x03\x03")
+        assert await screen.ended() == 0
+        assert screen.left_behind() == []
+
+
+async def test_an_own_editor_and_a_long_paste(world: World) -> None:
+    world.script([{"text": "read it"}], **UNASKED)
+    script = world.home / "editor"
+    script.write_text("#!/bin/sh\necho ' from outside' >> \"$1\"\n")
+    script.chmod(0o755)
+    async with Screen(world, env={"VISUAL": str(script)}) as screen:
+        await screen.ready()
+        screen.paste("\n".join(f"row {number}" for number in range(10_000)))
+        await screen.until("[pasted 10,000 lines #1]")
+        screen.send("\x18\x05")
+        await screen.until(lambda screen: "from outside" in screen.text or "row 9999" in screen.text)
+        screen.send("\r")
+        await screen.until("read it")
+    (prompt,) = [record for record in world.records() if isinstance(record, Message) and record.role is Role.USER]
+    assert prompt.text.count("\n") == 9_999
+    assert prompt.text.endswith("row 9999 from outside")
+
+
+async def test_a_first_start_asks_for_a_backend(world: World) -> None:
+    async with Screen(world, env={"XDG_DATA_HOME": str(world.home / "data")}) as screen:
+        await screen.until("No model backend was found")
+        screen.send("\x1b[F\r")
+        await screen.until("Its address")
+        screen.send("http://127.0.0.1:9/v1\r")
+        await screen.until("The environment variable")
+        screen.send("\r")
+        await screen.until("The model:")
+        screen.send("some-model\r")
+        await screen.ready()
+        await screen.until("some-model")
+        screen.send("\x04")
+        assert await screen.ended() == 0
+    assert json.loads((world.home / ".yarrow/config.json").read_text()) == {
+        "provider": "other",
+        "model": "some-model",
+        "providers": {"other": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}},
+    }
+
+
+async def test_a_first_start_that_is_left_says_the_ways(world: World) -> None:
+    async with Screen(world, size=(120, 30)) as screen:
+        await screen.until("No model backend was found")
+        screen.send("\x1b")
+        assert await screen.ended() == 3
+        assert "ollama serve" in screen.text
+        assert screen.left_behind() == []
+
+
+@pytest.mark.parametrize("arguments", [["--plain"], []])
+async def test_a_conversation_line_by_line_never_moves_the_cursor(world: World, arguments: list[str]) -> None:
+    world.script([{"text": "hello"}, bash("true")], [{"text": "ok"}], [{"text": "two lines"}], **ASKED)
+    term = {} if arguments else {"TERM": "dumb"}
+    async with Screen(world, *arguments, env=term) as screen:
+        await screen.until(lambda screen: screen.rows[0].startswith(">"))
+        screen.send("hi\r")
+        await screen.until("Allow it?")
+        screen.send("y\r")
+        await screen.until("ok")
+        screen.send("/stats\r")
+        await screen.until("tokens")
+        screen.send("/branch\r")
+        await screen.until("branched")
+        screen.send("/help\r")
+        await screen.until("/export")
+        screen.send("/branch x\r")
+        await screen.until("is not the index of a message")
+        screen.send("one \\\rmore\r")
+        await screen.until("two lines")
+        screen.send("\x04")
+        assert await screen.ended() == 0
+        assert "yarrow --plain -r" in screen.text
+    assert b"\x1b" not in screen.drawn
+
+
+async def test_what_a_model_writes_steers_nothing(world: World) -> None:
+    hostile = "a\x1b]52;c;cm0=\x07b\x1b[2Jc\x1b[6nd\x1bce"
+    world.script([{"text": hostile}, bash("printf '\\033]0;title\\007\\033[2J\\033c'")], [{"text": "end"}], **UNASKED)
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("end")
+    for sequence in (b"\x1b]52", b"\x1b[2J", b"\x1b[6n", b"\x1bc", b"\x1b]0;"):
+        assert sequence not in screen.drawn
