@@ -30,8 +30,9 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
+from yarrow.provider.body import to_json
 from yarrow.provider.chat_completions.decode import ChatDecoder
-from yarrow.provider.chat_completions.encode import encode, to_json
+from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.failures import Speaker
 from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target, repaired
 from yarrow.provider.pairing import NO_RESULT

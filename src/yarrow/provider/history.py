@@ -5,6 +5,7 @@ insists on is filled in, and the same history always gives the same messages, so
 """
 
 import re
+from binascii import Error, a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ NO_OUTPUT = "(no output)"
 HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
 BEGINNING = "(The conversation before this point is not shown.)"
 GO_ON = "Go on."
+MAX_DEPTH = 64
+"""Objects and lists inside each other in the arguments of a call; some backends end at 100 for the whole request."""
 
 _ALLOWED: dict[Role, tuple[type[Block], ...]] = {
     Role.USER: (Text, Image),
@@ -26,6 +29,9 @@ _ALLOWED: dict[Role, tuple[type[Block], ...]] = {
 }
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 64
+_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
+"""What opens and closes in JSON, and the strings in which the same marks mean nothing."""
+_MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 Pass = Callable[[Sequence[Message]], Sequence[Message]]
 
@@ -79,14 +85,22 @@ def _own(message: Message, target: Target) -> Message:
 
 
 def _visible(message: Message, takes_image: Callable[[Image], bool]) -> Message:
-    """Put a note in the place of an image that the backend does not take."""
+    """Put a note in the place of an image that the backend does not take, or that nobody could read."""
     if not any(isinstance(block, Image) for block in message.content):
         return message
     hidden = (
-        Text(HIDDEN_IMAGE) if isinstance(block, Image) and not takes_image(block) else block
+        Text(HIDDEN_IMAGE) if isinstance(block, Image) and not (_is_image(block) and takes_image(block)) else block
         for block in message.content
     )
     return _with(message, hidden)
+
+
+def _is_image(image: Image) -> bool:
+    """Tell whether it is of a known type and whole base64: one that is not would be refused in every later request."""
+    try:
+        return image.media_type in _MEDIA_TYPES and bool(a2b_base64(image.data, strict_mode=True))
+    except (Error, ValueError):
+        return False
 
 
 def _without_blanks(message: Message) -> Message:
@@ -113,12 +127,31 @@ def _callable(message: Message) -> Message:
 
 def _is_callable(call: ToolCall) -> bool:
     name = call.name
-    return 0 < len(name) <= _MAX_NAME and not _NAME.search(name) and is_json_object(call.arguments)
+    return 0 < len(name) <= _MAX_NAME and not _NAME.search(name) and _is_readable(call.arguments)
+
+
+def _is_readable(arguments: str) -> bool:
+    """Tell whether they are a JSON object that nests no deeper than backends follow it."""
+    return is_json_object(arguments) and (
+        arguments.count("{") + arguments.count("[") <= MAX_DEPTH or _depth(arguments) <= MAX_DEPTH
+    )
+
+
+def _depth(json: str) -> int:
+    """Return how deep JSON text nests."""
+    deepest = depth = 0
+    for mark in _MARKS.findall(json):
+        if mark in "{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in "}]":
+            depth -= 1
+    return deepest
 
 
 def _repaired_call(call: ToolCall) -> ToolCall:
     name = _NAME.sub("_", call.name)[:_MAX_NAME] or "unknown"
-    return replace(call, name=name, arguments=call.arguments if is_json_object(call.arguments) else "{}")
+    return replace(call, name=name, arguments=call.arguments if _is_readable(call.arguments) else "{}")
 
 
 def _answering(message: Message) -> Message:

@@ -30,7 +30,7 @@ def paired(messages: Sequence[Message], provider: str, model: str) -> Sequence[M
     if not any(message.role is Role.TOOL or message.tool_calls or message.incomplete for message in messages):
         return messages
     slots, orphans = _bound(messages)
-    ids = _Ids(messages)
+    ids = _Ids()
     result: list[Message] = []
     for position, message in enumerate(messages):
         if message.incomplete:
@@ -69,10 +69,12 @@ def _bound(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]], set[int
 
 
 class _Ids:
-    """Hands out ids that are unique in the request, the stored ones where they are good."""
+    """Hands out ids that are unique in the request, the stored ones where they are good.
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._stored = {call.id for message in messages for call in message.tool_calls}
+    What comes later has no say in it, so that a longer history keeps the ids of a shorter one.
+    """
+
+    def __init__(self) -> None:
         self._given: set[str] = set()
         self._count = 0
 
@@ -80,7 +82,7 @@ class _Ids:
         """Return the stored id, or the next free one when it is empty, taken, or too long for a foreign backend."""
         chosen = stored
         if not stored.strip() or stored in self._given or (len(stored) > MAX_ID and not own):
-            chosen = next(name for name in self._numbered() if name not in self._stored)
+            chosen = next(name for name in self._numbered() if name not in self._given)
         self._given.add(chosen)
         return chosen
 

@@ -8,7 +8,33 @@ from typing import Any, cast
 from yarrow.provider.json_object import is_json_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ROLES = ("system", "user", "assistant", "tool")
+_FIELDS = frozenset(
+    {
+        *(
+            "model",
+            "messages",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "stream",
+            "stream_options",
+            "stop",
+            "seed",
+        ),
+        *("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "reasoning_effort", "store"),
+        *("prompt_cache_key", "thinking", "enable_thinking", "reasoning", "chat_template_kwargs"),
+    }
+)
+"""What one server or another knows; the strict ones refuse the request for any other."""
+_SPOKEN = {
+    "system": frozenset({"role", "content"}),
+    "user": frozenset({"role", "content"}),
+    "assistant": frozenset(
+        {"role", "content", "tool_calls", "reasoning_content", "reasoning", "reasoning_text", "reasoning_details"}
+    ),
+    "tool": frozenset({"role", "content", "tool_call_id"}),
+}
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 
 
@@ -18,6 +44,8 @@ def violations(body: Mapping[str, Any]) -> list[str]:
 
 
 def _head(body: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(body.keys() - _FIELDS):
+        yield f"{name} is no field of a request"
     if not _text(body.get("model")):
         yield "model is not a name"
     if body.get("stream") is not True:
@@ -25,6 +53,11 @@ def _head(body: Mapping[str, Any]) -> Iterator[str]:
     temperature = body.get("temperature", 0)
     if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
         yield f"temperature {temperature!r} is not between 0 and 2"
+    if body.get("reasoning_effort", "none") not in _EFFORTS:
+        yield f"reasoning_effort {body['reasoning_effort']!r} is none of {', '.join(_EFFORTS)}"
+    for name in ("stream_options", "chat_template_kwargs"):
+        if not isinstance(body.get(name, {}), dict):
+            yield f"{name} is no object"
     for name in ("max_tokens", "max_completion_tokens"):
         if name in body and not (isinstance(body[name], int) and body[name] > 0):
             yield f"{name} is not a positive integer"
@@ -70,7 +103,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
     role, content = message.get("role"), message.get("content")
-    if role not in _ROLES:
+    if role not in _SPOKEN:
         yield f"the role {role!r} does not exist"
     elif role == "user" and not isinstance(content, str):
         yield from _parts(content)
@@ -81,8 +114,13 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
         yield f"the content of the {role} message is no text, or blank"
     if role == "tool" and not _text(message.get("tool_call_id")):
         yield "the result names no call"
-    if role != "assistant" and "tool_calls" in message:
-        yield f"a {role} message has tool calls"
+    for name in sorted(message.keys() - _SPOKEN.get(str(role), message.keys())):
+        yield f"a {role} message has {name.replace('_', ' ')}, which is no field of it"
+    for name in ("reasoning_content", "reasoning", "reasoning_text"):
+        if not isinstance(message.get(name, ""), str):
+            yield f"{name} is no text"
+    if "reasoning_details" in message and not _list(message["reasoning_details"]):
+        yield "reasoning_details is not a list with at least one entry"
     if "tool_calls" in message:
         yield from _calls(message["tool_calls"])
 
@@ -108,6 +146,8 @@ def _calls(calls: object) -> Iterator[str]:
         yield "tool_calls is not a list with at least one call"
     for call in _dicts(calls):
         function = _dict(call.get("function"))
+        for name in sorted({*call, *function} - {"id", "type", "function", "name", "arguments"}):
+            yield f"{name} is no field of a call"
         if not _text(call.get("id")):
             yield "a call has no id"
         if call.get("type") != "function":

@@ -18,6 +18,7 @@ from doubles.gemini_server import GeminiServer, call, chunk, refusal, says, text
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, StopReason, Text, ToolCall, ToolSpec, Usage
+from yarrow.provider.addresses import is_local
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -33,7 +34,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.gemini.adapter import WINDOW, GeminiProvider
-from yarrow.provider.gemini.address import Address, address_of, is_local, is_official
+from yarrow.provider.gemini.address import Address, address_of, is_official
 from yarrow.provider.gemini.models import MAX_PAGES
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient

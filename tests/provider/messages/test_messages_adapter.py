@@ -14,6 +14,7 @@ from doubles.messages_server import BOUND, MessagesServer, call, end, refusal, s
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
+from yarrow.provider.addresses import is_local
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -30,7 +31,7 @@ from yarrow.provider.base import (
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.adapter import MAX_PAGES, MessagesProvider
-from yarrow.provider.messages.address import base_of, is_local, is_official
+from yarrow.provider.messages.address import base_of, is_official
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))

@@ -33,7 +33,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.chat_completions.encode import to_json
+from yarrow.provider.body import to_json
 from yarrow.provider.failures import Speaker
 from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target
 from yarrow.provider.messages.abilities import EFFORTS, Abilities, by_name

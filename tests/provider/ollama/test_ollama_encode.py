@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.encode import to_json
+from yarrow.provider.body import to_json
 from yarrow.provider.history import HIDDEN_IMAGE, Target
 from yarrow.provider.ollama.abilities import Abilities, ThinkingStyle
 from yarrow.provider.ollama.encode import encode

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
 from yarrow.provider.chat_completions.calls import Calls
 from yarrow.provider.chat_completions.chunk import Choice, Delta, Part
 from yarrow.provider.chat_completions.parse import parse
@@ -12,6 +12,7 @@ from yarrow.provider.chat_completions.reasoning_details import ReasoningDetails
 from yarrow.provider.chat_completions.tally import Tally
 from yarrow.provider.chat_completions.thinking import thinking_of
 from yarrow.provider.failures import Speaker, from_event
+from yarrow.provider.outlet import Outlet
 from yarrow.provider.sse import SseDecoder
 
 _NATURAL = frozenset({"", "stop", "tool_calls", "function_call", "end", "eos"})
@@ -40,8 +41,7 @@ class ChatDecoder:
         """Why nothing more comes; what came before it was given."""
         self._speaker = speaker
         self._sse = SseDecoder()
-        self._out: list[ProviderEvent] = []
-        self._joint = _Joint(self._out, chunk_size)
+        self._outlet = Outlet(chunk_size)
         self._calls = Calls(speaker)
         self._details = ReasoningDetails()
         self._tally = Tally()
@@ -53,8 +53,8 @@ class ChatDecoder:
             self._take_all(self._sse.feed(data))
         except ProviderError as error:
             self._fail(error)
-        self._joint.pause()
-        return self._given()
+        self._outlet.pause()
+        return self._outlet.given()
 
     def take(self, event: bytes) -> list[ProviderEvent]:
         """Return what the data of one event completes, for a body that was not a stream."""
@@ -62,7 +62,7 @@ class ChatDecoder:
             self._take_all([event])
         except ProviderError as error:
             self._fail(error)
-        return self._given()
+        return self._outlet.given()
 
     def end(self) -> list[ProviderEvent]:
         """Return the rest at the end of the body; one that ended too early is the failure STREAM_TRUNCATED."""
@@ -72,7 +72,7 @@ class ChatDecoder:
                 self._close()
         except ProviderError as error:
             self._fail(error)
-        return self._given()
+        return self._outlet.given()
 
     def _take_all(self, events: list[bytes]) -> None:
         for event in events:
@@ -102,10 +102,10 @@ class ChatDecoder:
     def _add(self, delta: Delta) -> None:
         thinking, opaque = thinking_of(delta)
         if thinking:
-            self._joint.add(thinking, opaque)
+            self._outlet.thought(thinking, opaque)
         text = delta.content or delta.refusal
         if text:
-            self._joint.add(text if isinstance(text, str) else _joined(text), None)
+            self._outlet.text(text if isinstance(text, str) else _joined(text))
         if delta.tool_calls:
             for call in delta.tool_calls:
                 self._calls.add(call)
@@ -117,57 +117,22 @@ class ChatDecoder:
         if not self.complete:
             sentence = f"{self._speaker.name} ended its answer before it was whole"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
-        self._joint.flush()
+        self._outlet.flush()
         natural = self._finish in _NATURAL
         calls = self._calls.finish(natural=natural)
         if details := self._details.opaque():
-            self._out.append(OpaquePiece(details))
-        self._out.extend(map(CallPiece, calls))
+            self._outlet.give(OpaquePiece(details))
+        for call in calls:
+            self._outlet.give(CallPiece(call))
         if usage := self._tally.usage():
-            self._out.append(UsagePiece(usage))
+            self._outlet.give(UsagePiece(usage))
         usual = StopReason.TOOL_USE if calls else StopReason.END_TURN
-        self._out.append(StopPiece(usual if natural else _REASONS.get(self._finish, StopReason.OTHER)))
+        self._outlet.give(StopPiece(usual if natural else _REASONS.get(self._finish, StopReason.OTHER)))
         self.done = True
 
     def _fail(self, error: ProviderError) -> None:
-        self._joint.flush()
+        self._outlet.flush()
         self.failure = error
-
-    def _given(self) -> list[ProviderEvent]:
-        events = self._out.copy()
-        self._out.clear()
-        return events
-
-
-class _Joint:
-    """Joins neighbouring deltas of one kind into pieces."""
-
-    def __init__(self, out: list[ProviderEvent], chunk_size: int) -> None:
-        self._out = out
-        self._chunk_size = chunk_size
-        self._pending: list[str] = []
-        self._size = 0
-        self._opaque: str | None = None
-        """Of the thinking that is pending; None while it is text."""
-
-    def add(self, text: str, opaque: str | None) -> None:
-        if opaque != self._opaque:
-            self.flush()
-            self._opaque = opaque
-        self._pending.append(text)
-        self._size += len(text)
-
-    def pause(self) -> None:
-        """Give what is pending, if it is enough, before bytes are waited for."""
-        if self._size >= self._chunk_size:
-            self.flush()
-
-    def flush(self) -> None:
-        text = "".join(self._pending)
-        self._pending.clear()
-        self._size = 0
-        if text:
-            self._out.append(TextPiece(text) if self._opaque is None else ThinkingPiece(text, self._opaque))
 
 
 def _joined(parts: Iterable[Part]) -> str:

@@ -1,17 +1,16 @@
 """Builds the JSON body of a chat-completions request."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
-
-import msgspec
+from collections.abc import Mapping
+from typing import Any
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.body import Body, merged, to_json
 from yarrow.provider.chat_completions.reasoning_details import FIELD, details_of
 from yarrow.provider.chat_completions.thinking import replayed
 from yarrow.provider.history import Target, chat
 
-Body = dict[str, Any]
+__all__ = ["encode", "messages", "to_json"]
 
 
 def encode(request: CompletionRequest, target: Target, *, fields: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
@@ -25,7 +24,7 @@ def encode(request: CompletionRequest, target: Target, *, fields: Mapping[str, A
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
     body |= fields
-    body = _merged(body, extra)
+    body = merged(body, extra)
     if request.tools and request.tool_choice != "auto":
         body["tool_choice"] = request.tool_choice
     body["stream"] = True
@@ -36,14 +35,6 @@ def messages(request: CompletionRequest, target: Target) -> list[Body]:
     """Return the system prompt and the repaired history as the wire has them."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     return [*system, *map(_message, chat(request.messages, target))]
-
-
-def to_json(body: Body) -> bytes:
-    """Return the bytes of a body; half a surrogate pair, which no JSON can hold, becomes U+FFFD."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_encodable(body))
 
 
 def _message(message: Message) -> Body:
@@ -91,27 +82,3 @@ def _tool(tool: ToolSpec) -> Body:
 
 def _paragraphs(message: Message) -> str:
     return "\n\n".join(block.text for block in message.content if isinstance(block, Text))
-
-
-def _merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
-    """Return `base` with `extra` on top."""
-    result = dict(base)
-    for name, value in extra.items():
-        known = result.get(name)
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict) and isinstance(known, dict):
-            result[name] = _merged(cast("Body", known), cast("Body", value))
-        else:
-            result[name] = value
-    return result
-
-
-def _encodable(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, dict):
-        return {_encodable(name): _encodable(item) for name, item in cast("Body", value).items()}
-    if isinstance(value, list):
-        return [_encodable(item) for item in cast("Iterable[object]", value)]
-    return value

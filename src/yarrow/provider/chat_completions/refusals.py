@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role
-from yarrow.provider.chat_completions.encode import Body
+from yarrow.provider.body import Body
 
 _OPTIONAL = (
     "temperature",

@@ -6,25 +6,23 @@ from contextlib import aclosing, suppress
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.addresses import is_local
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo, StreamOptions
 from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.chat_completions.transport import timeouts_of
 from yarrow.provider.failures import speaker_of
-from yarrow.provider.gemini.address import Endpoint, address_of, is_local
+from yarrow.provider.gemini.address import Endpoint, address_of
 from yarrow.provider.gemini.decode import GeminiDecoder
 from yarrow.provider.gemini.encode import Call, encode
 from yarrow.provider.gemini.library import Session, opened
 from yarrow.provider.gemini.models import MAX_PAGES, PAGE_SIZE, Listed, entries, listed
 from yarrow.provider.history import Target
-from yarrow.provider.http.client import HttpClient, Timeouts
+from yarrow.provider.http.client import HttpClient
+from yarrow.provider.timeouts import QUESTION, SOON, timeouts_of, with_idle
 
 WINDOW = 1_048_576
 """Tokens of context of a model that does not say: all recent ones have as many."""
 LINGER = 0.5
 """Seconds that the end of an answer is waited for behind its finish reason."""
-_QUESTION = Timeouts(connect=10.0, first_byte=30.0, idle=30.0)
-_SOON = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
-"""For the question what a model can do, without whose answer we must do."""
 
 
 class GeminiProvider:
@@ -72,7 +70,7 @@ class GeminiProvider:
     async def list_models(self) -> list[ModelEntry]:
         """Return the models that write answers, with their windows where the server tells them."""
         found: list[ModelEntry] = []
-        async with opened(self._endpoint, self._http, _QUESTION) as session:
+        async with opened(self._endpoint, self._http, QUESTION) as session:
             with session.told():
                 pager = await session.models.list(config={"page_size": PAGE_SIZE})
                 for _ in range(MAX_PAGES):
@@ -88,7 +86,7 @@ class GeminiProvider:
         await self._http.close()
 
     async def _ask(self) -> Listed:
-        async with opened(self._endpoint, self._http, _SOON) as session:
+        async with opened(self._endpoint, self._http, SOON) as session:
             try:
                 with session.told():
                     return listed(await session.models.get(model=self._model))
@@ -99,7 +97,7 @@ class GeminiProvider:
     async def _answer(self, call: Call, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
         decoder = GeminiDecoder(self._endpoint.speaker, chunk_size=options.chunk_size)
         async with (
-            opened(self._endpoint, self._http, _with_idle(self._timeouts, options.idle_timeout)) as session,
+            opened(self._endpoint, self._http, with_idle(self._timeouts, options.idle_timeout)) as session,
             aclosing(_chunks(session, call, decoder)) as chunks,
         ):
             try:
@@ -144,9 +142,3 @@ async def _run_out(answer: AsyncIterator[object]) -> None:
     with suppress(Exception):
         async for _ in answer:
             pass
-
-
-def _with_idle(timeouts: Timeouts, idle: float | None) -> Timeouts:
-    if idle is None:
-        return timeouts
-    return Timeouts(timeouts.connect, timeouts.write, timeouts.first_byte, idle or None)

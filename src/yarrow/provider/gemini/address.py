@@ -1,17 +1,16 @@
 """Where Gemini's API is and how it is spoken to: the base URL and the version, however the user wrote them."""
 
 import re
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from yarrow.provider.addresses import is_vendors
 from yarrow.provider.failures import Speaker
 
 OFFICIAL = "https://generativelanguage.googleapis.com"
 VERSION = "v1beta"
 """The version of the API that has tools and thought signatures."""
 _VERSION_AT_END = re.compile(r"/(v\d+(?:alpha|beta)?\d*)$")
-_LOCAL = re.compile(r"localhost|127\..*|::1|10\..*|192\.168\..*|.*\.local")
 
 
 class Address(Struct, frozen=True):
@@ -39,16 +38,4 @@ def address_of(url: str) -> Address:
 
 def is_official(url: str) -> bool:
     """Tell whether a configured base URL is the vendor's, and not in the clear: the vendor's key goes nowhere else."""
-    return url.strip() == "" or (url.strip().startswith("https://") and _host(url) == urlsplit(OFFICIAL).hostname)
-
-
-def is_local(url: str) -> bool:
-    """Tell whether the server is on this machine or in this house."""
-    return _LOCAL.fullmatch(_host(url)) is not None
-
-
-def _host(url: str) -> str:
-    try:
-        return (urlsplit(url.strip()).hostname or "").lower()
-    except ValueError:
-        return ""  # the HTTP client says what is wrong with it
+    return is_vendors(url, OFFICIAL)

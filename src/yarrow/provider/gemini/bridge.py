@@ -10,13 +10,13 @@ from google.genai import Client
 from google.genai.types import HttpOptions
 from msgspec import Struct
 
-from yarrow.errors import Code, ProviderError
-from yarrow.provider.chat_completions.transport import MAX_BODY
-from yarrow.provider.failures import Answer, Speaker, from_event, from_response, shown
+from yarrow.provider.failures import Speaker, from_event
 from yarrow.provider.gemini.address import Endpoint
 from yarrow.provider.http.client import HttpClient, Request, Response, Timeouts
 from yarrow.provider.http.request import OURS
+from yarrow.provider.patient_json import unreadable
 from yarrow.provider.sse import SseDecoder
+from yarrow.provider.transport import MAX_BODY, check
 
 KEY_HEADER = "x-goog-api-key"
 
@@ -52,17 +52,13 @@ class Bridge(httpx2.AsyncBaseTransport):
         # One after the other, and the last one may stay open as long as its answer streams.
         await self._open.aclose()
         response = await self._open.enter_async_context(self._http.send(await self._translated(request)))
-        if not 200 <= response.status < 300:
-            raise from_response(Answer(response.status, response.headers, await response.read()), self._speaker)
+        await check(response, self._speaker)
         kind = response.headers.get("content-type", "")
-        if kind.startswith("text/html"):
-            sentence = f"{self._speaker.name} answered with a web page: baseUrl is not the address of its API"
-            raise ProviderError(Code.MALFORMED_RESPONSE, sentence)
         headers = {"content-type": kind}
         if kind.startswith("text/event-stream"):
             return httpx2.Response(200, headers=headers, stream=_Events(response, self._speaker, self._open))
         body = await response.read(MAX_BODY)
-        _check(body, self._speaker)
+        _refuse_failure(body, self._speaker)
         return httpx2.Response(200, headers=headers, content=body)
 
     async def aclose(self) -> None:
@@ -117,17 +113,15 @@ class _Events(httpx2.AsyncByteStream):
 
 def _written(event: bytes, speaker: Speaker) -> bytes:
     """Return an event as the library reads it. Raises what it means if it is none of this API."""
-    _check(event, speaker)
+    _refuse_failure(event, speaker)
     return b"".join(b"data: %b\n" % line for line in event.split(b"\n")) + b"\n"
 
 
-def _check(event: bytes, speaker: Speaker) -> None:
+def _refuse_failure(event: bytes, speaker: Speaker) -> None:
     """Raise what an event, or a body that is no stream, means if it tells a failure or is no JSON object."""
     try:
         failure = _failure(event).error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        said = shown(event[:2400].decode("utf-8", "replace"), speaker)
-        sentence = f"{speaker.name} sent something that is no answer of Gemini's API: {said}"
-        raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None
+        raise unreadable(event, speaker=speaker, kind="answer of Gemini's API") from None
     if bytes(failure) not in (b"", b"null"):
         raise from_event(event, speaker)

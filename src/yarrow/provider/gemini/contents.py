@@ -10,9 +10,9 @@ import msgspec
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.provider.gemini.note import Note, read
-from yarrow.provider.gemini.unicode import whole
 from yarrow.provider.history import Target, repaired
 from yarrow.provider.turns import Turn, turns
+from yarrow.provider.unicode import whole
 
 Wire = dict[str, Any]
 """A value that the library takes; bytes in it go over the wire as base64."""

@@ -9,7 +9,6 @@ from yarrow.provider.base import (
     OpaquePiece,
     ProviderEvent,
     StopPiece,
-    TextPiece,
     ThinkingPiece,
     UsagePiece,
 )
@@ -18,8 +17,9 @@ from yarrow.provider.failures import Speaker
 from yarrow.provider.gemini.chunk import Chunk, FunctionCall, Part, chunk_of
 from yarrow.provider.gemini.note import Note, written
 from yarrow.provider.gemini.tally import Tally
-from yarrow.provider.gemini.unicode import whole
 from yarrow.provider.json_object import is_json_object
+from yarrow.provider.outlet import Outlet
+from yarrow.provider.unicode import whole
 
 _STOPS = {
     "STOP": StopReason.END_TURN,
@@ -46,14 +46,11 @@ class GeminiDecoder:
 
     def __init__(self, speaker: Speaker, *, chunk_size: int = 0) -> None:
         self._speaker = speaker
-        self._chunk_size = chunk_size
         self._reason = ""
         self._ids: set[str] = set()
         self._spoke = False
         self._tally = Tally()
-        self._out: list[ProviderEvent] = []
-        self._texts: list[str] = []
-        self._size = 0
+        self._outlet = Outlet(chunk_size)
 
     @property
     def complete(self) -> bool:
@@ -67,9 +64,8 @@ class GeminiDecoder:
         for part in _parts(chunk):
             self._take(part)
         self._reason = self._reason or _reason(chunk)
-        if self._size >= self._chunk_size:
-            self._flush()
-        return self._given()
+        self._outlet.pause()
+        return self._outlet.given()
 
     def end(self) -> list[ProviderEvent]:
         """Return the rest of a whole answer. Raises STREAM_TRUNCATED, and what a finish reason means that is none."""
@@ -89,27 +85,26 @@ class GeminiDecoder:
 
     def rest(self) -> list[ProviderEvent]:
         """Return the text that waits for more, as before a failure."""
-        self._flush()
-        return self._given()
+        self._outlet.flush()
+        return self._outlet.given()
 
     def _take(self, part: Part) -> None:
         text = whole(part.text or "")
         signature = part.thought_signature or b""
         if part.function_call is not None:
-            self._give(CallPiece(self._call(part.function_call, signature)))
+            self._outlet.give(CallPiece(self._call(part.function_call, signature)))
             self._spoke = True
         elif part.thought:
             if text:
-                self._give(ThinkingPiece(text))
+                self._outlet.give(ThinkingPiece(text))
             if signature:
-                self._give(OpaquePiece(written(Note(signature, thought=text))))
+                self._outlet.give(OpaquePiece(written(Note(signature, thought=text))))
         else:
             if text:
-                self._texts.append(text)
-                self._size += len(text)
+                self._outlet.text(text)
                 self._spoke = True
             if signature:
-                self._give(OpaquePiece(written(Note(signature, length=len(text)))))
+                self._outlet.give(OpaquePiece(written(Note(signature, length=len(text)))))
 
     def _call(self, call: FunctionCall, signature: bytes) -> ToolCall:
         if not call.name:
@@ -134,21 +129,6 @@ class GeminiDecoder:
         if self._reason == "STOP" and self._ids:
             return StopReason.TOOL_USE
         return StopReason.CONTENT_FILTER if self._reason in _WITHHELD else _STOPS.get(self._reason, StopReason.OTHER)
-
-    def _give(self, piece: ProviderEvent) -> None:
-        self._flush()
-        self._out.append(piece)
-
-    def _flush(self) -> None:
-        if self._texts:
-            self._out.append(TextPiece("".join(self._texts)))
-            self._texts.clear()
-            self._size = 0
-
-    def _given(self) -> list[ProviderEvent]:
-        events = self._out.copy()
-        self._out.clear()
-        return events
 
     def _refuse(self, what: str) -> ProviderError:
         return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._speaker.name} sent {what}", retryable=True)

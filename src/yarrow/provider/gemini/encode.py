@@ -9,8 +9,8 @@ from yarrow.message import ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.gemini.contents import Wire, contents
 from yarrow.provider.gemini.schema import reduced
-from yarrow.provider.gemini.unicode import whole
 from yarrow.provider.history import Target
+from yarrow.provider.unicode import whole
 
 
 class Call(Struct, frozen=True):

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from yarrow.provider.gemini.unicode import whole
+from yarrow.provider.unicode import whole
 
 
 class Note(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -13,7 +13,19 @@ _FIELDS = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "ge
 _KINDS = frozenset({"text", "inlineData", "functionCall", "functionResponse"})
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]+|[A-Za-z0-9_-]+)={0,2}")
-_MODES = ("AUTO", "ANY", "NONE")
+_MODES = ("AUTO", "ANY", "NONE", "VALIDATED")
+_INNER_FIELDS: dict[str, frozenset[str]] = {
+    "inlineData": frozenset({"mimeType", "data", "displayName"}),
+    "functionCall": frozenset({"name", "args", "id"}),
+    "functionResponse": frozenset({"name", "response", "id", "parts"}),
+    "generationConfig": frozenset(
+        {"temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "seed", "thinkingConfig"}
+    ),
+    "declaration": frozenset({"name", "description", "parameters", "parametersJsonSchema"}),
+    "content": frozenset({"role", "parts"}),
+}
+MAX_DEPTH = 100
+"""Objects and lists inside each other, beyond which the backend does not parse a request."""
 
 
 def violations(body: Mapping[str, Any], model: str = "") -> list[str]:
@@ -24,7 +36,10 @@ def violations(body: Mapping[str, Any], model: str = "") -> list[str]:
 def _head(body: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(body.keys() - _FIELDS):
         yield f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
+    if _depth(body) > MAX_DEPTH:
+        yield "Invalid JSON payload received. Message too deep. Max recursion depth reached."
     config = _dict(body.get("generationConfig"))
+    yield from _unknown(config, "generationConfig")
     temperature = config.get("temperature", 0)
     if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
         yield f"generationConfig.temperature: {temperature!r} is not in the range [0, 2]"
@@ -51,6 +66,7 @@ def _tools(body: Mapping[str, Any]) -> Iterator[str]:
         if not declarations:
             yield "tools.functionDeclarations: at least one is required"
         for declaration in declarations:
+            yield from _unknown(declaration, "declaration")
             name = str(declaration.get("name"))
             if not _NAME.fullmatch(name):
                 yield f"tools.functionDeclarations: invalid function name {name!r}"
@@ -92,6 +108,7 @@ def _contents(body: Mapping[str, Any], model: str) -> Iterator[str]:
     for at, content in enumerate(contents):
         role = content.get("role")
         parts = list(_dicts(content.get("parts")))
+        yield from _unknown(content, "content")
         if role != ("user", "model")[at % 2]:
             yield f"contents[{at}]: roles must alternate between user and model, beginning with user"
         if not parts:
@@ -120,6 +137,8 @@ def _part(part: Mapping[str, Any], role: str) -> Iterator[str]:
         yield "Corrupted thought signature."
     [kind] = kinds
     value = part[kind]
+    if kind in _INNER_FIELDS:
+        yield from _unknown(_dict(value), kind)
     match kind:
         case "text":
             if not _text(value) and not (value == "" and "thoughtSignature" in part):
@@ -156,9 +175,28 @@ def _is_base64(value: object) -> bool:
         return False
 
 
+def _unknown(fields: Mapping[str, Any], kind: str) -> Iterator[str]:
+    known = _INNER_FIELDS[kind]
+    for name in sorted(fields.keys() - known - {*map(_snake, known)}):
+        yield f'Invalid JSON payload received. Unknown name "{name}" at {kind}: Cannot find field.'
+
+
+def _depth(value: object) -> int:
+    """Return how many objects and lists are inside each other."""
+    layer, depth = [value], 0
+    while layer := [one for one in layer if isinstance(one, dict | list)]:
+        depth += 1
+        layer = [inner for one in layer for inner in (cast("Any", one).values() if isinstance(one, dict) else one)]
+    return depth
+
+
 def _field(fields: Mapping[str, Any], name: str) -> Any:
     """Return a field under either of the names that the backend knows it by."""
-    return fields.get(name, fields.get(re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name)))
+    return fields.get(name, fields.get(_snake(name)))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
 def _text(value: object) -> bool:

@@ -9,7 +9,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
 from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
+from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
@@ -18,6 +18,8 @@ from yarrow.provider.llamacpp.discovery import ROOTS, running
 from yarrow.provider.llamacpp.encode import fields, refuse_new_images
 from yarrow.provider.llamacpp.loading import Patience
 from yarrow.provider.text_calls import with_text_calls
+from yarrow.provider.timeouts import timeouts_of
+from yarrow.provider.transport import Endpoint
 
 T = TypeVar("T")
 

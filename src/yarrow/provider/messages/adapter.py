@@ -11,23 +11,24 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ThinkingLevel
+from yarrow.provider.addresses import is_local
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
+from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.models import rows
 from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.chat_completions.transport import timeouts_of
 from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
-from yarrow.provider.http.client import HttpClient, Timeouts
+from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.abilities import Abilities, ThinkingStyle, by_name, listed
-from yarrow.provider.messages.address import base_of, is_local
-from yarrow.provider.messages.encode import Body, encode
+from yarrow.provider.messages.address import base_of
+from yarrow.provider.messages.encode import encode
 from yarrow.provider.messages.lessons import Lessons, may_not_think, room_left
-from yarrow.provider.messages.transport import Endpoint, MessagesTransport
+from yarrow.provider.messages.transport import MessagesTransport
+from yarrow.provider.timeouts import SOON, timeouts_of
+from yarrow.provider.transport import Endpoint
 
 MAX_PAGES = 50
 """Pages of the list of models that are asked for; what stands behind them is not listed."""
-_SOON = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
-"""For the question what a model can do, without whose answer its name must do."""
 
 
 class MessagesProvider:
@@ -105,7 +106,7 @@ class MessagesProvider:
 
     async def _ask(self) -> Abilities:
         try:
-            entry = listed(await self._transport.get(f"models/{quote(self._model, safe='')}", _SOON))
+            entry = listed(await self._transport.get(f"models/{quote(self._model, safe='')}", SOON))
         except ProviderError:
             # Many compatible servers do not know the question; what is really wrong shows in the first answer.
             entry = None

@@ -1,19 +1,17 @@
 """Builds the JSON body of a messages request."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import ThinkingLevel, ToolSpec
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.body import Body, merged
 from yarrow.provider.history import Target
 from yarrow.provider.messages.abilities import Abilities
 from yarrow.provider.messages.blocks import conversation
 from yarrow.provider.messages.thinking import may_think, thinking_fields
-
-Body = dict[str, Any]
 
 USUAL_LIMIT = 32_000
 """Tokens of an answer of a model whose own limit is known, when nobody says more: the format insists on a limit."""
@@ -45,7 +43,7 @@ def encode(
         body["tools"] = tools
     may = abilities.style != "budget" or (choice != "any" and may_think(messages))
     body |= _fields(request if may else replace(request, thinking=ThinkingLevel.OFF), settings, abilities)
-    body = _merged(_marked(body), settings.extra_body)
+    body = merged(_marked(body), settings.extra_body)
     if choice:
         body["tool_choice"] = {"type": choice}
     body["stream"] = True
@@ -101,17 +99,3 @@ def _marked(body: Body) -> Body:
 
 def _end_marked(blocks: Sequence[Body]) -> list[Body]:
     return [*blocks[:-1], blocks[-1] | _MARK]
-
-
-def _merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
-    """Return `base` with `extra` on top."""
-    result = dict(base)
-    for name, value in extra.items():
-        known = result.get(name)
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict) and isinstance(known, dict):
-            result[name] = _merged(cast("Body", known), cast("Body", value))
-        else:
-            result[name] = value
-    return result

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import Speaker, shown
+from yarrow.provider.failures import Speaker
+from yarrow.provider.patient_json import decode_patiently
 
 
 class Delta(Struct, frozen=True, gc=False):
@@ -70,18 +70,4 @@ def parse(data: bytes, speaker: Speaker) -> Event:
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _patiently(data, speaker)
-
-
-def _patiently(data: bytes, speaker: Speaker) -> Event:
-    """Take what the fast decoder refuses: bytes that are not UTF-8, and escapes of half a character."""
-    import json
-
-    try:
-        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-        # A round through UTF-16 joins the halves of a character and makes U+FFFD of a half that is alone.
-        return _decode(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-    except (ValueError, RecursionError):  # both libraries raise their own kinds of it
-        said = shown(data[:2400].decode("utf-8", "replace"), speaker)
-        sentence = f"{speaker.name} sent something that is no event of a messages stream: {said}"
-        raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None
+        return decode_patiently(data, _decode, speaker=speaker, kind="event of a messages stream")

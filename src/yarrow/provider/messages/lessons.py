@@ -6,8 +6,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.body import Body
 from yarrow.provider.messages.abilities import Abilities, ThinkingStyle
-from yarrow.provider.messages.encode import Body
 from yarrow.provider.messages.signed import is_thought, seal
 
 MIN_ROOM = 1_024

@@ -21,6 +21,11 @@ _BLOCK_FIELDS: dict[str, frozenset[str]] = {
     "thinking": frozenset({"type", "thinking", "signature"}),
     "redacted_thinking": frozenset({"type", "data"}),
 }
+_INNER_FIELDS: dict[str, frozenset[str]] = {
+    "thinking": frozenset({"type", "budget_tokens", "display"}),
+    "output_config": frozenset({"effort", "format"}),
+    "tool_choice": frozenset({"type", "name", "disable_parallel_tool_use"}),
+}
 _SPOKEN = {
     "user": ("text", "image", "tool_result"),
     "assistant": ("text", "tool_use", "thinking", "redacted_thinking"),
@@ -31,6 +36,10 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PATTERN = "String should match pattern '^[a-zA-Z0-9_-]{1,64}$'"
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_ADAPTIVE_ONLY = re.compile(r"claude-(fable|mythos|opus-4-[78]|(opus|sonnet|haiku)-[5-9])")
+_BUDGET_ONLY = re.compile(r"claude-(3|(opus|sonnet|haiku)-4(-[015])?(-\d{8})?$)")
+_UNFORCED = re.compile(r"claude-((fable|mythos)-5-[1-9]|(opus|sonnet)-5-5)")
+"""Models that refuse a budget and any sampling, an effort of their own choosing, and a tool choice that forces."""
 MAX_MARKS = 4
 """Blocks that may be marked for the cache."""
 MIN_BUDGET = 1024
@@ -42,6 +51,7 @@ def violations(body: Mapping[str, Any]) -> list[str]:
     return [
         *_head(body),
         *_thinking(body, messages),
+        *_of_model(body),
         *_tools(body, messages),
         *_system(body.get("system", "x")),
         *_messages(messages),
@@ -50,8 +60,9 @@ def violations(body: Mapping[str, Any]) -> list[str]:
 
 
 def _head(body: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted(body.keys() - _FIELDS):
-        yield f"{name}: Extra inputs are not permitted"
+    yield from _extra("", body, _FIELDS)
+    for name, known in _INNER_FIELDS.items():
+        yield from _extra(f"{name}.", _dict(body.get(name)), known)
     if not _text(body.get("model")):
         yield "model: String should have at least 1 character"
     limit = body.get("max_tokens")
@@ -90,6 +101,19 @@ def _thinking(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
     yield from _unthought(messages)
 
 
+def _of_model(body: Mapping[str, Any]) -> Iterator[str]:
+    model, kind = str(body.get("model")), _dict(body.get("thinking")).get("type")
+    if _ADAPTIVE_ONLY.match(model):
+        if kind == "enabled":
+            yield '"thinking.type.enabled" is not supported for this model.'
+        for name in sorted({"temperature", "top_p", "top_k"} & body.keys()):
+            yield f"{name}: not supported by this model"
+    if _BUDGET_ONLY.match(model) and kind == "adaptive":
+        yield "adaptive thinking is not supported on this model"
+    if _UNFORCED.match(model) and _dict(body.get("tool_choice")).get("type") in ("any", "tool"):
+        yield "tool_choice: this model cannot be forced to use a tool"
+
+
 def _unthought(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Look through the tool calls that still run for a turn that does not begin with thinking."""
     kinds = [[str(block.get("type")) for block in _dicts(message.get("content"))] for message in messages]
@@ -123,8 +147,7 @@ def _tools(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> It
         if name in names:
             yield "tools: Tool names must be unique."
         names.add(name)
-        for field in sorted(tool.keys() - _TOOL_FIELDS):
-            yield f"tools.{at}.{field}: Extra inputs are not permitted"
+        yield from _extra(f"tools.{at}.", tool, _TOOL_FIELDS)
         if not isinstance(tool.get("description", ""), str):
             yield f"tools.{at}.description: Input should be a valid string"
         if _dict(tool.get("input_schema")).get("type") != "object":
@@ -174,8 +197,8 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
 
 def _block(block: Mapping[str, Any]) -> Iterator[str]:
     kind = str(block.get("type"))
-    for field in sorted(block.keys() - _BLOCK_FIELDS.get(kind, block.keys())):
-        yield f"{kind}.{field}: Extra inputs are not permitted"
+    if kind in _BLOCK_FIELDS:
+        yield from _extra(f"{kind}.", block, _BLOCK_FIELDS[kind])
     match kind:
         case "text":
             if not _text(block.get("text")):
@@ -214,6 +237,7 @@ def _result(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _source(source: Mapping[str, Any]) -> Iterator[str]:
+    yield from _extra("image.source.base64.", source, frozenset({"type", "media_type", "data"}))
     if source.get("type") != "base64" or source.get("media_type") not in _MEDIA_TYPES:
         yield "image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
     try:
@@ -256,6 +280,11 @@ def _marks(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marks)}."
     if any(mark.get("type") != "ephemeral" for mark in marks):
         yield "cache_control.type: Input should be 'ephemeral'"
+
+
+def _extra(at: str, fields: Mapping[str, Any], known: frozenset[str]) -> Iterator[str]:
+    for name in sorted(fields.keys() - known):
+        yield f"{at}{name}: Extra inputs are not permitted"
 
 
 def _text(value: object) -> bool:

@@ -8,20 +8,22 @@ from typing import Any, cast
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, NoticePiece, ProviderEvent, ProviderInfo, UsagePiece
+from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.models import entries, rows
 from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.chat_completions.transport import Endpoint, timeouts_of
 from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.ollama.abilities import Abilities, Told, abilities_of
 from yarrow.provider.ollama.address import is_hosted, root_of
-from yarrow.provider.ollama.encode import Body, encode
+from yarrow.provider.ollama.encode import encode
 from yarrow.provider.ollama.lessons import Lessons
 from yarrow.provider.ollama.problems import explained, is_not_pulled
 from yarrow.provider.ollama.shortfall import shortfall
 from yarrow.provider.ollama.transport import OllamaTransport
 from yarrow.provider.text_calls import with_text_calls
+from yarrow.provider.timeouts import timeouts_of
+from yarrow.provider.transport import Endpoint
 
 _MISSING = frozenset(
     {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}

@@ -1,6 +1,6 @@
 """Where an Ollama server is: its root, however the user wrote it."""
 
-from urllib.parse import urlsplit
+from yarrow.provider.addresses import host_of
 
 DEFAULT = "http://127.0.0.1:11434"
 _PORT = 11434
@@ -27,10 +27,7 @@ def root_of(configured: str) -> str:
 
 def is_hosted(root: str) -> bool:
     """Tell whether a server is the vendor's own; every other one runs on somebody's machine and may be slow."""
-    try:
-        host = urlsplit(root).hostname or ""
-    except ValueError:
-        return False  # the HTTP client says what is wrong with it
+    host = host_of(root)
     return host == _HOSTED or host.endswith(f".{_HOSTED}")
 
 

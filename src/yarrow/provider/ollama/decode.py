@@ -7,8 +7,8 @@ from yarrow.provider.failures import Speaker, from_event
 from yarrow.provider.ndjson import NdjsonDecoder
 from yarrow.provider.ollama.calls import Calls
 from yarrow.provider.ollama.line import Line, Said, is_whole, parse
-from yarrow.provider.ollama.outlet import Outlet
 from yarrow.provider.ollama.thinking import FIELD
+from yarrow.provider.outlet import Outlet
 from yarrow.provider.think_tags import Split, ThinkTags
 
 MAX_COUNT = 1 << 50
@@ -37,6 +37,11 @@ class OllamaDecoder:
         self._outlet = Outlet(chunk_size)
         self._tags = ThinkTags()
         self._calls = Calls(speaker)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole: only the last line says so."""
+        return self.done
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
         """Return what the bytes complete."""
@@ -82,8 +87,10 @@ class OllamaDecoder:
             self._outlet.give(CallPiece(self._calls.read(call)))
 
     def _give(self, split: Split) -> None:
-        self._outlet.thought(split.thinking, "")
-        self._outlet.text(split.answer)
+        if split.thinking:
+            self._outlet.thought(split.thinking, "")
+        if split.answer:
+            self._outlet.text(split.answer)
 
     def _close(self, line: Line) -> None:
         self._give(self._tags.end())

@@ -1,20 +1,18 @@
 """Builds the JSON body of a request to an Ollama server."""
 
 from binascii import Error, a2b_base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Role, Text, ToolSpec
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.body import Body, merged
 from yarrow.provider.history import Target, chat
 from yarrow.provider.ollama.abilities import Abilities
 from yarrow.provider.ollama.schema import plain_schema
 from yarrow.provider.ollama.thinking import replayed, think_field
-
-Body = dict[str, Any]
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 
@@ -32,7 +30,7 @@ def encode(request: CompletionRequest, target: Target, *, settings: ProviderSett
     body["options"] = _options(request, settings, abilities.window)
     # Else the server leaves out the beginning of what does not fit, and tells nobody.
     body |= {"truncate": False, "shift": False}
-    body = _merged(body, settings.extra_body)
+    body = merged(body, settings.extra_body)
     body["stream"] = True
     return body
 
@@ -104,17 +102,3 @@ def _is_image(image: Image) -> bool:
     except (Error, ValueError):
         return False
     return True
-
-
-def _merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
-    """Return `base` with `extra` on top."""
-    result = dict(base)
-    for name, value in extra.items():
-        known = result.get(name)
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict) and isinstance(known, dict):
-            result[name] = _merged(cast("Body", known), cast("Body", value))
-        else:
-            result[name] = value
-    return result

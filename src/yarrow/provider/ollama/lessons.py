@@ -3,7 +3,7 @@
 import re
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.ollama.encode import Body
+from yarrow.provider.body import Body
 
 _REFUSALS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"support thinking|\bthink value\b|\.think\b|field \S?think\b", ("think",)),

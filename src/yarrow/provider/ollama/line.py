@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import Speaker, shown
+from yarrow.provider.failures import Speaker
+from yarrow.provider.patient_json import unreadable
 
 
 class Function(Struct, frozen=True, gc=False):
@@ -53,9 +53,7 @@ def parse(data: bytes, speaker: Speaker) -> Line:
         except UnicodeDecodeError:
             return _decode(data.decode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
-        said = shown(data[:2400].decode("utf-8", "replace"), speaker)
-        sentence = f"{speaker.name} sent something that is no line of a chat answer: {said}"
-        raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None
+        raise unreadable(data, speaker=speaker, kind="line of a chat answer") from None
 
 
 def is_whole(data: bytes) -> bool:

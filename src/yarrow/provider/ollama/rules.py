@@ -7,8 +7,22 @@ from itertools import pairwise
 from typing import Any, cast
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_FIELDS = frozenset(
+    {"model", "messages", "tools", "stream", "think", "format", "options", "keep_alive", "truncate", "shift"}
+)
+_MESSAGE_FIELDS = frozenset({"role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id"})
 _ROLES = ("system", "user", "assistant", "tool")
 _THINK = (True, False, "low", "medium", "high", "max")
+_SCHEMA: dict[str, type | tuple[type, ...]] = {
+    "type": (str, list),
+    "description": str,
+    "enum": list,
+    "required": list,
+    "anyOf": list,
+    "properties": dict,
+    "$defs": dict,
+}
+"""What the server reads the words of a schema as."""
 _OPTIONS: dict[str, type | tuple[type, ...]] = {"num_ctx": int, "num_predict": int, "temperature": (int, float)}
 
 
@@ -18,6 +32,8 @@ def violations(body: Mapping[str, Any]) -> list[str]:
 
 
 def _head(body: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(body.keys() - _FIELDS):
+        yield f"{name} is no field of a request, and would be passed over in silence"
     if not _text(body.get("model")):
         yield "model is not a name"
     if body.get("think", True) not in _THINK:
@@ -44,12 +60,18 @@ def _tools(tools: object) -> Iterator[str]:
         if parameters.get("type") != "object":
             yield f"tools[{position}]: the parameters are not a schema of type object"
         for name in _unreadable(parameters):
-            yield f"tools[{position}]: cannot unmarshal bool into the property {name}"
+            yield f"tools[{position}]: cannot unmarshal the property {name}"
 
 
 def _unreadable(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Give the names of the properties that are no objects."""
-    for name, one in _dict(schema.get("properties")).items():
+    """Give the names of the words, and of the properties that are no objects, which the server cannot read."""
+    for word, kind in _SCHEMA.items():
+        if word in schema and not isinstance(schema[word], kind):
+            yield word
+    inner = [*_dict(schema.get("properties")).items(), *_dict(schema.get("$defs")).items()]
+    choices = schema.get("anyOf")
+    inner += [("anyOf", one) for one in cast("list[Any]", choices)] if isinstance(choices, list) else []
+    for name, one in inner:
         if isinstance(one, dict):
             yield from _unreadable(cast("dict[str, Any]", one))
         else:
@@ -69,6 +91,8 @@ def _messages(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
     role, content = message.get("role"), message.get("content")
+    for name in sorted(message.keys() - _MESSAGE_FIELDS):
+        yield f"{name} is no field of a message, and would be passed over in silence"
     if role not in _ROLES:
         yield f"the role {role!r} does not exist"
     if not isinstance(content, str):

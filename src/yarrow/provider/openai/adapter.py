@@ -6,10 +6,11 @@ from contextlib import aclosing
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
-from yarrow.provider.chat_completions.encode import Body, encode
+from yarrow.provider.body import Body
+from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.chat_completions.models import entries
 from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.chat_completions.transport import ChatTransport, Endpoint, timeouts_of
+from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
@@ -17,6 +18,8 @@ from yarrow.provider.openai.address import address_of
 from yarrow.provider.openai.encode import fields, with_required_fields
 from yarrow.provider.openai.windows import known_window
 from yarrow.provider.text_calls import with_text_calls
+from yarrow.provider.timeouts import timeouts_of
+from yarrow.provider.transport import Endpoint
 
 
 class OpenAiProvider:

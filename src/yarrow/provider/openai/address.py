@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from yarrow.provider.addresses import is_local
+
 OFFICIAL = "https://api.openai.com/v1"
 _OFFICIAL_HOST = "api.openai.com"
 _VERSION = re.compile(r"/v\d+\w*(/|$)")
-_LOCAL = re.compile(r"localhost|127\..*|::1|10\..*|192\.168\..*|.*\.local")
 
 
 class Address(Struct, frozen=True):
@@ -25,7 +26,7 @@ class Address(Struct, frozen=True):
     @property
     def local(self) -> bool:
         """Whether the server is on this machine or in this house."""
-        return _LOCAL.fullmatch(self.host) is not None
+        return is_local(self.base)
 
     @property
     def trusted(self) -> bool:

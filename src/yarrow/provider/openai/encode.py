@@ -5,7 +5,7 @@ from typing import Any
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import ThinkingLevel
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.encode import Body
+from yarrow.provider.body import Body
 from yarrow.provider.openai.address import Address
 
 _REASONERS = ("o1", "o3", "o4", "gpt-5", "gpt-6")

@@ -15,11 +15,11 @@ class Outlet:
         """Of the thinking that is pending; None while it is text."""
 
     def text(self, text: str) -> None:
-        """Take a delta of the answer, which may be empty."""
+        """Take a delta of the answer."""
         self._add(text, None)
 
     def thought(self, text: str, opaque: str) -> None:
-        """Take a delta of thinking, which may be empty."""
+        """Take a delta of thinking; one with other opaque data begins a new piece."""
         self._add(text, opaque)
 
     def give(self, piece: ProviderEvent) -> None:
@@ -34,11 +34,11 @@ class Outlet:
 
     def flush(self) -> None:
         """Give what is pending."""
-        if self._pending:
-            text = "".join(self._pending)
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        if text:
             self._out.append(TextPiece(text) if self._opaque is None else ThinkingPiece(text, self._opaque))
-            self._pending.clear()
-            self._size = 0
 
     def given(self) -> list[ProviderEvent]:
         """Return the events since the last time."""
@@ -47,8 +47,6 @@ class Outlet:
         return events
 
     def _add(self, text: str, opaque: str | None) -> None:
-        if not text:
-            return
         if opaque != self._opaque:
             self.flush()
             self._opaque = opaque

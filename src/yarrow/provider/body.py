@@ -1,0 +1,42 @@
+"""Builds the JSON body of a request: the configured fields come last, and every text can be written."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from yarrow.provider.unicode import whole
+
+Body = dict[str, Any]
+
+
+def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
+    """Return `base` with `extra` on top, objects merged into objects; null there takes a field out."""
+    result = dict(base)
+    for name, value in extra.items():
+        known = result.get(name)
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict) and isinstance(known, dict):
+            result[name] = merged(cast("Body", known), cast("Body", value))
+        else:
+            result[name] = value
+    return result
+
+
+def to_json(body: Body) -> bytes:
+    """Return the bytes of a body; half a surrogate pair, which no JSON can hold, becomes U+FFFD."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(body))
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in cast("Body", value).items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in cast("Iterable[object]", value)]
+    return value

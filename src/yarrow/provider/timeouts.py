@@ -1,0 +1,29 @@
+"""Says how long a server may be silent: by its place, by its settings, by the request."""
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.provider.http.client import Timeouts
+
+QUESTION = Timeouts(connect=10.0, first_byte=30.0, idle=30.0)
+"""For what a server is asked besides answers, such as the list of its models."""
+SOON = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
+"""For the question what a model can do, without whose answer we must do."""
+
+
+def timeouts_of(settings: ProviderSettings, *, local: bool) -> Timeouts:
+    """Return the limits for a server: a local one is silent for as long as it reads a long prompt."""
+    usual = Timeouts(first_byte=None, idle=600.0) if local else Timeouts()
+    return Timeouts(
+        first_byte=_limit(settings.first_byte_timeout, usual.first_byte),
+        idle=_limit(settings.idle_timeout, usual.idle),
+    )
+
+
+def with_idle(timeouts: Timeouts, idle: float | None) -> Timeouts:
+    """Return the limits with the seconds between two bytes that a request asks for: 0 is no limit, None leaves it."""
+    if idle is None:
+        return timeouts
+    return Timeouts(timeouts.connect, timeouts.write, timeouts.first_byte, idle or None)
+
+
+def _limit(configured: float | None, usual: float | None) -> float | None:
+    return usual if configured is None else configured or None

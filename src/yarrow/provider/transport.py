@@ -1,0 +1,157 @@
+"""Sends the requests of a format to one server, and reads its answers until they are whole."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.errors import Code, ProviderError
+from yarrow.provider.base import ProviderEvent
+from yarrow.provider.failures import Answer, Speaker, from_response
+from yarrow.provider.http.client import HttpClient, Request, Response, Timeouts
+from yarrow.provider.timeouts import QUESTION, with_idle
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of a body that is not a stream; the rest is not read, and what is left does not parse."""
+LINGER = 0.1
+"""Seconds that the end of a body is waited for behind the end mark, so that the connection can be used again."""
+
+
+class Decoder(Protocol):
+    """Makes the events of one answer of its bytes."""
+
+    failure: ProviderError | None
+    """Why nothing more comes; what came before it was given."""
+    done: bool
+    """Whether the stop was given, so that nothing more can come."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole, so that what breaks behind it takes nothing from it."""
+        ...
+
+    def feed(self, data: bytes) -> list[ProviderEvent]:
+        """Return what the bytes complete."""
+        ...
+
+    def end(self) -> list[ProviderEvent]:
+        """Return the rest at the end of the body."""
+        ...
+
+
+class WholeDecoder(Decoder, Protocol):
+    """A decoder of a format whose answer may also come as one JSON object."""
+
+    def take(self, event: bytes) -> list[ProviderEvent]:
+        """Return what such a body completes."""
+        ...
+
+
+D = TypeVar("D", bound=Decoder)
+
+
+class Endpoint(Struct, frozen=True):
+    """Where a server is and how it is spoken to; `base` has no slash at its end, `headers` are the configured ones."""
+
+    base: str
+    speaker: Speaker
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+
+
+class Transport:
+    """One server, over an HTTP client that belongs to the caller; `own` are the headers of the format, as the key."""
+
+    def __init__(self, http: HttpClient, endpoint: Endpoint, own: Mapping[str, str]) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._own = own
+
+    def question(self, path: str, body: bytes, *, idle: float | None) -> Request:
+        """Return the request for an answer; `idle` are seconds between two bytes, in place of the endpoint's."""
+        return self._request(path, body, with_idle(self._endpoint.timeouts, idle))
+
+    async def stream(
+        self, request: Request, decoder: D, read: Callable[[Response, D], AsyncGenerator[ProviderEvent]]
+    ) -> AsyncGenerator[ProviderEvent]:
+        """Send a request and yield its answer; ends with a stop or raises ProviderError."""
+        async with self._http.send(request) as response:
+            await check(response, self._endpoint.speaker)
+            async with aclosing(read(response, decoder)) as events:
+                async for event in events:
+                    yield event
+            for event in decoder.end():
+                yield event
+            if decoder.failure is not None:
+                raise decoder.failure
+            await _drain(response)
+
+    async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION) -> object:
+        """Return the decoded JSON that answers a GET of a path, or with a body a POST; raises ProviderError."""
+        async with self._http.send(self._request(path, body, timeouts)) as response:
+            await check(response, self._endpoint.speaker)
+            answer = await response.read(MAX_BODY)
+        try:
+            return msgspec.json.decode(answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            sentence = f"{self._endpoint.speaker.name} answered {path} with something that is not JSON"
+            raise ProviderError(Code.MALFORMED_RESPONSE, sentence) from None
+
+    def _request(self, path: str, body: bytes, timeouts: Timeouts) -> Request:
+        headers = {"accept": "application/json, text/event-stream", **self._own}
+        if body:
+            headers["content-type"] = "application/json"
+        headers |= {name.lower(): value for name, value in self._endpoint.headers.items()}
+        url = f"{self._endpoint.base}/{path}"
+        return Request("POST" if body else "GET", url, tuple(headers.items()), body, timeouts)
+
+
+def bearer(speaker: Speaker) -> dict[str, str]:
+    """Return the header that brings a key, if there is one."""
+    return {"authorization": f"Bearer {speaker.secret}"} if speaker.secret else {}
+
+
+async def check(response: Response, speaker: Speaker) -> None:
+    """Raise ProviderError for a status that is no success, and for a page that is meant for people."""
+    if not 200 <= response.status < 300:
+        raise from_response(Answer(response.status, response.headers, await response.read()), speaker)
+    if response.headers.get("content-type", "").startswith("text/html"):
+        sentence = f"{speaker.name} answered with a web page: baseUrl is not the address of its API"
+        raise ProviderError(Code.MALFORMED_RESPONSE, sentence)
+
+
+async def streamed(response: Response, decoder: Decoder) -> AsyncGenerator[ProviderEvent]:
+    """Yield until the answer is done, has failed, or the body ends."""
+    try:
+        async for data in response:
+            for event in decoder.feed(data):
+                yield event
+            if decoder.done or decoder.failure is not None:
+                return
+    except ProviderError:
+        # What breaks behind the reason of the stop takes nothing from the answer.
+        if not decoder.complete:
+            raise
+
+
+def streamed_or_whole(response: Response, decoder: WholeDecoder) -> AsyncGenerator[ProviderEvent]:
+    """Yield the same, also of a server that did not stream, though it was asked to."""
+    is_whole = response.headers.get("content-type", "").startswith("application/json")
+    return _whole(response, decoder) if is_whole else streamed(response, decoder)
+
+
+async def _whole(response: Response, decoder: WholeDecoder) -> AsyncGenerator[ProviderEvent]:
+    for event in decoder.take(await response.read(MAX_BODY)):
+        yield event
+
+
+async def _drain(response: Response) -> None:
+    try:
+        async with asyncio.timeout(LINGER):
+            async for _ in response:
+                pass
+    except (TimeoutError, ProviderError):
+        return  # then the connection is closed instead
