@@ -1,6 +1,7 @@
 """The tool `bash` in a sandbox: what the model is told of it, and that the service's sandboxes are what it says."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def boxed(ws: Path) -> ToolContext:
     return replace(context, sandbox=Boxes("workspace", home=Path.home()).box("s1", context.workspace))
 
 
+@pytest.fixture(autouse=True)
+def _looked_for_anew() -> Iterator[None]:
+    """What is remembered of the machine is forgotten after each test."""
+    yield
+    launcher.cache_clear()
+    unavailable.cache_clear()
+
+
 async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "pwd; echo x > f; ls -A ~; echo > /usr/x-yarrow; true"})
     assert outcome.done.text.startswith(f"{boxed.cwd}\n")
@@ -38,7 +47,7 @@ async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
 
 async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
-    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run]"
+    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run; kept until the service ends]"
     assert not (boxed.cwd / ".yarrow").exists()
     assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
 
@@ -84,6 +93,8 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
 ) -> None:
     workspace = context_of(ws).workspace
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    launcher.cache_clear()
     assert launcher() is None
     unavailable.cache_clear()
     try:
@@ -95,6 +106,7 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
         assert (strict.warning(), NO_BOXES.warning(), NO_BOXES.box("s", workspace)) == ("", "", None)
     finally:
         unavailable.cache_clear()
+        launcher.cache_clear()
 
 
 def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -102,11 +114,14 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    launcher.cache_clear()
     unavailable.cache_clear()
     try:
         assert unavailable() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
     finally:
         unavailable.cache_clear()
+        launcher.cache_clear()
 
 
 def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest.MonkeyPatch, ws: Path) -> None:
@@ -114,4 +129,6 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
     (ws / "bwrap").chmod(0o755)
     monkeypatch.chdir(ws)
     monkeypatch.setenv("PATH", ".")
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    launcher.cache_clear()
     assert launcher() is None

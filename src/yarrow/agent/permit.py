@@ -66,7 +66,7 @@ def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: b
     if tool.name in FILE_TOOLS:
         path = locate(arguments.path, context.cwd)
         real = _real(path)
-        directory = real if real.is_dir() else real.parent
+        directory = real if _is_directory(real) else real.parent
         like = AllowedCall(tool.name, str(directory), cwd)
         outside = _outside(path, context.workspace, writes=not tool.read_only)
         return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, outside=outside)
@@ -101,6 +101,13 @@ def _widened(context: ToolContext, request: Request) -> ToolContext:
     else:
         wider = replace(workspace, writable=(*workspace.writable, place))
     return replace(context, workspace=wider)
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a directory that may not be entered: the tool says so
+        return False
 
 
 def _real(path: Path) -> Path:

@@ -38,7 +38,7 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             home=home,
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
-            boxes=Boxes(settings.sandbox, home=home, hidden=(users, root)),
+            boxes=Boxes(settings.sandbox, home=home, hidden=(users.resolve(), root.expanduser().resolve())),
             secrets=lambda: secret_values(environment),
         )
     )

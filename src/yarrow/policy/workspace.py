@@ -11,12 +11,15 @@ from msgspec import Struct
 from yarrow.errors import ConfigError
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.scratch import in_scratch
-from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
 OWN_DIRECTORY = ".yarrow"
-START_FILES = r"\.(?:bash(?:rc|_profile|_login|_logout)|z(?:shrc|shenv|profile|login)|profile|kshrc)"
+START_FILES = (
+    r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
+    r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
+)
 """Files of a home directory that a shell runs when it starts."""
 
 
@@ -25,6 +28,10 @@ READING = os.O_RDONLY | os.O_NONBLOCK
 OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
 T = TypeVar("T")
+
+
+START_PLACES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
+"""Directories of a home whose files something runs or obeys by itself."""
 
 
 class Refused(Struct, frozen=True):
@@ -55,7 +62,7 @@ class Workspace(Struct, frozen=True):
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if is_secret_file(path.name) or is_secret_file(real.name):
+        if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if _root(real, self.writable + self.readable) is None and not in_scratch(real):
             return Refused(
@@ -69,7 +76,7 @@ class Workspace(Struct, frozen=True):
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if is_secret_file(path.name) or is_secret_file(real.name):
+        if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
         root = _root(real, self.writable)
         if root is None:
@@ -144,12 +151,21 @@ def _is_protected(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
     names = [name.casefold() for name in path.relative_to(root).parts]
-    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, path.name) and path.parent == _real(Path.home())):
+    home = _real(Path.home())
+    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, path.name) and path.parent == home):
+        return True
+    if any(path.is_relative_to(home / name) for name in START_PLACES):
         return True
     if ".git" not in names:
         return False
     below = names[names.index(".git") + 1 :]
     return not below or not GIT_PROTECTED.isdisjoint(below)
+
+
+def _is_key(real: Path) -> bool:
+    """Whether a path is, or lies in, what holds keys below the home."""
+    home = _real(Path.home())
+    return real.is_relative_to(home) and any(real.is_relative_to(home / name) for name in HOME_SECRETS)
 
 
 def _both(path: Path, real: Path) -> str:

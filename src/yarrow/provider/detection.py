@@ -14,8 +14,8 @@ from yarrow.provider.http.client import HttpClient, Request, Timeouts
 from yarrow.provider.keys import vendor_key
 from yarrow.provider.llamacpp.discovery import PROBE, ROOTS, running
 from yarrow.provider.local.models import installed
+from yarrow.provider.ollama.address import root_of
 
-OLLAMA = "http://127.0.0.1:11434"
 NONE = """\
 no model backend was found. There are four ways to give one:
   Ollama:        run `ollama serve` and `ollama pull qwen3`
@@ -33,9 +33,9 @@ class Found(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where servers of this machine are looked for."""
+    """Where servers are looked for."""
 
-    ollama: str = OLLAMA
+    ollama: str
     llamacpp: Sequence[str] = ROOTS
 
 
@@ -43,12 +43,12 @@ async def detect(environment: Mapping[str, str], settings: Settings, *, places: 
     """Return the provider to use; raises PROVIDER_SETUP, which lists the ways, when there is none.
 
     The order: the only configured provider, a running Ollama, a running llama.cpp server, a key in the environment,
-    an installed local model. Servers are asked at the same time.
+    an installed local model. Servers are asked at the same time; Ollama is where its own variable OLLAMA_HOST says.
     """
     if len(settings.providers) == 1:
         [name] = settings.providers
         return Found(name, "", "")
-    places = places or Places()
+    places = places or Places(root_of(environment.get("OLLAMA_HOST", "")))
     http = HttpClient()
     try:
         ollama_model, llamacpp = await asyncio.gather(

@@ -1,6 +1,7 @@
 """The sessions in memory and how a request finds its own: get-or-create, load-on-demand, or in memory alone."""
 
 import asyncio
+import os
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -9,7 +10,7 @@ from yarrow.agent.context import Meter, Ratios
 from yarrow.agent.desk import Desk, Source
 from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
-from yarrow.errors import Code, InvalidArgument, NotFound, Precondition, YarrowError
+from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import skill_directories
@@ -32,7 +33,8 @@ class Sessions:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._active = Active()
+        self._active = Active(parts.settings.service.sessions)
+        self._draining = False
         self._ratios = Ratios()
         self._secrets: frozenset[str] = frozenset()
         self._redacting = NOTHING_SECRET
@@ -133,6 +135,22 @@ class Sessions:
                 await entry.close()
             await self._parts.manager.delete(session_id)
 
+    def drain(self) -> None:
+        """Let nothing begin any more."""
+        self._draining = True
+
+    def admit(self, entry: Entry | None = None) -> None:
+        """Raise unless a run, of the session if there is one yet, may begin now.
+
+        `YarrowError` (DRAINING) when the service is ending, `LimitExceeded` (TOO_MANY) when too many runs go on.
+        """
+        if self._draining:
+            raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
+        most = self._parts.settings.service.runs
+        # A session that is busy itself is refused for that.
+        if entry is not None and not entry.agent.busy and self._active.running >= most:
+            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
+
     def active(self, session_id: str) -> bool:
         """Return whether the session is in memory."""
         return session_id in self._active
@@ -167,6 +185,10 @@ class Sessions:
 
     async def context(self, entry: Entry) -> ToolContext:
         """Return where the session's tools work."""
+        if await asyncio.to_thread(os.path.realpath, entry.cwd) != str(entry.cwd):
+            raise ConfigError(
+                f"{entry.cwd} is not the directory any more that this session was made in: a link stands in its place"
+            )
         settings = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
@@ -196,7 +218,8 @@ class Sessions:
         bus = Bus(session_id, now=self._parts.now)
         source = Source(log, state, partial(self._reread, session_id))
         agent = Agent(Desk(source, bus, now=self._parts.now, pause=self._parts.pause), Meter(self._ratios))
-        entry = Entry(agent, bus, log, hooks=self._parts.added.hooks)
+        most = self._parts.settings.service.subscribers
+        entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=most)
         missing = await asyncio.to_thread(self._parts.boxes.warning)
         entry.warnings += (*self._parts.added.warnings, *warnings, *filter(None, [missing]))
         await self._active.add(entry)

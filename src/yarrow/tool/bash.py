@@ -56,7 +56,7 @@ class Bash:
             async with aclosing(_run(command, boxed)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Exit):
-                        note += _taken_away(boxed, context.cwd)
+                        note += await _taken_away(boxed, context.cwd)
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
                     else:
                         capture.add(piece)
@@ -89,13 +89,13 @@ async def _run(command: Command, boxed: Boxed | None) -> AsyncGenerator[bytes | 
                 yield piece
     finally:
         if boxed is not None:
-            boxed.take_away()
+            await asyncio.to_thread(boxed.take_away)
 
 
-def _taken_away(boxed: Boxed | None, cwd: Path) -> str:
+async def _taken_away(boxed: Boxed | None, cwd: Path) -> str:
     """Return a note of what a command made and may not, which is gone now."""
-    gone = [shown(path, cwd) for path in boxed.take_away()] if boxed else []
-    return f"\n[{', '.join(gone)}: taken away, since what it says is run]" if gone else ""
+    gone = [shown(path, cwd) for path in await asyncio.to_thread(boxed.take_away)] if boxed else []
+    return f"\n[{', '.join(gone)}: taken away, since what it says is run; kept until the service ends]" if gone else ""
 
 
 def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:

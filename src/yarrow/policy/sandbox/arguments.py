@@ -1,5 +1,6 @@
 """What bubblewrap is told: from a description of a sandbox to the words of its command line."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -72,8 +73,8 @@ def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], 
 def _hide(box: Box) -> list[str]:
     words: list[str] = []
     for name in (*HIDDEN, *HIDDEN_PRIVATE):
-        if Path(name).is_dir() and not Path(name).is_symlink():
-            words += ["--tmpfs", name]
+        if Path(name).is_dir():
+            words += ["--tmpfs", os.path.realpath(name)]
     if not any(box.home.is_relative_to(name) for name in HIDDEN) and box.home != Path("/"):
         words += ["--tmpfs", str(box.home)]
     for name in SECRET_FILES:
@@ -96,6 +97,8 @@ def _protect(found: Sequence[Found]) -> list[str]:
             words += ["--bind", str(path), str(path)]
         for path in one.fixed:
             words += ["--ro-bind-try", str(path), str(path)]
+        for path in one.closed:
+            words += ["--tmpfs", str(path)]
         for path in one.secret:
             words += ["--ro-bind-try", "/dev/null", str(path)]
     return words

@@ -35,6 +35,10 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {why}: install it, or set sandbox otherwise")
             return None
+        if self._holds_too_much(workspace):
+            if self._level == "strict":
+                raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
+            return None
         # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
         name = hashlib.sha256(session_id.encode()).hexdigest()[:16]
         return Box(
@@ -45,6 +49,11 @@ class Boxes:
             private=scratch_directory() / f"box-{name}",
             hidden=self._hidden,
         )
+
+    def _holds_too_much(self, workspace: Workspace) -> bool:
+        """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
+        kept = (self._home.resolve(), scratch_directory())
+        return any(place.is_relative_to(root) for place in kept for root in workspace.writable)
 
 
 NO_BOXES = Boxes("off", home=Path("/"))

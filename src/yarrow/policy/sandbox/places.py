@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from yarrow.policy.secrets import HOME_SECRETS
+
 HIDDEN = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/var/tmp", "/var/spool", "/var/mail", "/var/backups")  # noqa: S108 (to hide it)
 """Directories that hold other people's things, sockets and keys; empty inside."""
 HIDDEN_PRIVATE = ("/etc/ssl/private", "/etc/sudoers.d", "/etc/NetworkManager", "/var/lib/docker", "/var/lib/private")
@@ -18,12 +20,6 @@ TOOLCHAINS = (
     *("go", "miniconda3", "anaconda3", ".conda", ".gitconfig", ".config/git"),
 )
 """Programs and settings below a home that are shown, and cannot be changed."""
-HOME_SECRETS = (
-    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".password-store", ".netrc", ".pgpass", ".my.cnf"),
-    *(".git-credentials", ".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
-    *(".config/gh", ".config/gcloud", ".config/op", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
-)
-"""Keys below a home: hidden also where a home is itself a workspace, or is shown in part."""
 SERVICE_NAMES = (".yarrow",)
 """The service's own directory below a home: configuration, sessions, socket and token."""
 

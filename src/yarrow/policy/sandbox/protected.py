@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ LOOKED_AT = 20_000
 DEEPEST = 6
 """Levels below the workspace that are looked at."""
 PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
+REMEMBERED = 256
+"""Workspaces of which it is remembered what was found."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
@@ -31,6 +33,11 @@ class Found(Struct):
     """What must not come to be; it is taken away when the command is over."""
     secret: list[Path] = []
     """Files that are not read."""
+    closed: list[Path] = []
+    """Directories that cannot be looked at, and so are not shown."""
+
+
+_seen: dict[Path, Found] = {}
 
 
 def look_at(root: Path) -> Found:
@@ -41,11 +48,15 @@ def look_at(root: Path) -> Found:
     found = Found()
     _fix(root / ".yarrow", found)
     _refuse_link(root / ".git")
-    for path in _entries(root):
+    # By name, so that these are found however many others are put beside them.
+    first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
+    for path in dict.fromkeys((*first, *_entries(root, found))):
         if path.name == ".git":
             _repository(path, root, found)
         else:
             found.secret.append(path)
+            # A directory above could be moved to where nobody looks.
+            found.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
@@ -106,8 +117,32 @@ def _modules(repository: Path) -> Iterator[Path]:
                 names[:] = [name for name in names if name in {"modules", "worktrees"}]
 
 
-def _entries(root: Path) -> Iterator[Path]:
-    """Yield the repositories and secret files below a directory, the nearest first, without what packages bring."""
+def remembered(root: Path, found: Found) -> Found:
+    """Return what was found, and what earlier looks at the workspace found and is still there.
+
+    A command could put so much before something that it is not met any more.
+    """
+    before = _seen.get(root)
+    if before is not None:
+        found.pinned += [path for path in before.pinned if path not in found.pinned and _is(path, Path.is_dir)]
+        found.fixed += [path for path in before.fixed if path not in found.fixed and _is(path, Path.exists)]
+        found.secret += [path for path in before.secret if path not in found.secret and _is(path, Path.is_file)]
+        found.pinned.sort()
+    if before is None and len(_seen) >= REMEMBERED:
+        _seen.pop(next(iter(_seen)))
+    _seen[root] = found
+    return found
+
+
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+    return not path.is_symlink() and kind(path)
+
+
+def _entries(root: Path, found: Found) -> Iterator[Path]:
+    """Yield the repositories and secret files below a directory, the nearest first, without what packages bring.
+
+    Raises OSError when the directory itself cannot be looked at.
+    """
     level, looked = [str(root)], 0
     for _ in range(DEEPEST):
         below: list[str] = []
@@ -123,6 +158,10 @@ def _entries(root: Path) -> Iterator[Path]:
                             yield Path(entry.path)
                         elif is_directory and entry.name not in PASSED_OVER:
                             below.append(entry.path)
+            except PermissionError:
+                if directory == str(root):
+                    raise
+                found.closed.append(Path(directory))
             except OSError:
                 continue
         level = below

@@ -11,12 +11,17 @@ from msgspec.structs import replace
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, seccomp
 from yarrow.policy.sandbox.arguments import Box, arguments
-from yarrow.policy.sandbox.protected import look_at
+from yarrow.policy.sandbox.protected import look_at, remembered
+from yarrow.policy.sandbox.taking import Place
 
 PROBE_SECONDS = 10.0
 MOST_OF_A_USER = 4_096
 """Processes of one user, where that is limited by user and not by group."""
 OPEN_FILES = 65_536
+SYSTEM_PLACES = ("/usr/bin", "/bin", "/usr/local/bin")
+"""Where bubblewrap is looked for before PATH, which may lead into a workspace."""
+ELSEWHERE = frozenset({"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"})
+"""Variables that name places which are not there inside; without them programs take /tmp and the home."""
 _FILTER = 9
 """The descriptor by which the filter of system calls is handed over."""
 _START = (
@@ -57,10 +62,14 @@ def unavailable() -> str:
     return ""
 
 
+@lru_cache(maxsize=1)
 def launcher() -> str | None:
-    """Return the path of bubblewrap; one that a relative PATH leads to is not run."""
-    found = shutil.which("bwrap")
-    return found if found is not None and Path(found).is_absolute() else None
+    """Return the path of bubblewrap, of the system's own before any other; it stays the same for the process.
+
+    One that lies where commands may write is none: what is there next time would run outside of the sandbox.
+    """
+    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or shutil.which("bwrap")
+    return os.path.realpath(found) if found is not None and Path(found).is_absolute() else None
 
 
 class Boxed:
@@ -70,39 +79,51 @@ class Boxed:
         """Raises OSError."""
         for name in ("tmp", "home"):
             (box.private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = [look_at(root) for root in box.writable]
-        self._missing = [path for one in found for path in one.missing]
+        self._kept = box.private / "taken"
+        program = launcher()
+        if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
+            raise OSError(f"bubblewrap ({program}) lies where commands can write; install the system's own")
+        found = [remembered(root, look_at(root)) for root in box.writable]
+        self._missing = [Place(path) for one in found for path in one.missing]
+        # Where there is one already it is the person's.
+        self._roots = [root for root in box.writable if not (root / "HEAD").exists()]
         filtering = _filter_file(box.private)
         self.command = replace(
             command,
             argv=(
-                *("/bin/sh", "-c", _START, "sh", str(pids.group() or ""), str(filtering or os.devnull)),
-                *(launcher() or "bwrap", *arguments(box, found, command.environment, cwd=command.cwd.resolve())),
+                *(
+                    "/bin/sh",
+                    "-c",
+                    _START,
+                    "sh",
+                    str((pids.group() if os.geteuid() == 0 else None) or ""),
+                    str(filtering or os.devnull),
+                ),
+                *(program, *arguments(box, found, command.environment, cwd=command.cwd.resolve())),
                 *(("--seccomp", str(_FILTER)) if filtering else ()),
                 *("/bin/sh", "-c", _INSIDE, "sh", *command.argv),
             ),
+            environment={name: text for name, text in command.environment.items() if name not in ELSEWHERE},
             cwd=Path("/"),
             has_launcher=True,
         )
 
     def take_away(self) -> list[Path]:
-        """Remove, when the command is over, what it made where nothing may come to be; return what that was.
+        """Move away, when the command is over, what it made where nothing may come to be; return what that was.
+
+        It may be a person's who works beside the command: it is kept in the session's own directory.
 
         A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
         breaks the git of whoever works beside us.
         """
-        return [path for path in self._missing if _taken_away(path)]
+        gone = [place.path for place in self._missing if place.take_away(self._kept)]
+        heads = [root / "HEAD" for root in self._roots if _is_bare(root)]
+        return gone + [head for head in heads if Place(head).take_away(self._kept)]
 
 
-def _taken_away(path: Path) -> bool:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    except OSError:
-        return False
-    return True
+def _is_bare(root: Path) -> bool:
+    """Whether a workspace has become a repository of its own kind, whose `config` git would obey."""
+    return (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir()
 
 
 def _filter_file(directory: Path) -> Path | None:

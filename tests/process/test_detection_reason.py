@@ -1,0 +1,22 @@
+"""Why a provider was chosen that nobody named is told in one line on standard error."""
+
+from doubles.chat_server import page
+from doubles.ollama_server import OllamaServer, says
+from doubles.world import World
+
+
+async def test_a_provider_that_was_found_is_told_with_its_place(world: World) -> None:
+    async with OllamaServer([says("ok"), says("ok")]) as server:
+        server.pages["/v1/models"] = page({"data": [{"id": "m"}]})
+        world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
+        found = await world.run("hi")
+        named = await world.run("-m", "ollama/m", "hi")
+    assert (found.code, found.out, found.err) == (0, "ok\n", f"yarrow: Ollama answers at {server.root}\n")
+    assert (named.code, named.out, named.err) == (0, "ok\n", "")
+
+
+async def test_what_is_configured_alone_needs_no_reason(world: World) -> None:
+    async with OllamaServer([says("ok")]) as server:
+        world.configure({"model": "m", "providers": {"box": {"type": "ollama", "baseUrl": server.root}}})
+        ended = await world.run("hi")
+    assert (ended.code, ended.out, ended.err) == (0, "ok\n", "")
