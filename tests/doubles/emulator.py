@@ -77,6 +77,3 @@ class Emulator(pyte.HistoryScreen):
 
     def set_title(self, param: str) -> None:
         self.title_set = True
-
-    def set_icon_name(self, param: str) -> None:
-        self.title_set = True

@@ -147,9 +147,10 @@ class Screen:
         while time.monotonic() < end:
             self.send(keys)
             try:
-                return await self.until(condition, seconds=PRESS_SECONDS)
+                await self.until(condition, seconds=PRESS_SECONDS)
             except AssertionError:
                 continue
+            return
         await self.until(condition, seconds=0)
 
     async def ready(self) -> None:

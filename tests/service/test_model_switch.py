@@ -1,8 +1,8 @@
 """A session goes from any backend to any other and back: each request is legal, and what is signed stays home."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ from doubles.gemini_server import GeminiServer
 from doubles.house import House, play, stub_of
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
-from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.config.settings import CompactionSettings, ProviderSettings, Settings
+from yarrow.provider.pairing import NO_RESULT
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
@@ -29,8 +30,10 @@ class Backend(NamedTuple):
     server: Callable[[], ChatServer]
     says: Callable[[str], Reply]
     calls: Callable[[], Reply]
-    signs: bool = False
-    """Whether what it answers holds data that only it can read."""
+    own: str
+    """What in its requests is data that only it can read, as JSON has it."""
+    said: str = "messages"
+    speaker: str = "assistant"
 
 
 def chat_calls() -> Reply:
@@ -79,20 +82,19 @@ def gemini_calls() -> Reply:
     return Reply([gemini_server.chunk(*parts, finish="STOP")])
 
 
+REASONING = '"reasoning_content": "hm"'
 BACKENDS = {
-    "openai": Backend(ChatServer, chat_server.says, chat_calls),
-    "llamacpp": Backend(ChatServer, chat_server.says, chat_calls),
-    "messages": Backend(MessagesServer, messages_server.says, messages_calls, signs=True),
-    "ollama": Backend(OllamaServer, ollama_server.says, ollama_calls),
-    "gemini": Backend(GeminiServer, gemini_server.says, gemini_calls, signs=True),
+    "openai": Backend(ChatServer, chat_server.says, chat_calls, REASONING),
+    "llamacpp": Backend(ChatServer, chat_server.says, chat_calls, REASONING),
+    "messages": Backend(MessagesServer, messages_server.says, messages_calls, SIGNATURE),
+    "ollama": Backend(OllamaServer, ollama_server.says, ollama_calls, '"thinking": "hm"'),
+    "gemini": Backend(GeminiServer, gemini_server.says, gemini_calls, SIGNATURE, "contents", "model"),
 }
 
 
-class Two(NamedTuple):
-    """A service with two backends, and a session of the first."""
+class Client(NamedTuple):
+    """A person's way into a service."""
 
-    here: ChatServer
-    there: ChatServer
     stub: Any
     house: House
 
@@ -102,47 +104,170 @@ class Two(NamedTuple):
         assert end.reason == pb.END_REASON_COMPLETED, end.error
         return events[0].session_id
 
-    async def turn_to(self, provider: str, session_id: str) -> None:
-        chosen = pb.SessionSettings(provider=provider, model="m")
-        await self.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session_id, settings=chosen))
+    async def configure(self, session_id: str, **chosen: Any) -> None:
+        settings = pb.SessionSettings(**chosen)
+        await self.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session_id, settings=settings))
 
 
 @asynccontextmanager
-async def two(folder: Path, here: str, there: str) -> AsyncGenerator[Two]:
-    async with AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(BACKENDS[kind].server()) for kind in (here, there)]
-        house = House(folder, [])
-        providers = {
-            name: ProviderSettings(kind, base_url=server.root)  # type: ignore[arg-type]
-            for name, kind, server in zip(("here", "there"), (here, there), servers, strict=True)
-        }
-        chosen = Settings(provider="here", model="m", providers=providers)
-        house.parts = replace(house.parts, settings=chosen, providers=Providers(chosen, {}))
-        house.servicer = Servicer(house.parts)
-        stub = await stack.enter_async_context(stub_of(house))
-        yield Two(servers[0], servers[1], stub, house)
+async def client_of(folder: Path, servers: dict[str, tuple[str, ChatServer]], **more: Any) -> AsyncGenerator[Client]:
+    """A service with the backends at these servers, by the id of each provider; the first is the usual one."""
+    house = House(folder, [])
+    providers = {name: ProviderSettings(kind, base_url=server.root) for name, (kind, server) in servers.items()}
+    chosen = Settings(provider=next(iter(servers)), model="m", providers=providers, **more)
+    house.parts = replace(house.parts, settings=chosen, providers=Providers(chosen, {}))
+    house.servicer = Servicer(house.parts)
+    async with stub_of(house) as stub:
+        yield Client(stub, house)
 
 
-@pytest.mark.parametrize(("here", "there"), list(permutations(BACKENDS, 2)), ids="-".join)
+def first_answer(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The first thing that a model said, as a request has it."""
+    backend = BACKENDS[kind]
+    return next(message for message in body[backend.said] if message["role"] == backend.speaker)
+
+
+@pytest.mark.parametrize(("here", "there"), list(permutations(BACKENDS, 2)))
 async def test_law_1_holds_when_the_model_is_switched_and_switched_back(tmp_path: Path, here: str, there: str) -> None:
     first, second = BACKENDS[here], BACKENDS[there]
-    async with two(tmp_path, here, there) as both:
-        both.here.replies = [first.calls(), first.says("done"), first.calls(), first.says("done again")]
-        both.there.replies = [second.calls(), second.says("and here")]
-        session_id = await both.ask("begin")
-        await both.turn_to("there", session_id)
-        await both.ask("go on there", session_id)
-        await both.turn_to("here", session_id)
-        await both.ask("and back", session_id)
+    async with (
+        first.server() as ours,
+        second.server() as theirs,
+        client_of(tmp_path, {"here": (here, ours), "there": (there, theirs)}) as client,
+    ):
+        ours.replies = [first.calls(), first.says("done"), first.calls(), first.says("done again")]
+        theirs.replies = [second.calls(), second.says("and here")]
+        session_id = await client.ask("begin")
+        await client.configure(session_id, provider="there", model="m")
+        await client.ask("go on there", session_id)
+        await client.configure(session_id, provider="here", model="m")
+        await client.ask("and back", session_id)
         # The strict servers refuse what their backends would; so all of it was legal. Nothing was asked twice.
-        assert (len(both.here.prompts), len(both.there.prompts)) == (4, 2)
-        theirs = [json.dumps(body) for body in both.there.prompts]
-        ours = [json.dumps(body) for body in both.here.prompts]
-        assert "I look." in theirs[0]
-        assert "done" in theirs[0]
-        if first.signs:
-            assert SIGNATURE not in theirs[0], "data of one backend was sent to another"
-            assert SIGNATURE in ours[1], "data of a backend must go back to it"
-            assert SIGNATURE in ours[-1]
-        elif second.signs:
-            assert all(SIGNATURE not in body for body in ours)
+        assert (len(ours.prompts), len(theirs.prompts)) == (4, 2)
+        check_own_data(here, ours.prompts, theirs.prompts)
+        assert json.dumps(theirs.prompts[-1]).count(second.own) == 1
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+async def test_law_1_holds_when_another_model_of_the_same_backend_is_chosen(tmp_path: Path, kind: str) -> None:
+    backend = BACKENDS[kind]
+    async with backend.server() as server, client_of(tmp_path, {"here": (kind, server)}) as client:
+        if isinstance(server, OllamaServer):
+            server.models["n"] = ollama_server.shown()
+        server.replies = [reply for _ in range(3) for reply in (backend.calls(), backend.says("done"))]
+        session_id = await client.ask("begin")
+        await client.configure(session_id, provider="here", model="n")
+        await client.ask("go on there", session_id)
+        await client.configure(session_id, provider="here", model="m")
+        await client.ask("and back", session_id)
+        assert len(server.prompts) == 6
+        check_own_data(kind, [*server.prompts[:2], *server.prompts[4:]], server.prompts[2:4])
+
+
+def check_own_data(kind: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """What a model signed goes back to it byte for byte, also when it is chosen again, and to no other."""
+    own = BACKENDS[kind].own
+    assert "I look." in json.dumps(theirs[0])
+    assert "done" in json.dumps(theirs[0])
+    assert own not in json.dumps(theirs[0]), "data of one model was sent to another"
+    # Before its second answer, behind the switch, and before its fourth: its own answers, and nothing of the other.
+    assert [json.dumps(body).count(own) for body in ours] == [0, 1, 1, 2]
+    assert own in json.dumps(first_answer(kind, ours[1]))
+    assert first_answer(kind, ours[2]) == first_answer(kind, ours[1])
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+async def test_case_P_16_calls_that_a_crash_left_unanswered_are_answered_on_the_way_out(
+    tmp_path: Path, kind: str
+) -> None:
+    backend = BACKENDS[kind]
+    async with backend.server() as server:
+        server.replies = [backend.calls(), backend.says("done"), backend.says("I go on.")]
+        async with client_of(tmp_path, {"here": (kind, server)}) as client:
+            session_id = await client.ask("begin")
+        [path] = client.house.sessions.rglob(f"{session_id}.jsonl")
+        lines = path.read_bytes().splitlines(keepends=True)
+        before = b"".join(lines[: 1 + next(at for at, line in enumerate(lines) if b"toolCall" in line)])
+        path.write_bytes(before)
+        async with client_of(tmp_path, {"here": (kind, server)}) as client:
+            await client.ask("go on", session_id)
+        assert path.read_bytes().startswith(before)
+        asked = server.prompts[-1][backend.said]
+        said = next(at for at, message in enumerate(asked) if message["role"] == backend.speaker)
+        answers = json.dumps(asked[said + 1 :])
+        assert answers.count(NO_RESULT) == 2
+        assert answers.rindex(NO_RESULT) < answers.index("go on")
+
+
+# -- what a backend binds to all that was said before --------------------------------------------------------------
+
+LONG = "The quick brown fox jumps over the lazy dog again and again. " * 160
+BINDS = messages_server.thinking(0, "hm", signature=messages_server.BINDING)
+
+
+def thought(text: str) -> Reply:
+    return Reply([messages_server.start(), BINDS, messages_server.text(1, text), messages_server.end()])
+
+
+def seals(server: MessagesServer) -> list[str]:
+    """The signatures in the last prompt."""
+    parts = (part for message in server.prompts[-1]["messages"] for part in message["content"])
+    return [part["signature"] for part in parts if "signature" in part]
+
+
+async def compacted(client: Client, session_id: str) -> str:
+    async for _ in client.stub.Compact(pb.CompactRequest(session_id=session_id)):
+        pass
+    return session_id
+
+
+async def rebased(client: Client, session_id: str) -> str:
+    made = await client.stub.RebaseSession(pb.RebaseSessionRequest(session_id=session_id, indices=[2, 3]))
+    return made.session_id
+
+
+async def merged(client: Client, session_id: str) -> str:
+    other = await client.ask(LONG)
+    request = pb.MergeSessionRequest(session_id=other, other_session_id=session_id)
+    return (await client.stub.MergeSession(request)).session_id
+
+
+async def with_other_tools(client: Client, session_id: str) -> str:
+    await client.configure(session_id, tools=pb.ToolSelection(names=["echo"]))
+    return session_id
+
+
+async def with_another_prompt(client: Client, session_id: str) -> str:
+    await client.configure(session_id, system_prompt="Be somebody else.")
+    return session_id
+
+
+@pytest.mark.parametrize(
+    ("change", "refusals"),
+    [(rebased, 0), (merged, 0), (compacted, 1), (with_other_tools, 1), (with_another_prompt, 1)],
+    ids=["rebase", "merge", "compaction", "tools", "system prompt"],
+)
+async def test_a_signature_that_is_bound_to_what_was_said_is_not_sent_behind_anything_else(
+    tmp_path: Path, change: Callable[[Client, str], Awaitable[str]], refusals: int
+) -> None:
+    """The adapter learns from at most one refusal, of which the person sees nothing."""
+    compaction = CompactionSettings(reserve_tokens=1_000, keep_recent_tokens=1_500)
+    async with (
+        MessagesServer(binds=True) as server,
+        client_of(tmp_path, {"here": ("messages", server)}, compaction=compaction) as client,
+    ):
+        server.replies = [thought(letter) for letter in "abcdefgh"]
+        session_id = await client.ask(LONG)
+        await client.ask(LONG, session_id)
+        await client.ask(LONG, session_id)
+        assert (seals(server), server.refused) == (["seal0", "seal1"], 0)
+        changed = await change(client, session_id)
+        old = len(server.given)
+        await client.ask("go on", changed)
+        assert server.refused == refusals
+        kept = seals(server)
+        await client.ask("and on", changed)
+        assert server.refused == refusals, "it is learnt once"
+        assert seals(server) == [*kept, f"seal{old}"], "what is signed from now on goes back"
+        assert "seal1" not in kept
+        assert "seal2" not in kept

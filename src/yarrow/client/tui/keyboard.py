@@ -2,7 +2,6 @@
 
 import re
 import select
-import time
 from collections.abc import Callable
 
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -15,9 +14,6 @@ QUIET_SECONDS = 0.03
 """A paste is over when nothing has come for so long."""
 MOST_READS = 16_384
 """Reads at one time, of about 1 KiB each; what is left is read in the next."""
-SOONEST_FLUSH = 0.015
-"""Seconds after a key in which what may be the beginning of a longer one is kept. Views share this input: one that was
-opened in between must not lose its Escape to the flush that was due for the key before."""
 _MARK = "\x1b[200~"
 _END_MARK = "\x1b[201~"
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
@@ -40,11 +36,9 @@ class Keyboard(Vt100Input):
     """Is told the background when the terminal answers."""
     _is_marked = False
     """Whether a paste that the terminal marks has begun and not ended."""
-    _read_at = 0.0
 
     def read_keys(self) -> list[KeyPress]:
         """Return the keys that came; while a paste without marks comes in, wait for its end."""
-        self._read_at = time.monotonic()
         text = _BACKGROUND.sub(self._background, self._read_all("", 0.0))
         if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
@@ -56,10 +50,6 @@ class Keyboard(Vt100Input):
         self.vt100_parser.feed(text)
         keys, self._buffer = self._buffer, []
         return keys
-
-    def flush_keys(self) -> list[KeyPress]:
-        """Return what may have been the beginning of a longer key and was none."""
-        return super().flush_keys() if time.monotonic() - self._read_at >= SOONEST_FLUSH else []
 
     def _read_all(self, text: str, seconds: float) -> str:
         """Return the text and what follows it without a pause of so many seconds."""

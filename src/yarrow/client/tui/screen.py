@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.input import Input
+from prompt_toolkit.input import DummyInput, Input
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.dimension import Dimension
@@ -135,9 +135,12 @@ class Screen:
         async with in_terminal():
             self._tell_pastes(told=False)
             self._aside = asyncio.current_task()
+            # The flush that is still due for the last key must not take the first Escape of what comes now.
+            own, self._app.input = self._app.input, _Silence()
             try:
                 yield
             finally:
+                self._app.input = own
                 self._aside = None
                 self._tell_pastes(told=True)
 
@@ -155,6 +158,15 @@ class Screen:
         apart = Window(height=lambda: Dimension.exact(int(self.size[1] >= ROWS_APART)))
         status = Window(FormattedTextControl(lambda: ANSI(parts.status())), height=1)
         return Layout(HSplit([rows, apart, status, parts.below]), focused_element=parts.below)
+
+
+class _Silence(DummyInput):
+    """Input on which nothing comes."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether its end has come, which is taken for a terminal that is gone."""
+        return False
 
 
 class _Application(Application[None]):

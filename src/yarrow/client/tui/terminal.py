@@ -15,7 +15,7 @@ from yarrow.client.tui.screen import Terminal
 SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"
 ERASE_TO_END, ERASE_BELOW = "\x1b[K", "\x1b[B\x1b[2K"
 NO_REFLOW = ("linux", "screen")
-"""How the names of terminals begin that do not wrap lines anew when they become narrower; tmux does, also as one."""
+"""How the names of terminals begin that do not wrap lines anew when they become narrower; multiplexers do."""
 
 
 def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str]) -> Terminal:
@@ -25,7 +25,9 @@ def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str]) -> 
         Keyboard(source),
         _Output(out, partial(_size, out.fileno()), term=name, enable_cpr=False),
         choose(environment, None, out.encoding),
-        reflows="TMUX" in environment or (not name.startswith(NO_REFLOW) and "XTERM_VERSION" not in environment),
+        reflows="TMUX" in environment
+        or "STY" in environment
+        or (not name.startswith(NO_REFLOW) and "XTERM_VERSION" not in environment),
     )
 
 

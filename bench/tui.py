@@ -1,0 +1,146 @@
+"""The terminal UI on a real pty, with 2,000 entries of history and 400 deltas a second: bench/tui.py"""
+
+import asyncio
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish  # noqa: E402 (the path comes first)
+from doubles.screen import Screen  # noqa: E402
+from doubles.world import World  # noqa: E402
+from yarrow.message import Message, Role, Text  # noqa: E402
+from yarrow.session.ids import new_id, timestamp  # noqa: E402
+from yarrow.session.line import encode  # noqa: E402
+
+ENTRIES = 2_000
+DELTAS_A_SECOND = 400
+STREAM_SECONDS = 15.0
+IDLE_SECONDS = 20.0
+STARTS = 7
+KEYS = 150
+TICK = os.sysconf("SC_CLK_TCK")
+WORDS = (
+    "The quick brown fox jumps over it all. **bold** `code` and more\n\n- item one\n- item two\n\n```py\nx = 1\n```\n\n"
+)
+
+
+def processor(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def memory(pid: int) -> float:
+    """Megabytes of memory that a process holds."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1000
+
+
+async def history(world: World) -> None:
+    """Make a session of so many messages: a real exchange, told again and again."""
+    world.script([{"text": f"answer\n\n{WORDS}"}])
+    await world.run("-p", "question")
+    (path,) = world.session_files()
+    now = timestamp(time.time())
+    with path.open("ab") as file:
+        for number in range(ENTRIES - 2):
+            role, text = (Role.ASSISTANT, f"answer\n\n{WORDS}") if number % 2 else (Role.USER, "question")
+            file.write(encode(Message(id=new_id(), role=role, content=(Text(text),), timestamp=now)))
+
+
+async def starts(world: World) -> float:
+    """Seconds to a prompt that answers a key, in the middle of several."""
+    taken: list[float] = []
+    for _ in range(STARTS):
+        began = time.monotonic()
+        async with Screen(world) as screen:
+            screen.send("x")
+            await screen.until(lambda _, screen=screen: screen.editor == ["x"] and screen.emulator.marks_pastes)
+            taken.append(time.monotonic() - began)
+    return statistics.median(taken)
+
+
+async def streamed(world: World) -> dict[str, float]:
+    """What a long answer costs, and how long a key waits meanwhile, as seen at the terminal."""
+    count = int(DELTAS_A_SECOND * STREAM_SECONDS)
+    gates = [asyncio.Event() for _ in range(int(STREAM_SECONDS * 100))]
+    each = count // len(gates)
+    pieces: list[bytes | asyncio.Event] = [chunk({"role": "assistant", "content": ""})]
+    at = 0
+    for gate in gates:
+        pieces.append(gate)
+        for _ in range(each):
+            pieces.append(chunk({"content": WORDS[at : at + 5]}))
+            at = (at + 5) % len(WORDS)
+    async with ChatServer([Reply([*pieces, finish("stop"), DONE])]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, "-c", "-m", "mock/m", size=(110, 40)) as screen:
+            await screen.ready()
+            pid = screen.process.pid
+            before_idle, began = processor(pid), time.monotonic()
+            await asyncio.sleep(IDLE_SECONDS)
+            idle = (processor(pid) - before_idle) / (time.monotonic() - began)
+            held = memory(pid)
+            screen.send("go\r")
+            await screen.until("thinking")
+            drawn, used = len(screen.drawn), processor(pid)
+            pacing = asyncio.create_task(pace(gates))
+            waits = await typed(screen)
+            await pacing
+            await screen.until("ready")
+            return {
+                "key latency p50, ms": statistics.median(waits) * 1e3,
+                "key latency p95, ms": statistics.quantiles(waits, n=20)[-1] * 1e3,
+                "CPU per delta, ms": (processor(pid) - used) / count * 1e3,
+                "bytes per delta": (len(screen.drawn) - drawn) / count,
+                "idle CPU, %": idle * 100,
+                "memory with the history, MB": held,
+                "memory afterwards, MB": memory(pid),
+            }
+
+
+async def pace(gates: list[asyncio.Event]) -> None:
+    """Open the gates at an even pace, whoever is late."""
+    began = time.monotonic()
+    for number, gate in enumerate(gates):
+        await asyncio.sleep(max(0.0, began + number / 100 - time.monotonic()))
+        gate.set()
+
+
+async def typed(screen: Screen) -> list[float]:
+    """Type letters while it streams; return for each how long it was until it stood on the screen."""
+    waits: list[float] = []
+    text = ""
+    for number in range(KEYS):
+        letter = "abcdefghij"[number % 10]
+        text += letter
+        began = time.monotonic()
+        screen.send(letter)
+        await screen.until(lambda _, text=text: "".join(screen.editor).endswith(text[-10:]))
+        waits.append(time.monotonic() - began)
+        if len(text) == 60:
+            text = ""
+            screen.send("\x15")
+            await screen.until(lambda _: not "".join(screen.editor))
+        await asyncio.sleep(0.05)
+    return waits
+
+
+async def main() -> None:
+    """Measure, and print a line for each figure."""
+    with TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        await history(world)
+        figures = {"start to a usable prompt, s": await starts(world), **await streamed(world)}
+    for name, value in figures.items():
+        print(f"{name:<32}{value:8.2f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

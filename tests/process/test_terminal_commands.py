@@ -1,0 +1,173 @@
+"""Commands on the terminal: sessions made of sessions, the views that choose among them, and what a run blocks."""
+
+import asyncio
+import re
+
+import pytest
+
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
+from doubles.screen import Screen
+from doubles.world import World
+
+
+def gated(text: str, gate: asyncio.Event, rest: str = "") -> Reply:
+    """An answer that stands still at a gate."""
+    return Reply([chunk({"role": "assistant", "content": text}), gate, chunk({"content": rest}), finish("stop"), DONE])
+
+
+async def in_view(screen: Screen, line: str, foot: str) -> None:
+    screen.send(f"{line}\r")
+    await screen.until(lambda _: screen.emulator.is_alternate and foot in screen.text)
+
+
+async def left(screen: Screen) -> None:
+    await screen.until(lambda _: not screen.emulator.is_alternate)
+
+
+async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: World) -> None:
+    world.script([{"text": "first answer"}], [{"text": "second answer"}])
+    async with Screen(world, size=(100, 40)) as screen:
+        await screen.ready()
+        screen.send("apples\r")
+        await screen.until("first answer")
+        await screen.until("ready")
+        screen.send("/name Orchard\r")
+        await screen.until("named the session Orchard")
+        screen.send("/new\r")
+        await screen.until("a new session")
+        screen.send("pears\r")
+        await screen.until(lambda _: screen.text.count("answer") == 2)
+        await screen.until("ready")
+        for key, said in {"\r": "resumed", "f": "forked", "b": "branched"}.items():
+            await in_view(screen, "/tree", "R rebase")
+            screen.send("/Orch")
+            await screen.until(lambda _: "Orchard" in screen.text and "pears" not in screen.text)
+            # The first Enter takes the filter's choice; letters act when the filter is not being typed.
+            screen.send("\r" if key == "\r" else "\x1b")
+            if key != "\r":
+                await screen.until("pears")
+                screen.send("\x1b[H")
+                await at_row(screen, "Orchard")
+                screen.send(key)
+            await left(screen)
+            await screen.until(f"{said}: the session is now")
+        await in_view(screen, "/tree", "R rebase")
+        screen.send("r")
+        await screen.until("Make a session of these messages")
+        screen.send("\x1b[H")
+        screen.send(" ")
+        await screen.until("[ ]")
+        screen.send("a")
+        screen.send("a")
+        await screen.until(lambda _: "[ ]" not in screen.text)
+        screen.send("\r")
+        await left(screen)
+        await screen.until("rebased: the session is now")
+
+
+async def at_row(screen: Screen, text: str) -> None:
+    """Move down to the row that holds a text."""
+    row = next(number for number, row in enumerate(screen.rows) if text in row) - 1
+    screen.send("\x1b[B" * row)
+
+
+async def test_rebase_takes_calls_and_their_results_together(world: World) -> None:
+    world.script([{"call": {"name": "ls", "arguments": {}}}], [{"text": "the answer"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("look\r")
+        await screen.until("the answer")
+        await screen.until("ready")
+        await in_view(screen, "/rebase", "Space choose")
+        assert screen.text.count("[x]") == 4
+        screen.send("\x1b[A ")
+        await screen.until(lambda _: screen.text.count("[ ]") == 2)
+        screen.send("\r")
+        await left(screen)
+        await screen.until("rebased")
+        screen.send("/show\r")
+        await screen.until("there was no tool call yet")
+
+
+async def test_merge_compact_resume_and_stats(world: World) -> None:
+    turns = [[{"text": f"answer {number}"}] for number in range(6)]
+    world.script(*turns, compaction={"keepRecentTokens": 1})
+    ended = await world.run("-p", "other work")
+    assert ended.code == 0
+    other = world.session_files()[0].stem
+    async with Screen(world, size=(100, 40)) as screen:
+        await screen.ready()
+        screen.send("hello\r")
+        await screen.until("answer 0")
+        await screen.until("ready")
+        await in_view(screen, "/resume", "R rebase")
+        screen.send("\x03")
+        await left(screen)
+        screen.send("/merge \t")
+        await screen.until(lambda _: re.search(r"/merge [0-9a-f]{8}|other work", screen.text))
+        screen.send("\x03")
+        screen.send(f"/merge {other.rpartition('_')[2][-8:]}\r")
+        await screen.until(lambda _: re.search(r"merged with|no session", screen.text))
+        screen.send("/compact\r")
+        await screen.until(lambda _: re.search(r"compacted the context|error: ", screen.text))
+        screen.send("/stats\r")
+        await screen.until("tokens")
+
+
+async def test_templates_and_skills(world: World) -> None:
+    templates = world.home / ".yarrow" / "prompts"
+    skill = world.home / ".yarrow" / "skills" / "tidy"
+    world.script([{"expect": {"contains": "Review it well"}}, {"text": "reviewed"}])
+    templates.mkdir()
+    skill.mkdir(parents=True)
+    (templates / "review.md").write_text("Review it well: $ARGUMENTS")
+    (skill / "SKILL.md").write_text("---\nname: tidy\ndescription: Tidies things.\n---\nTidy up.\n")
+    async with Screen(world, size=(100, 60)) as screen:
+        await screen.ready()
+        screen.send("/help\r")
+        await screen.until(lambda _: "/review" in screen.text and "/tidy" in screen.text)
+        screen.send("/review this\r")
+        await screen.until("reviewed")
+
+
+@pytest.mark.parametrize("line", ["/compact", "/branch", "/rebase 0", "/model other"])
+async def test_what_a_run_blocks_says_so_and_the_line_is_kept(world: World, line: str) -> None:
+    gate = asyncio.Event()
+    async with ChatServer([says("before"), gated("working", gate, " done")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("one\r")
+            await screen.until("before")
+            await screen.until("ready")
+            screen.send("go\r")
+            await screen.until("working")
+            screen.send(f"{line}\r")
+            await screen.until(lambda _: re.search(r"error: |the session is now|the model is now", screen.text))
+            allowed = "error: " not in screen.text
+            assert allowed or screen.editor == [line]
+            screen.send("\x03/stats\r")
+            await screen.until("tokens")
+            gate.set()
+            await screen.until("ready")
+
+
+async def test_turning_to_another_session_leaves_a_run_going(world: World) -> None:
+    gate = asyncio.Event()
+    async with ChatServer([gated("working", gate, " and done")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, size=(100, 40)) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("working")
+            screen.send("/new\r")
+            await screen.until("a new session")
+            await screen.until("ready")
+            await in_view(screen, "/tree", "R rebase")
+            await at_row(screen, " go")
+            screen.send("\r")
+            await left(screen)
+            await screen.until("thinking")
+            gate.set()
+            await screen.until("working and done")
+            await screen.until("ready")

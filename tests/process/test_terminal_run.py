@@ -1,0 +1,208 @@
+"""A run on the terminal: what is streamed, what waits, what ends it, and what is said of it all."""
+
+import asyncio
+import re
+
+import pytest
+
+from doubles.chat_server import DONE, ChatServer, Piece, Reply, chunk, finish, page, says
+from doubles.screen import Screen
+from doubles.world import World
+
+DELTAS = 400
+DELTA_BYTES = 120
+"""Written to the terminal for a delta at most, on average: frames are bounded, however fast deltas come."""
+FRAME_BYTES = 4_096
+"""Of one key's answer at most."""
+
+
+def gated(*texts: str | asyncio.Event, end: str = "stop") -> Reply:
+    """An answer in pieces that stands still at events."""
+    pieces: list[Piece] = [chunk({"role": "assistant", "content": ""})]
+    pieces += [chunk({"content": text}) if isinstance(text, str) else text for text in texts]
+    return Reply([*pieces, finish(end), DONE])
+
+
+def messages(server: ChatServer, prompt: int = -1) -> list[str]:
+    """What the user said in a request."""
+    return [one["content"] for one in server.prompts[prompt]["messages"] if one["role"] == "user"]
+
+
+async def test_an_answer_is_streamed_and_its_status_told(world: World) -> None:
+    gate = asyncio.Event()
+    first = gated("# Title\n\nSome *text* and `code`.\n\n- one\n", gate, "- two\n\nThe end.")
+    async with ChatServer([first]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            assert re.search(r"^ready . m", screen.text, re.MULTILINE)
+            screen.send("go\r")
+            await screen.until("• one")
+            await screen.until(lambda _: re.search(r"thinking \d s . m", screen.text))
+            assert "two" not in screen.text
+            await screen.until(lambda _: re.search(r"thinking [1-9] s", screen.text))
+            gate.set()
+            await screen.until("The end.")
+            await screen.until("ready")
+            assert [row for row in screen.rows if row][:2] == [f"{screen.rows[0]}", "Title"]
+            assert "thinking" not in screen.text
+
+
+async def test_steering_and_what_follows_are_shown_while_they_wait(world: World) -> None:
+    gate = asyncio.Event()
+    async with ChatServer([gated("working", gate), says("second"), says("third")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("working")
+            screen.send("turn left\r")
+            await screen.until("1 steering")
+            screen.send("then rest\x1b\r")
+            await screen.until("1 to follow")
+            gate.set()
+            await screen.until("third")
+            await screen.until("ready")
+            text = screen.text
+            order = [text.index(part) for part in ("go", "working", "turn left", "second", "then rest", "third")]
+            assert order == sorted(order)
+            assert messages(server) == ["go", "turn left", "then rest"]
+
+
+async def test_escape_ends_a_run_and_hands_back_what_waited(world: World) -> None:
+    async with ChatServer([gated("working", asyncio.Event()), says("afterwards")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("working")
+            screen.send("too late\x1b\r")
+            await screen.until("1 to follow")
+            screen.send("\x1b")
+            await screen.until("not delivered: too late")
+            await screen.until("aborted")
+            await screen.until("ready")
+            screen.send("again\r")
+            await screen.until("afterwards")
+
+
+async def test_escape_closes_the_menu_first(world: World) -> None:
+    async with ChatServer([gated("working", asyncio.Event())]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("working")
+            screen.send("/st")
+            await screen.until("tokens" if "tokens" in screen.text else "/stats")
+            screen.send("\x1b")
+            await screen.until(lambda _: "/stats" not in screen.text)
+            assert "thinking" in screen.text
+            screen.send("\x1b")
+            await screen.until("aborted")
+
+
+@pytest.mark.parametrize(
+    ("reply", "shown"),
+    [
+        (page({"error": {"message": "messages: too odd", "type": "invalid_request_error"}}, 400), "too odd"),
+        (page({"error": {"message": "no such key"}}, 401), "error: "),
+    ],
+)
+async def test_case_C_02_a_refusal_is_shown_and_the_editor_lives(world: World, reply: Reply, shown: str) -> None:
+    async with ChatServer([reply, says("better")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("x\r")
+            await screen.until(shown)
+            await screen.until("ready")
+            screen.send("y\r")
+            await screen.until("better")
+
+
+async def test_a_tool_runs_with_a_live_tail_and_its_change_is_shown(world: World) -> None:
+    gate = world.project / "gate"
+    command = f"seq 1 30; while [ ! -e {gate} ]; do sleep 0.02; done; echo over"
+    edit = {"path": "new.txt", "content": "alpha\nbeta\n"}
+    world.script(
+        [{"call": {"name": "bash", "arguments": {"command": command}}}],
+        [{"call": {"name": "write", "arguments": edit}}],
+        [{"text": "all done"}],
+        permissions={"rules": {"bash": "auto", "write": "auto"}},
+    )
+    async with Screen(world, size=(80, 40)) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until(lambda _: re.search(r"│ 30$", screen.text, re.MULTILINE))
+        assert not re.search(r"│ 25$", screen.text, re.MULTILINE)
+        assert "running tools" in screen.text
+        gate.touch()
+        await screen.until("all done")
+        assert "more lines: /show" in screen.text
+        assert re.search(r"1 \+ alpha", screen.text)
+        screen.send("\x0f")
+        await screen.until("output of tools is shown whole from now on")
+        screen.send("\x14")
+        await screen.until("thinking is shown whole from now on")
+        screen.send("/show\r")
+        await screen.until(lambda _: screen.emulator.is_alternate and "beta" in screen.text)
+        screen.send("q")
+        await screen.until(lambda _: not screen.emulator.is_alternate)
+
+
+async def test_bytes_per_delta_and_per_key_are_bounded(world: World) -> None:
+    words = [f"word{number} " + ("\n\n" if number % 40 == 39 else "") for number in range(DELTAS)]
+    gate = asyncio.Event()
+    async with ChatServer([gated(gate, *words)]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, size=(120, 40)) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("thinking")
+            before = len(screen.drawn)
+            gate.set()
+            await screen.until(f"word{DELTAS - 1}")
+            await screen.until("ready")
+            assert len(screen.drawn) - before < DELTAS * DELTA_BYTES
+            before = len(screen.drawn)
+            screen.send("x")
+            await screen.until(lambda _: screen.editor == ["x"])
+            assert len(screen.drawn) - before < FRAME_BYTES
+
+
+async def test_case_C_05_a_question_waits_for_the_person_and_shows_what_hides(world: World) -> None:
+    call = {"call": {"name": "bash", "arguments": {"command": "echo \u200bran > ran.txt"}}}
+    refused = [{"expect": {"contains": "denied"}}, {"text": "as you wish"}]
+    world.script([call], refused, permissions={"rules": {"bash": "ask"}})
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
+        assert "<U+200B>" in screen.text
+        screen.send("\r\r")
+        await screen.press_until("n", lambda _: not screen.emulator.is_alternate)
+        await screen.until("as you wish")
+        assert not (world.project / "ran.txt").exists()
+
+
+async def test_a_service_elsewhere_is_attached_to(world: World) -> None:
+    world.script([{"text": "from the service"}])
+    socket = world.home / "own" / "s"
+    socket.parent.mkdir(mode=0o700)
+    service = await world.start("serve", "--socket", str(socket))
+    try:
+        assert service.stderr is not None
+        assert b"listening" in await asyncio.wait_for(service.stderr.readline(), 20)
+        async with Screen(world, "--attach", f"unix:{socket}") as screen:
+            await screen.ready()
+            screen.send("hello\r")
+            await screen.until("from the service")
+            await screen.until("ready")
+            service.terminate()
+            await screen.until("the service cannot be reached")
+            screen.send("\x04")
+            await screen.ended()
+            assert screen.left_behind() == []
+    finally:
+        await service.communicate()

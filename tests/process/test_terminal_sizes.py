@@ -1,0 +1,94 @@
+"""Every view on every kind and size of terminal: drawn whole or refused in a sentence, the cursor where one types."""
+
+import re
+
+import pytest
+
+from doubles.screen import Screen, is_editor
+from doubles.world import World
+
+REFUSED = "Too small a window"
+TURNS = (
+    [
+        {"thinking": "hm\nmore"},
+        {"text": "# Head\n\nSome **words** of an answer.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"},
+        {"call": {"name": "bash", "arguments": {"command": "seq 1 40"}}},
+    ],
+    [{"text": "the end"}],
+    [{"call": {"name": "write", "arguments": {"path": "made.txt", "content": "x"}}}],
+    [{"text": "made"}],
+)
+VIEWS = {"/tree": "Enter resume", "/rebase": "Space choose", "/model": "Enter take it", "/show": "Up Down"}
+"""What opens a view, and what stands in its last row or rows."""
+
+
+def is_whole(screen: Screen, foot: str) -> bool:
+    """Whether a view has its title in the first row and its keys in the last, or says that it cannot be drawn."""
+    if REFUSED in screen.text.replace("\n", " "):
+        return True
+    return bool(screen.rows[0]) and foot[: screen.emulator.columns] in screen.rows[-1]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])
+@pytest.mark.parametrize("term", ["xterm-256color", "screen", "linux"])
+async def test_every_view_and_the_cursor(world: World, term: str, size: tuple[int, int]) -> None:
+    world.script(*TURNS, permissions={"rules": {"bash": "auto", "write": "ask"}}, sandbox="off")
+    async with Screen(world, size=size, env={"TERM": term}) as screen:
+        await screen.ready()
+        for number, key in enumerate("hello", 1):
+            screen.send(key)
+            await screen.until(lambda _, number=number: screen.place == (2 + number, 0))
+        screen.send("\r")
+        await screen.until("the end")
+        await screen.until(lambda _: any("ready" in row or "scripted" in row for row in screen.rows))
+        for line, foot in VIEWS.items():
+            screen.send(f"{line}\r")
+            await screen.until(lambda _, foot=foot: screen.emulator.is_alternate and is_whole(screen, foot))
+            screen.send("\x1b[B\x1b[A\x1b")
+            await screen.until(lambda _: not screen.emulator.is_alternate and screen.place == (2, 0))
+        screen.send("make it\r")
+        await screen.until(lambda _: screen.emulator.is_alternate and is_whole(screen, ""))
+        await screen.press_until("n", lambda _: not screen.emulator.is_alternate)
+        await screen.until("made")
+        screen.send("\x03/st")
+        await screen.until(lambda _: "/stats" in screen.text and screen.cursor == (5, editor_row(screen)))
+        screen.send("\x03\x03")
+        await screen.press_until("\x03", lambda _: screen.left_behind() == [])
+        assert await screen.ended() == 0
+        assert screen.left_behind() == []
+
+
+def editor_row(screen: Screen) -> int:
+    """The row in which the editor begins."""
+    return max(row for row, text in enumerate(screen.rows) if is_editor(text))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (20, 5)])
+async def test_a_terminal_that_cannot_redraw_is_written_to_line_by_line(world: World, size: tuple[int, int]) -> None:
+    world.script([{"text": "an answer"}])
+    async with Screen(world, size=size, env={"TERM": "dumb"}) as screen:
+        await screen.until(lambda _: any(map(is_editor, screen.rows)))
+        screen.send("hi\r")
+        await screen.until("an answer")
+        assert re.search(rb"\x1b", screen.drawn) is None
+
+
+@pytest.mark.parametrize(("variables", "colours"), [({"NO_COLOR": "1"}, False), ({}, True)])
+async def test_no_color_is_heard(world: World, variables: dict[str, str], *, colours: bool) -> None:
+    world.script([{"text": "**an answer** `code`"}])
+    async with Screen(world, env=variables) as screen:
+        await screen.ready()
+        screen.send("hi\r")
+        await screen.until("an answer")
+        await screen.until("ready")
+        # Bold, reverse and the like are no colours.
+        assert bool(re.search(rb"\x1b\[(?:\d+;)*(?:3|4|9)[0-8]", screen.drawn)) is colours
+
+
+async def test_a_screen_reader_hears_each_thing_once(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with Screen(world, "--plain") as screen:
+        await screen.until(lambda _: any(map(is_editor, screen.rows)))
+        screen.send("hi\r")
+        await screen.until("an answer")
+        assert screen.drawn.count(b"an answer") == 1
