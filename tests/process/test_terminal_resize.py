@@ -37,7 +37,9 @@ def answer(gates: Sequence[asyncio.Event]) -> Reply:
 def once(whole: str) -> dict[str, int]:
     """How often each piece is found that is not there exactly once."""
     pieces = [
-        f"{kind}{number}" for number in BLOCKS for kind in ("block", "end", "item", "other", "code", "said", "live")
+        f"{kind}{number}"
+        for number in BLOCKS
+        for kind in ("block", "end", "item", "other", "code", "unfinished", "said", "live")
     ]
     # A word may be cut at the end of a row by a terminal that wrapped it anew.
     text = re.sub(r"\s+", "", whole)

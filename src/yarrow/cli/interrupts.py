@@ -30,7 +30,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         """Take the signals."""
-        self._before = {number: signal.signal(number, _nothing) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._tell) for number in SIGNALS}
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         return self
 
@@ -54,6 +54,14 @@ class Interrupts:
         finally:
             loop.remove_reader(self._woken)
 
+    def _tell(self, _number: int, _frame: FrameType | None) -> None:
+        """Stand in the place of a handler that would end the process, and wake the loop.
+
+        The interpreter does that too, until a library takes its wake-up for signals of its own.
+        """
+        with suppress(OSError):
+            os.write(self._wake, b"\0")
+
     def _take(self, task: "asyncio.Task[Any]") -> None:
         with suppress(BlockingIOError):
             os.read(self._woken, _CHUNK)
@@ -61,7 +69,3 @@ class Interrupts:
         if self._obeyed is None or now - self._obeyed > BOUNCE_SECONDS:
             self._obeyed = now
             task.cancel()
-
-
-def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Stand in the place of a handler that would end the process; the loop is woken and does what is to be done."""
