@@ -1,5 +1,6 @@
 """A strict loopback server for the messages format: refuses illegal requests in the backend's words, plays answers."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ NO_BUDGET = (
     '"output_config.effort" to control thinking behavior.'
 )
 NO_ADAPTIVE = "adaptive thinking is not supported on this model"
+BINDING = "YmluZA=="
+"""A signature in an answer in whose place a server that binds puts one of its own."""
 BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation"
 
 
@@ -68,12 +71,22 @@ def refusal(message: str, status: int = 400, kind: str = "invalid_request_error"
 
 
 class MessagesServer(ChatServer):
-    """Listens on 127.0.0.1 inside `async with`; `refuses` are ways of thinking and fields that its model has not."""
+    """Listens on 127.0.0.1 inside `async with`; `refuses` are ways of thinking and fields that its model has not.
 
-    def __init__(self, replies: Iterable[Reply] = (), *, key: str = "", refuses: Iterable[str] = ()) -> None:
+    One that `binds` takes a signature back only behind the system prompt, tools and messages that it was given for.
+    """
+
+    def __init__(
+        self, replies: Iterable[Reply] = (), *, key: str = "", refuses: Iterable[str] = (), binds: bool = False
+    ) -> None:
         super().__init__(replies)
+        self.refused = 0
+        """Prompts that were against the rules."""
+        self.given: dict[str, str] = {}
+        """What stood before each signature that was given."""
         self._secret = key
         self._lacks = frozenset(refuses)
+        self._binds = binds
 
     def _reply(self, received: Received) -> Reply:
         if self._secret and received.headers.get("x-api-key") != self._secret:
@@ -85,12 +98,40 @@ class MessagesServer(ChatServer):
         if received.path != "/v1/messages":
             return refusal(f"no such endpoint {received.path}", 404, "not_found_error")
         body = received.json
-        if problems := [*violations(body), *self._missing(body)]:
+        if problems := [*violations(body), *self._missing(body), *self._misplaced(body)]:
+            self.refused += 1
             return refusal("; ".join(problems))
-        return self.replies.pop(0) if self.replies else refusal("nothing left to say", 500, "api_error")
+        if not self.replies:
+            return refusal("nothing left to say", 500, "api_error")
+        return self._signed(self.replies.pop(0), body) if self._binds else self.replies.pop(0)
 
     def _missing(self, body: dict[str, Any]) -> list[str]:
         kind = body.get("thinking", {}).get("type")
         refused = {"enabled": NO_BUDGET, "adaptive": NO_ADAPTIVE}
         fields = [f"{name}: not supported by this model" for name in sorted(self._lacks & body.keys())]
         return [refused[kind], *fields] if kind in self._lacks else fields
+
+    def _misplaced(self, body: dict[str, Any]) -> list[str]:
+        seals = [
+            (at, str(part["signature"]))
+            for at, message in enumerate(body["messages"])
+            for part in message["content"]
+            if "signature" in part
+        ]
+        return [BOUND for at, seal in seals if self._binds and self.given.get(seal) != _before(body, at)]
+
+    def _signed(self, reply: Reply, body: dict[str, Any]) -> Reply:
+        seal = f"seal{len(self.given)}"
+        self.given[seal] = _before(body, len(body["messages"]))
+        old, new = BINDING.encode(), seal.encode()
+        return reply._replace(pieces=[p.replace(old, new) if isinstance(p, bytes) else p for p in reply.pieces])
+
+
+def _before(body: dict[str, Any], count: int) -> str:
+    """What a signature is bound to when `count` messages stand before it; marks for the cache are not said."""
+    bound = json.dumps([body.get("system"), body.get("tools"), body["messages"][:count]])
+    return json.dumps(json.loads(bound, object_hook=_unmarked))
+
+
+def _unmarked(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != "cache_control"}

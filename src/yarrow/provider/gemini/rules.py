@@ -184,10 +184,19 @@ def _unknown(fields: Mapping[str, Any], kind: str) -> Iterator[str]:
 def _depth(value: object) -> int:
     """Return how many objects and lists are inside each other."""
     layer, depth = [value], 0
-    while layer := [one for one in layer if isinstance(one, dict | list)]:
+    while layer := [inner for one in layer for inner in _inside(one)]:
         depth += 1
-        layer = [inner for one in layer for inner in (cast("Any", one).values() if isinstance(one, dict) else one)]
     return depth
+
+
+def _inside(value: object) -> Iterator[object]:
+    """Give what an object or a list holds, and always something, so that an empty one counts too."""
+    if isinstance(value, dict):
+        yield from cast("dict[str, object]", value).values()
+        yield None
+    elif isinstance(value, list):
+        yield from cast("list[object]", value)
+        yield None
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:

@@ -36,10 +36,6 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PATTERN = "String should match pattern '^[a-zA-Z0-9_-]{1,64}$'"
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_ADAPTIVE_ONLY = re.compile(r"claude-(fable|mythos|opus-4-[78]|(opus|sonnet|haiku)-[5-9])")
-_BUDGET_ONLY = re.compile(r"claude-(3|(opus|sonnet|haiku)-4(-[015])?(-\d{8})?$)")
-_UNFORCED = re.compile(r"claude-((fable|mythos)-5-[1-9]|(opus|sonnet)-5-5)")
-"""Models that refuse a budget and any sampling, an effort of their own choosing, and a tool choice that forces."""
 MAX_MARKS = 4
 """Blocks that may be marked for the cache."""
 MIN_BUDGET = 1024
@@ -51,7 +47,6 @@ def violations(body: Mapping[str, Any]) -> list[str]:
     return [
         *_head(body),
         *_thinking(body, messages),
-        *_of_model(body),
         *_tools(body, messages),
         *_system(body.get("system", "x")),
         *_messages(messages),
@@ -99,19 +94,6 @@ def _thinking(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
     if _dict(body.get("tool_choice")).get("type") in ("any", "tool"):
         yield "Thinking may not be enabled when tool_choice forces tool use."
     yield from _unthought(messages)
-
-
-def _of_model(body: Mapping[str, Any]) -> Iterator[str]:
-    model, kind = str(body.get("model")), _dict(body.get("thinking")).get("type")
-    if _ADAPTIVE_ONLY.match(model):
-        if kind == "enabled":
-            yield '"thinking.type.enabled" is not supported for this model.'
-        for name in sorted({"temperature", "top_p", "top_k"} & body.keys()):
-            yield f"{name}: not supported by this model"
-    if _BUDGET_ONLY.match(model) and kind == "adaptive":
-        yield "adaptive thinking is not supported on this model"
-    if _UNFORCED.match(model) and _dict(body.get("tool_choice")).get("type") in ("any", "tool"):
-        yield "tool_choice: this model cannot be forced to use a tool"
 
 
 def _unthought(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -30,13 +30,13 @@ def replayed(block: Thinking | Opaque) -> dict[str, Any] | None:
     match block:
         case Thinking(text, opaque):
             signature = _string(_fields(opaque), "signature")
-            return {"type": "thinking", "thinking": text, "signature": signature} if signature else None
+            return {"type": "thinking", "thinking": text, "signature": signature} if signature.strip() else None
         case Opaque(data):
             fields = _fields(data)
             kind, signature, encrypted = (_string(fields, name) for name in ("type", "signature", "data"))
-            if kind == "thinking" and signature:
+            if kind == "thinking" and signature.strip():
                 return {"type": kind, "thinking": _string(fields, "thinking"), "signature": signature}
-            return {"type": kind, "data": encrypted} if kind == "redacted_thinking" and encrypted else None
+            return {"type": kind, "data": encrypted} if kind == "redacted_thinking" and encrypted.strip() else None
 
 
 def is_thought(block: dict[str, Any]) -> bool:
