@@ -410,9 +410,13 @@ async def test_programs_that_are_missing(world: World, tmp_path: Path) -> None:
     world.script([{"text": "x"}])
     code, checks = await seen(world, PATH=str(tmp_path / "none"))
     assert code == 0
-    assert {name: checks[name]["status"] for name in ("ripgrep", "git", "sandbox")} == {
-        "ripgrep": "warn", "git": "warn", "sandbox": "warn",
-    }  # fmt: skip
+    assert {name: checks[name]["status"] for name in ("ripgrep", "git")} == {"ripgrep": "warn", "git": "warn"}
+
+
+async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, tmp_path: Path) -> None:
+    world.script([{"text": "x"}])
+    asked = (await seen(world))[1]["sandbox"]
+    assert (await seen(world, PATH=str(tmp_path / "none")))[1]["sandbox"] == asked
 
 
 @pytest.mark.parametrize(

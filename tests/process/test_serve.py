@@ -15,6 +15,7 @@ import pytest
 
 from doubles.world import World
 from yarrow.message import Message, Role
+from yarrow.service.auth import token_beside
 from yarrow.session.reader import load
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -40,6 +41,13 @@ async def served(world: World, socket: Path) -> AsyncGenerator[Process]:
             assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
+def connected(socket: Path) -> grpc.aio.Channel:
+    """A channel of a program that is not ours, which read the token."""
+    local = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
+    bearer = grpc.access_token_call_credentials(token_beside(socket).read_text().strip())
+    return grpc.aio.secure_channel(f"unix:{socket}", grpc.composite_channel_credentials(local, bearer))
+
+
 @pytest.fixture
 def socket(tmp_path: Path) -> Path:
     return tmp_path / "run" / "yarrow.sock"
@@ -54,6 +62,7 @@ async def test_a_foreign_client_sees_the_main_job(world: World, socket: Path) ->
     async with served(world, socket):
         assert socket.parent.stat().st_mode & 0o777 == 0o700
         assert socket.stat().st_mode & 0o077 == 0
+        assert token_beside(socket).stat().st_mode & 0o777 == 0o600
         process = await asyncio.create_subprocess_exec(node, *client, stdout=PIPE, stderr=PIPE)
         out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, err
@@ -86,7 +95,7 @@ async def test_an_interrupt_of_an_attached_client_aborts_its_run(world: World, s
             pass
         process.send_signal(signal.SIGINT)
         assert (await world.finish(process)).code == 130
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        async with connected(socket) as channel:
             stub = AgentServiceStub(channel)
             (session,) = (await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL))).sessions
             watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session.session_id, after_sequence=0))
@@ -164,7 +173,7 @@ async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, soc
 async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Path) -> None:
     """Prompt, steer and follow-up are on disk when they are answered; after a kill they are told as undelivered."""
     world.script([{"text": "x"}, {"delay": 600}])
-    async with served(world, socket) as process, grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+    async with served(world, socket) as process, connected(socket) as channel:
         stub = AgentServiceStub(channel)
         call = stub.Prompt(pb.PromptRequest(text="accepted", cwd=str(world.project)))
         first: Any = await call.read()

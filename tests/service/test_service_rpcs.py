@@ -11,6 +11,7 @@ import pytest
 
 from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.rig import call
+from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code
 from yarrow.service import active, translate
 from yarrow.service.choices import MAX_NAME, MAX_TEXT_BYTES
@@ -359,10 +360,13 @@ async def test_a_name_is_bounded(house: House, stub: "Stub") -> None:
     assert await refused(new) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
-async def test_unused_sessions_make_room_and_those_in_use_stay(
-    house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(active, "MAX_SESSIONS", 2)
+async def test_unused_sessions_make_room_and_those_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path, TURNS, service=ServiceSettings(sessions=2))
+    async with stub_of(house) as stub:
+        await make_room(house, stub, monkeypatch)
+
+
+async def make_room(house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch) -> None:
     new = pb.NewSessionRequest(cwd=str(house.cwd))
     one = (await stub.NewSession(new)).session_id
     two = (await stub.NewSession(new)).session_id

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+import grpc
 import pytest
 from grpc import aio
 
+from yarrow.service.certificate import NAME, make
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -65,7 +67,12 @@ async def in_memory(servicer: AgentServiceServicer, limits: Limits, directory: P
 
 @asynccontextmanager
 async def connection(
-    servicer: AgentServiceServicer, limits: Limits, directory: Path, *, listen: Callable[[aio.Server, Path], str]
+    servicer: AgentServiceServicer,
+    limits: Limits,
+    directory: Path,
+    *,
+    listen: Callable[[aio.Server, Path], str],
+    opened: Callable[..., aio.Channel] = aio.insecure_channel,
 ) -> AsyncGenerator[aio.Channel]:
     receive, send = "grpc.max_receive_message_length", "grpc.max_send_message_length"
     server = aio.server(options=((receive, limits.into), (send, limits.out)))
@@ -73,7 +80,7 @@ async def connection(
     address = listen(server, directory)
     await server.start()
     try:
-        async with aio.insecure_channel(address, options=((receive, limits.out), (send, limits.into))) as channel:
+        async with opened(address, options=((receive, limits.out), (send, limits.into))) as channel:
             yield channel
     finally:
         await server.stop(None)
@@ -89,10 +96,24 @@ def tcp(server: aio.Server, directory: Path) -> str:
     return f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
 
 
+# Made once: it takes longer than most checks.
+MADE = make()
+TLS_NAME = ("grpc.ssl_target_name_override", NAME)
+
+
+def tls(server: aio.Server, directory: Path) -> str:
+    return f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', MADE.credentials())}"
+
+
+def over_tls(address: str, *, options: tuple[tuple[str, int], ...]) -> aio.Channel:
+    return aio.secure_channel(address, grpc.ssl_channel_credentials(MADE.certificate), options=(TLS_NAME, *options))
+
+
 TRANSPORTS: dict[str, Connected] = {
     "memory": in_memory,
     "unix": partial(connection, listen=unix_socket),
     "tcp": partial(connection, listen=tcp),
+    "tls": partial(connection, listen=tls, opened=over_tls),
 }
 
 

@@ -9,6 +9,20 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
+class Remote(NamedTuple):
+    """How a service is reached, or lets itself be reached; paths are as they were given."""
+
+    listen: str = ""
+    """As `HOST:PORT`; for `serve` alone."""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_pin: str = ""
+    """A file, or `sha256:` and a digest."""
+    token_file: str = ""
+    reflection: bool = False
+
+
 class Arguments(NamedTuple):
     """What was asked for; an empty text, or None where empty means something, is a flag that was not given."""
 
@@ -46,6 +60,7 @@ class Arguments(NamedTuple):
     attach: str = ""
     socket: str = ""
     """Where to listen; for `serve` alone."""
+    remote: Remote = Remote()
 
     @property
     def has_prompt(self) -> bool:
@@ -151,8 +166,6 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
     words = tuple(values["words"])
     _refuse_what_stands_alone(command, values, literal=bool(literal))
     _refuse_pairs(values)
-    if values["socket"] and command != "serve":
-        fail("--socket belongs to yarrow serve")
     model, thinking = _model(values["model"] or "")
     return Arguments(
         show="version" if values["version"] else "help" if values["help"] else "",
@@ -179,7 +192,27 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         plain=values["plain"],
         attach=values["attach"] or "",
         socket=values["socket"] or "",
+        remote=_remote(command, values),
     )
+
+
+def _remote(command: str, values: dict[str, Any]) -> Remote:
+    """Return how the service is reached, once what is unsafe or means nothing is refused."""
+    for key in ("socket", "listen", "tls_client_ca", "reflection"):
+        if values[key] and command != "serve":
+            fail(f"--{key.replace('_', '-')} belongs to yarrow serve")
+    if values["tls_pin"] and not values["attach"]:
+        fail("--tls-pin goes with --attach: it says which certificate to expect")
+    if bool(values["tls_cert"]) != bool(values["tls_key"]):
+        fail("--tls-cert and --tls-key go together")
+    needs = "--attach HOST:PORT" if command != "serve" else "--listen HOST:PORT"
+    network = ":" in (values["attach"] or values["listen"] or "") and not (values["attach"] or "").startswith("unix:")
+    for key in ("tls_cert", "tls_client_ca", "tls_pin"):
+        if values[key] and not network:
+            fail(f"--{key.replace('_', '-')} goes with {needs}: a socket of this machine has no TLS")
+    if values["token_file"] and not (values["attach"] or command == "serve"):
+        fail("--token-file goes with --attach or yarrow serve")
+    return Remote(**{key: values[key] or default for key, default in Remote()._asdict().items()})
 
 
 def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: bool) -> None:

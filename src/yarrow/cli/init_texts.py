@@ -74,6 +74,13 @@ _EXTENSIONS = """\
   // Python files that add tools, commands and providers; a relative path begins in the directory of this file.
   // "extensions": [],
 """
+_SERVICE = """\
+
+  // What one `yarrow serve` takes at one time: sessions in memory, runs, streams of one session's events, calls on one
+  // connection, and the bytes of a request, a response and a request's metadata.
+  // "service": {"sessions": 4096, "runs": 256, "subscribers": 256, "streams": 256,
+  //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
+"""
 _USERS_DRY_RUN = """\
 
   // Change nothing and say what would be done.
@@ -99,7 +106,7 @@ USER_SETTINGS = f"""\
   // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
   // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
 
-{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_EXTENSIONS}}}
+{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_SERVICE}{_EXTENSIONS}}}
 """
 """The user's own `config.json`."""
 

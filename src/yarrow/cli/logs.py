@@ -11,6 +11,7 @@ from pathlib import Path
 
 from yarrow.errors import UsageError
 
+FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 MAX_BYTES = 4 << 20
 """Of the file; then it is renamed to end in `.1`, in place of an earlier one."""
@@ -25,8 +26,11 @@ def set_up(folder: Path, environment: Mapping[str, str]) -> None:
     level = environment.get("YARROW_LOG", "")
     if level and level not in LEVELS:
         raise UsageError(f"YARROW_LOG is {level!r}; it takes one of {', '.join(LEVELS)}")
+    form = environment.get("YARROW_LOG_FORMAT", "text")
+    if form not in FORMATS:
+        raise UsageError(f"YARROW_LOG_FORMAT is {form!r}; it takes one of {', '.join(FORMATS)}")
     handler = logging.StreamHandler() if level else _LogFile(folder / "yarrow.log")
-    handler.setFormatter(_Discreet(environment))
+    handler.setFormatter(_Discreet(environment, as_json=form == "json"))
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
     # A log that cannot be written is nothing to tell the reader of an answer.
     logging.raiseExceptions = False
@@ -35,16 +39,26 @@ def set_up(folder: Path, environment: Mapping[str, str]) -> None:
 class _Discreet(logging.Formatter):
     """Writes a record without the secrets of the environment, which a library may have put into a message."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        super().__init__(FORMAT)
+    def __init__(self, environment: Mapping[str, str], *, as_json: bool) -> None:
+        super().__init__("%(message)s" if as_json else FORMAT)
         self._environment = environment
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
         # Here, since most runs log nothing.
         from yarrow.policy.secrets import secret_values
         from yarrow.session.redaction import Redactor
 
-        return Redactor(secret_values(self._environment)).text(super().format(record))
+        text = Redactor(secret_values(self._environment)).text(super().format(record))
+        return _json(record, text) if self._as_json else text
+
+
+def _json(record: logging.LogRecord, text: str) -> str:
+    """Return the record as one JSON object in one line, with what is told of a call as fields of their own."""
+    import json
+
+    fields = {"time": record.created, "level": record.levelname, "logger": record.name, "message": text}
+    return json.dumps(fields | getattr(record, "call", {}))
 
 
 class _LogFile(logging.Handler):

@@ -3,11 +3,12 @@
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
-from yarrow.cli.arguments import Arguments
+from yarrow.cli.arguments import Arguments, Remote
 from yarrow.cli.compose import compose
 from yarrow.cli.places import absolute
 from yarrow.client.failure import refusal
@@ -16,7 +17,6 @@ from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import Extensions
-from yarrow.service.server import CLIENT_OPTIONS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -38,15 +38,21 @@ class Start(NamedTuple):
 async def opened(start: Start) -> AsyncGenerator[Stub]:
     """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
     if attach := start.arguments.attach:
-        address = attach if ":" in attach else f"unix:{absolute(attach, '--attach')}"
-        async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+        # Here, since a service of this process needs neither a token nor TLS.
+        from yarrow.cli.attaching import address_of, attached
+
+        address = address_of(attach)
+        if address.startswith("unix:") and not _is_there(address):
+            raise _nobody(address)
+        async with await attached(
+            start.arguments, token_file(start.arguments.remote), start.loaded.settings.service
+        ) as channel:
             try:
                 yield AgentServiceStub(channel)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
                     raise
-                sentence = f"no service answers at {address}: start one with yarrow serve --socket PATH"
-                raise ProviderError(Code.UNREACHABLE, sentence) from None
+                raise _nobody(address) from None
         return
     servicer = compose(start.loaded.settings, os.environ, start.extensions.added)
     registrar = Registrar()
@@ -58,6 +64,23 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         # A run that was interrupted is recorded to its end before the process goes.
         await servicer.close()
         await start.extensions.close()
+
+
+def token_file(remote: Remote) -> Path | None:
+    """Return the file of the token that a flag or `YARROW_TOKEN_FILE` names; None when neither does."""
+    if remote.token_file:
+        return absolute(remote.token_file, "--token-file")
+    named = os.environ.get("YARROW_TOKEN_FILE", "")
+    return absolute(named, "YARROW_TOKEN_FILE") if named else None
+
+
+def _is_there(address: str) -> bool:
+    return Path(address.removeprefix("unix:").removeprefix("//")).exists()
+
+
+def _nobody(address: str) -> ProviderError:
+    how = "--socket PATH" if address.startswith("unix:") else "--listen HOST:PORT"
+    return ProviderError(Code.UNREACHABLE, f"no service answers at {address}: start one with yarrow serve {how}")
 
 
 async def chosen(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:

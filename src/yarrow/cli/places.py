@@ -45,6 +45,15 @@ def absolute(text: str, source: str) -> Path:
     return path
 
 
+def split_address(text: str, source: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; an IPv6 host stands in brackets. Raises `UsageError`."""
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(f"{source} is {text!r}; it takes HOST:PORT, such as 127.0.0.1:7878 or [::1]:7878")
+    return bare, int(port)
+
+
 def _utf8(path: str, source: str) -> str:
     try:
         path.encode()

@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 
 from yarrow.cli.arguments import Arguments
-from yarrow.cli.compose import compose
 from yarrow.cli.exit_codes import ExitCode, of_run, of_status
 from yarrow.cli.interrupts import Interrupts
 from yarrow.cli.logs import set_up
@@ -20,7 +19,7 @@ from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, chosen, opened
 from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors, own_output
 from yarrow.cli.person import person_at
-from yarrow.cli.places import absolute, home_directory, nearest_directory, working_directory
+from yarrow.cli.places import home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt import Prompt
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
@@ -35,7 +34,6 @@ from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
-from yarrow.service.server import serving
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -70,7 +68,9 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     """Return what is to be done, with all that it needs read."""
     arguments, loaded = start.arguments, start.loaded
     if arguments.command == "serve":
-        return _serve(start)
+        from yarrow.cli.serve import serve
+
+        return serve(start)
     if arguments.list_models:
         return _list_models(start)
     if arguments.command == "sessions" or arguments.export:
@@ -181,22 +181,4 @@ async def _list_models(start: Start) -> ExitCode:
     provider = session_settings(start.arguments, start.loaded.settings).provider
     async with opened(start) as stub, Output(out=start.out) as output:
         await list_models(stub, provider, json=start.arguments.json, out=output.out)
-    return ExitCode.DONE
-
-
-async def _serve(start: Start) -> ExitCode:
-    given = start.arguments.socket
-    default = user_directory(home_directory(), os.environ) / "run" / "yarrow.sock"
-    path = absolute(given or str(default), "--socket" if given else "the path of the socket")
-    added = start.extensions.added
-    for notice in (*start.loaded.notices, *added.warnings):
-        complain(notice, ExitCode.DONE)
-    try:
-        async with serving(compose(start.loaded.settings, os.environ, added), path):
-            complain(f"listening on unix:{path}; permission is asked of clients that can answer", ExitCode.DONE)
-            await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        return ExitCode.DONE
-    finally:
-        await start.extensions.close()
     return ExitCode.DONE

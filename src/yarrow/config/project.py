@@ -18,8 +18,9 @@ HARMLESS = ("thinking", "compaction", "permissions")
 
 Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
 """
-USERS_ALONE = ("extensions", "sandbox")
-"""Keys that no project's file may set, trusted or not: what runs with the user's rights, and what holds the rest."""
+USERS_ALONE = ("extensions", "sandbox", "service")
+"""Keys that no project's file may set, trusted or not: what runs with the user's rights, what holds the rest,
+and what one service takes."""
 NAMED_KEYS = 10
 """Of the keys that are ignored this many are named; of more, only how many."""
 KEY_CHARACTERS = 60

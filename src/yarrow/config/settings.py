@@ -110,6 +110,25 @@ class PermissionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Seconds that a question waits for its answer; then it is no. Only from the user's own file."""
 
 
+class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How much one service takes at one time. Only from the user's own file."""
+
+    sessions: int = 4096
+    """In memory; then the longest unused one leaves, and if all are in use the next is refused."""
+    runs: int = 256
+    """That go on at one time, of all sessions; the next one is refused."""
+    subscribers: int = 256
+    """Streams that one session's events go to; the next one is refused."""
+    streams: int = 256
+    """Calls on one connection; the next waits for one to end."""
+    message_bytes_in: int = 8 << 20
+    """Of one request; a larger one is refused."""
+    message_bytes_out: int = 32 << 20
+    """Of one response; a larger one is not sent."""
+    metadata_bytes: int = 16 << 10
+    """Of the metadata of one request; more is refused."""
+
+
 class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything that can be configured."""
 
@@ -127,6 +146,7 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     workspace: WorkspaceSettings = WorkspaceSettings()
     bash: BashSettings = BashSettings()
     permissions: PermissionSettings = PermissionSettings()
+    service: ServiceSettings = ServiceSettings()
     session_dir: str = ""
     """Where sessions are kept; empty is ~/.yarrow/sessions."""
     sync: Literal["message", "run", "none"] = "message"

@@ -105,9 +105,9 @@ class Bus:
         self._subscribers = tuple(one for one in self._subscribers if one is not subscription)
 
     @property
-    def watched(self) -> bool:
-        """Whether anybody is subscribed."""
-        return bool(self._subscribers)
+    def subscribers(self) -> int:
+        """How many are subscribed."""
+        return len(self._subscribers)
 
     def drops(self) -> tuple[int, ...]:
         """Return how many events each present subscriber lost."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from yarrow.errors import Code, LimitExceeded
 from yarrow.service.entry import Entry
 
-MAX_SESSIONS = 4096
-"""Sessions in memory; then the longest unused one leaves, and if all are in use the next is refused."""
 IDLE_SECONDS = 1800.0
 """After which a session that is not in use leaves memory at the next request; its file loads it again."""
 UNUSED_SECONDS = 60.0
@@ -17,7 +15,8 @@ UNUSED_SECONDS = 60.0
 class Active:
     """Entries by id, in the order in which they were last touched."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._entries: dict[str, Entry] = {}
         self._touched: dict[str, float] = {}
 
@@ -36,12 +35,17 @@ class Active:
         self._put(entry)
         return entry
 
+    @property
+    def running(self) -> int:
+        """How many sessions are busy."""
+        return sum(entry.agent.busy for entry in self._entries.values())
+
     async def add(self, entry: Entry) -> None:
         """Take a session in. Raises `LimitExceeded` (TOO_MANY) when there is no room."""
-        if len(self._entries) >= MAX_SESSIONS:
+        if len(self._entries) >= self._most:
             leaving = next((one for one in self._entries.values() if self._unused(one)), None)
             if leaving is None:
-                raise LimitExceeded(f"{MAX_SESSIONS} sessions are in use: let some runs end", code=Code.TOO_MANY)
+                raise LimitExceeded(f"{self._most} sessions are in use: let some runs end", code=Code.TOO_MANY)
             del self._entries[leaving.id]
             await leaving.close()
         self._put(entry)
@@ -53,7 +57,7 @@ class Active:
         for entry in self._entries.values():
             if self._touched[entry.id] > long_ago:
                 break  # all that follow were touched later
-            if not (entry.agent.busy or entry.bus.watched or entry.ephemeral):
+            if not (entry.agent.busy or entry.bus.subscribers or entry.ephemeral):
                 idle.append(entry)
         for entry in idle:
             self.remove(entry.id)
@@ -76,4 +80,4 @@ class Active:
 
     def _unused(self, entry: Entry) -> bool:
         rests = time.monotonic() - self._touched[entry.id] > UNUSED_SECONDS
-        return rests and not entry.agent.busy and not entry.bus.watched
+        return rests and not (entry.agent.busy or entry.bus.subscribers)

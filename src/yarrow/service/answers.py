@@ -9,7 +9,8 @@ from typing import Any, NoReturn, TypeVar, cast
 import grpc
 
 from yarrow.errors import Code, YarrowError
-from yarrow.service.errors import refuse
+from yarrow.service.calls import Call
+from yarrow.service.errors import STATUS, refuse
 
 _logger = logging.getLogger("yarrow.service")
 
@@ -24,10 +25,16 @@ def answers(handler: Unary) -> Unary:
 
     @functools.wraps(handler)
     async def wrapped(self: object, request: object, context: Context) -> Any:
+        call = Call(handler.__name__, request)
         try:
-            return await handler(self, request, context)
+            response = await handler(self, request, context)
         except Exception as error:  # noqa: BLE001 - the edge of the service: nothing passes it as a traceback
-            await _refuse(context, error)
+            await _refuse(context, error, call)
+        else:
+            call.status = "OK"
+            return response
+        finally:
+            call.log()
 
     return cast("Unary", wrapped)
 
@@ -37,20 +44,23 @@ def streams(handler: Streaming) -> Streaming:
 
     @functools.wraps(handler)
     async def wrapped(self: object, request: object, context: Context) -> AsyncGenerator[Any]:
+        call = Call(handler.__name__, request)
         items = handler(self, request, context)
         try:
             async for item in items:
                 yield item
+            call.status = "OK"
         except Exception as error:  # noqa: BLE001 - as above
-            await _refuse(context, error)
+            await _refuse(context, error, call)
         finally:
+            call.log()
             # A client that goes away closes this generator; the handler must see it now, not when it is collected.
             await cast("AsyncGenerator[Any]", items).aclose()
 
     return cast("Streaming", wrapped)
 
 
-async def _refuse(context: Context, error: Exception) -> NoReturn:
+async def _refuse(context: Context, error: Exception, call: Call) -> NoReturn:
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, YarrowError):
@@ -59,5 +69,6 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
         error = YarrowError(
             f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has it under {number}", code=Code.INTERNAL
         )
+    call.status = STATUS[error.code].name
     await refuse(context, error)
     raise AssertionError("abort returned")

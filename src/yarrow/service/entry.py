@@ -9,8 +9,8 @@ from yarrow.agent.agent import Agent
 from yarrow.agent.hooks import About, HookName, Hooks
 from yarrow.agent.payloads import SessionPayload
 from yarrow.agent.ports import Equipment
-from yarrow.errors import Precondition, StorageError
-from yarrow.event.bus import BUFFER_EVENTS, Bus
+from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
+from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
 from yarrow.service.translate import to_event
 from yarrow.session.memory_log import MemoryLog
@@ -29,11 +29,12 @@ MAX_WARNINGS = 100
 class Entry:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks) -> None:
+    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks, most: int = 256) -> None:
         self.agent = agent
         self.bus = bus
         self._log = log
         self._hooks = hooks
+        self._most_subscribers = most
         self.warnings: list[str] = []
         """What a person should be told of how the session was made or loaded."""
         self.reason = ""
@@ -88,6 +89,14 @@ class Entry:
     def _warn(self, notice: Notice) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(notice.text)
+
+    def subscribe(self, after: int | None = None) -> Subscription:
+        """Return a subscription as `Bus.subscribe` does. Raises `LimitExceeded` (TOO_MANY)."""
+        if self.bus.subscribers >= self._most_subscribers:
+            raise LimitExceeded(
+                f"{self._most_subscribers} streams follow session {self.id} already: let some end", code=Code.TOO_MANY
+            )
+        return self.bus.subscribe(after)
 
     def translated(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.

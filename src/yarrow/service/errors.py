@@ -1,10 +1,10 @@
 """The error tree as gRPC statuses: one table, and a status with `google.rpc.ErrorInfo` for each error."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
-from yarrow.errors import Code, InvalidArgument, YarrowError
+from yarrow.errors import Code, InvalidArgument, ProviderError, YarrowError
 
 DOMAIN = "yarrow"
 MAX_MESSAGE = 3000
@@ -55,17 +55,46 @@ STATUS: dict[Code, grpc.StatusCode] = {
 }
 
 
+RETRY_SECONDS: dict[Code, float] = {Code.TOO_MANY: 1.0, Code.DRAINING: 5.0}
+"""After which the same request may be taken, when waiting helps; what a provider says itself goes before."""
+UNAUTHENTICATED = "UNAUTHENTICATED"
+"""The reason of a call without the token; such a call never reaches the error tree."""
+
+
 async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError) -> None:
     """End the call with the error's status; its reason goes along as `google.rpc.ErrorInfo`."""
+    metadata = {"field": error.field} if isinstance(error, InvalidArgument) else {}
+    seconds = error.retry_after if isinstance(error, ProviderError) else RETRY_SECONDS.get(error.code)
+    ending = Ending(STATUS[error.code], error.code.value, metadata, seconds)
+    await _end(context, error.message, ending)
+
+
+async def deny(context: grpc.aio.ServicerContext[Any, Any], message: str) -> None:
+    """End a call that may not be made."""
+    await _end(context, message, Ending(_S.UNAUTHENTICATED, UNAUTHENTICATED, {}, None))
+
+
+class Ending(NamedTuple):
+    """What a refused call is answered besides its sentence."""
+
+    status: grpc.StatusCode
+    reason: str
+    metadata: dict[str, str]
+    retry_seconds: float | None
+    """None when waiting does not help."""
+
+
+async def _end(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: Ending) -> None:
     # The protobuf of google.rpc is imported here, since a call that succeeds never needs it.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
-    status = STATUS[error.code]
     # A lone surrogate would keep the status from being sent at all, and too long a one is refused by the transport.
-    message = error.message.encode("utf-8", "backslashreplace")[:MAX_MESSAGE].decode("utf-8", "ignore")
-    info = error_details_pb2.ErrorInfo(reason=error.code.value, domain=DOMAIN)
-    if isinstance(error, InvalidArgument):
-        info.metadata["field"] = error.field
-    details = status_pb2.Status(code=status.value[0], message=message)
+    message = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE].decode("utf-8", "ignore")
+    details = status_pb2.Status(code=ending.status.value[0], message=message)
+    info = error_details_pb2.ErrorInfo(reason=ending.reason, domain=DOMAIN, metadata=ending.metadata)
     details.details.add().Pack(info)
-    await context.abort(status, message, (("grpc-status-details-bin", details.SerializeToString()),))
+    if ending.retry_seconds is not None:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromMilliseconds(round(ending.retry_seconds * 1000))
+        details.details.add().Pack(retry)
+    await context.abort(ending.status, message, (("grpc-status-details-bin", details.SerializeToString()),))

@@ -1,4 +1,4 @@
-"""The service on a unix socket: who may reach it, what it bears, and how it ends."""
+"""The service for other programs: where it listens, what it bears, and how it ends."""
 
 import asyncio
 import os
@@ -9,66 +9,117 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc
+from msgspec import Struct
 
+from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
+from yarrow.service.auth import Guard
+from yarrow.service.certificate import Tls
+from yarrow.service.health import Health
+from yarrow.service.options import server_options
 from yarrow.service.servicer import Servicer
+from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server
 
-MAX_MESSAGE_IN = 8 << 20
-"""Bytes of one request; a larger one is refused with RESOURCE_EXHAUSTED."""
-MAX_MESSAGE_OUT = 32 << 20
-"""Bytes of one response."""
-MAX_STREAMS = 256
-"""Calls at one time on one connection; the next waits for one to end."""
 DRAIN_SECONDS = 30.0
 """How long runs may go on after the service was told to end; then they are aborted."""
+HEARTBEAT_SECONDS = 5.0
+"""Without another event after which a stream of a running session carries a heartbeat."""
 MAX_SOCKET_PATH = 107
 """Bytes of a unix socket's path; the kernel takes no more."""
+SERVICE = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
 
-CLIENT_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_OUT),
-    ("grpc.max_send_message_length", MAX_MESSAGE_IN),
-)
-"""Of a client's channel."""
-OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_IN),
-    ("grpc.max_send_message_length", MAX_MESSAGE_OUT),
-    ("grpc.max_concurrent_streams", MAX_STREAMS),
-    ("grpc.so_reuseport", 0),
-)
+
+class Tcp(Struct, frozen=True):
+    """An address of the network, and what is shown there; there is no way to listen on one without."""
+
+    address: str
+    """As `HOST:PORT`; port 0 takes any that is free."""
+    tls: Tls
+
+
+class Listening(Struct, frozen=True):
+    """Where a service is reached, and what is asked of who reaches it."""
+
+    socket: Path
+    token: str
+    limits: ServiceSettings = ServiceSettings()
+    tcp: Tcp | None = None
+    reflection: bool = False
+    """Whether those with the token may ask what methods there are."""
+    heartbeat: float = HEARTBEAT_SECONDS
 
 
 @asynccontextmanager
-async def serving(servicer: Servicer, path: Path) -> AsyncGenerator[None]:
-    """Serve on a unix socket at `path` while the context is open; leaving it drains the service.
+async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
+    """Serve while the context is open, which gives the addresses; leaving it drains the service.
 
-    Raises `UsageError` when the socket cannot be made safely.
+    Raises `UsageError` when a socket cannot be made, or not safely.
     """
-    _prepare(path)
-    server = grpc.aio.server(options=OPTIONS)
+    _prepare(listening.socket)
+    server = grpc.aio.server(interceptors=(Guard(listening.token),), options=server_options(listening.limits))
     add_AgentServiceServicer_to_server(servicer, server)
-    before = os.umask(0o077)
+    health = Health(server, SERVICE)
+    if listening.reflection:
+        _reflect(server)
+    addresses = await _listen(server, listening)
+    servicer.heartbeat = listening.heartbeat
+    await health.begin()
     try:
-        server.add_insecure_port(f"unix:{path}")
-        await server.start()
-    except RuntimeError as error:
-        raise UsageError(f"cannot listen on {path}: {error}") from error
-    finally:
-        os.umask(before)
-    try:
-        yield
+        yield addresses
     finally:
         servicer.drain()
         # Told to end a second time, it does not wait for runs any longer.
         with suppress(TimeoutError, asyncio.CancelledError):
+            await health.end()
             await asyncio.wait_for(servicer.settled(), DRAIN_SECONDS)
         await servicer.close()
         await server.stop(grace=1.0)
-        path.unlink(missing_ok=True)
+        listening.socket.unlink(missing_ok=True)
+
+
+def _reflect(server: grpc.aio.Server) -> None:
+    # Here, since it is seldom asked for.
+    from grpc_reflection.v1alpha import reflection
+
+    reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), server)
+
+
+async def _listen(server: grpc.aio.Server, listening: Listening) -> tuple[str, ...]:
+    addresses: list[str] = []
+    place = ""
+    before = os.umask(0o077)
+    try:
+        if tcp := listening.tcp:
+            place = tcp.address
+            port = server.add_secure_port(place, tcp.tls.credentials())
+            addresses.append(f"{place.rpartition(':')[0]}:{port}")
+        place = str(listening.socket)
+        server.add_insecure_port(f"unix:{place}")
+        await server.start()
+    except RuntimeError as error:
+        await server.stop(None)
+        # grpc tells the cause to its own log alone.
+        causes = "is the address free, is it one of this machine, and do certificate and key belong together?"
+        raise UsageError(f"cannot listen on {place}: {causes}") from error
+    finally:
+        os.umask(before)
+    return (f"unix:{listening.socket}", *addresses)
 
 
 def _prepare(path: Path) -> None:
     """Make the socket's directory private and take away the socket of a service that is gone."""
+    private_folder(path)
+    if path.is_socket():
+        if _answers(path):
+            raise UsageError(f"a service is already listening on {path}")
+        path.unlink()
+    elif path.exists():
+        raise UsageError(f"{path} exists and is not a socket")
+
+
+def private_folder(path: Path) -> None:
+    """Make the directory of a socket, closed to others. Raises `UsageError` when it is open to them."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise UsageError(f"{path} is longer than the {MAX_SOCKET_PATH} bytes a socket's path may have")
     folder = path.parent
@@ -82,12 +133,6 @@ def _prepare(path: Path) -> None:
             f"{folder} must belong to you and be closed to others, since whoever reaches the socket runs commands as "
             f"you: chmod 700 {folder}, or name a path in a folder of its own"
         )
-    if path.is_socket():
-        if _answers(path):
-            raise UsageError(f"a service is already listening on {path}")
-        path.unlink()
-    elif path.exists():
-        raise UsageError(f"{path} exists and is not a socket")
 
 
 def _answers(path: Path) -> bool:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator
 
-from yarrow.errors import Code, YarrowError
 from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
@@ -12,6 +11,7 @@ from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
 from yarrow.service.files import Files
+from yarrow.service.following import take
 from yarrow.service.images import check_seen, fitted
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
@@ -33,12 +33,13 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         sessions = Sessions(parts)
         super().__init__(parts, sessions)
         self._commands = Commands(parts)
-        self._draining = False
+        self.heartbeat = 0.0
+        """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
         self.epoch = os.urandom(16).hex()
 
     def drain(self) -> None:
         """Take no more prompts."""
-        self._draining = True
+        self._sessions.drain()
 
     async def settled(self) -> None:
         """Wait until no run is going on."""
@@ -52,8 +53,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
     @streams
     async def Prompt(self, request: pb.PromptRequest, context: Context) -> AsyncIterator[pb.PromptResponse]:
         """Start a run and stream its events."""
-        if self._draining:
-            raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
+        self._sessions.admit()
         content = read_content(request.text, await fitted(request.images), request.attachments)
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
         await self._check_first_images(request, plan)
@@ -61,15 +61,16 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         equipment = await self._sessions.equip(entry)
         check_seen(request.images, equipment.info)
         said = await self._commands.said(content, entry.cwd, tuple(request.attachments))
-        subscription = entry.bus.subscribe()
+        subscription = entry.subscribe()
         run_id = ""
         presence = attending(entry, answers=request.options.answers_permissions)
         try:
+            self._sessions.admit(entry)
             run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed)
             limit = BATCH_EVENTS if request.options.batch else 1
             epoch = self.epoch
             while True:
-                events = await subscription.take()
+                events = await take(entry, subscription, self.heartbeat)
                 for batch in batches(entry, events, limit):
                     yield pb.PromptResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
@@ -138,12 +139,12 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
     ) -> AsyncIterator[pb.StreamEventsResponse]:
         """Stream the events of a session."""
         entry = await self._sessions.lookup(request.session_id)
-        subscription = entry.bus.subscribe(self._after(request))
+        subscription = entry.subscribe(self._after(request))
         limit = BATCH_EVENTS if request.batch else 1
         epoch = self.epoch
         presence = attending(entry, answers=request.answers_permissions)
         try:
-            while events := await subscription.take():
+            while events := await take(entry, subscription, self.heartbeat):
                 for batch in batches(entry, events, limit):
                     yield pb.StreamEventsResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
@@ -156,10 +157,11 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """Compact the context and stream the events of that."""
         entry = await self._sessions.get_or_load(request.session_id)
         equipment = await self._sessions.equip(entry)
-        subscription = entry.bus.subscribe()
+        subscription = entry.subscribe()
         try:
+            self._sessions.admit(entry)
             await entry.agent.compact(request.instructions, equipment)
-            while events := await subscription.take():
+            while events := await take(entry, subscription, self.heartbeat):
                 for event in events:
                     yield pb.CompactResponse(event=entry.translated(event))
                     if isinstance(event.body, CompactionEnd):

@@ -9,6 +9,7 @@ from yarrow.event.events import ToolOutput
 from yarrow.message import ToolCall
 from yarrow.service.answers import Context, streams
 from yarrow.service.choices import MAX_TEXT_BYTES
+from yarrow.service.following import take
 from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.session.ids import new_id
@@ -20,6 +21,7 @@ class Tools:
 
     _parts: Parts
     _sessions: Sessions
+    heartbeat: float
 
     @streams
     async def RunTool(self, request: pb.RunToolRequest, context: Context) -> AsyncIterator[pb.RunToolResponse]:
@@ -27,10 +29,11 @@ class Tools:
         call = self._call(request)
         entry = await self._sessions.get_or_load(request.session_id)
         equipment = await self._sessions.equip(entry)
-        subscription = entry.bus.subscribe()
+        subscription = entry.subscribe()
         try:
+            self._sessions.admit(entry)
             await entry.agent.run_tool(call, equipment, silent=request.silent)
-            while events := await subscription.take():
+            while events := await take(entry, subscription, self.heartbeat):
                 for event in events:
                     yield pb.RunToolResponse(event=entry.translated(event))
                     if isinstance(event.body, ToolOutput) and event.body.tool_call_id == call.id:

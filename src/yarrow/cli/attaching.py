@@ -1,0 +1,56 @@
+"""Connects to a service that runs elsewhere: at a socket of this machine, or over the network by TLS."""
+
+from pathlib import Path
+
+import grpc
+
+from yarrow.cli.arguments import Arguments, Remote
+from yarrow.cli.places import absolute, split_address
+from yarrow.config.settings import ServiceSettings
+from yarrow.errors import UsageError
+from yarrow.service.auth import read_token, token_beside
+from yarrow.service.certificate import NAME, read_pem
+from yarrow.service.options import client_options
+
+UNIX = "unix:"
+
+
+def address_of(attach: str) -> str:
+    """Return the address that a flag means: a path is that of a socket."""
+    return attach if ":" in attach else f"{UNIX}{absolute(attach, '--attach')}"
+
+
+async def attached(arguments: Arguments, token: Path | None, limits: ServiceSettings) -> grpc.aio.Channel:
+    """Return a channel whose calls carry the token; `token` is its file, None for the one beside the socket.
+
+    Raises `UsageError` when the token or a certificate cannot be used.
+    """
+    address, remote = address_of(arguments.attach), arguments.remote
+    options: tuple[tuple[str, int | str], ...] = client_options(limits)
+    if address.startswith(UNIX):
+        socket = Path(address.removeprefix(UNIX).removeprefix("//"))
+        base = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
+        token = token or token_beside(socket)
+    else:
+        split_address(address, "--attach")
+        if token is None:
+            raise UsageError(f"{address} is not on this machine's disk: name the file of its token with --token-file")
+        base = await _tls(remote, address)
+        if remote.tls_pin:
+            # A certificate that is trusted for itself need not name the address at which its service is.
+            options = (*options, ("grpc.ssl_target_name_override", NAME))
+    bearer = grpc.access_token_call_credentials(read_token(token))
+    return grpc.aio.secure_channel(address, grpc.composite_channel_credentials(base, bearer), options=options)
+
+
+async def _tls(remote: Remote, address: str) -> grpc.ChannelCredentials:
+    trusted = None
+    if remote.tls_pin:
+        # Here, since TLS of our own is needed for this alone.
+        from yarrow.cli.pin import pinned
+
+        trusted = await pinned(remote.tls_pin, address)
+    if not remote.tls_cert:
+        return grpc.ssl_channel_credentials(trusted)
+    key = read_pem(absolute(remote.tls_key, "--tls-key"), secret=True)
+    return grpc.ssl_channel_credentials(trusted, key, read_pem(absolute(remote.tls_cert, "--tls-cert")))

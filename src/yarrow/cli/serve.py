@@ -1,0 +1,64 @@
+"""Runs the service for other programs until it is told to end."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from yarrow.cli.compose import compose
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import complain
+from yarrow.cli.opened import Start, token_file
+from yarrow.cli.places import absolute, home_directory, split_address
+from yarrow.config.files import user_directory
+from yarrow.service.auth import own_token, token_beside
+from yarrow.service.certificate import Tls, fingerprint, read_pem, self_made
+from yarrow.service.server import Listening, Tcp, private_folder, serving
+
+
+async def serve(start: Start) -> ExitCode:
+    """Serve on a socket of this machine, and on the network when that is asked for. Raises `UsageError`."""
+    settings, added = start.loaded.settings, start.extensions.added
+    for notice in (*start.loaded.notices, *added.warnings):
+        complain(notice, ExitCode.DONE)
+    try:
+        listening = await asyncio.to_thread(_listening, start)
+        async with serving(compose(settings, os.environ, added), listening) as addresses:
+            complain(
+                f"listening on {' and '.join(addresses)}; permission is asked of clients that can answer", ExitCode.DONE
+            )
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return ExitCode.DONE
+    finally:
+        await start.extensions.close()
+    return ExitCode.DONE
+
+
+def _listening(start: Start) -> Listening:
+    """Return where to listen; token and certificate are made when they are not there."""
+    arguments, remote = start.arguments, start.arguments.remote
+    users = user_directory(home_directory(), os.environ)
+    default = users / "run" / "yarrow.sock"
+    socket = absolute(arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket")
+    private_folder(socket)
+    return Listening(
+        socket=socket,
+        token=own_token(token_file(remote) or token_beside(socket)),
+        limits=start.loaded.settings.service,
+        tcp=_tcp(start, users.absolute() / "tls") if remote.listen else None,
+        reflection=remote.reflection,
+    )
+
+
+def _tcp(start: Start, folder: Path) -> Tcp:
+    remote = start.arguments.remote
+    split_address(remote.listen, "--listen")
+    if remote.tls_cert:
+        certificate = read_pem(absolute(remote.tls_cert, "--tls-cert"))
+        tls = Tls(certificate, read_pem(absolute(remote.tls_key, "--tls-key"), secret=True))
+    else:
+        tls = self_made(folder)
+        complain(f"its certificate is {fingerprint(tls.certificate)}: give that as --tls-pin", ExitCode.DONE)
+    if remote.tls_client_ca:
+        tls = Tls(tls.certificate, tls.key, read_pem(absolute(remote.tls_client_ca, "--tls-client-ca")))
+    return Tcp(remote.listen, tls)

@@ -1,0 +1,129 @@
+"""Who may call: every call but a health check carries a token, which is kept in a private file."""
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from yarrow.errors import UsageError
+from yarrow.service.errors import deny
+
+TOKEN_BYTES = 32
+"""Of randomness in a token."""
+MAX_TOKEN_FILE = 4096
+"""Bytes of a token's file; what follows them is not read."""
+HEALTH = "/grpc.health.v1.Health/"
+"""How the methods begin that need no token."""
+_NONE = (
+    "this service takes no call without its token: send it as `authorization: Bearer TOKEN`; "
+    "it is in the file beside the service's socket"
+)
+_WRONG = "the token is not that of this service: read the file beside its socket again"
+_FROM_A_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
+
+_logger = logging.getLogger("yarrow.service")
+
+if TYPE_CHECKING:
+    # Generic for type checkers alone.
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+def token_beside(socket: Path) -> Path:
+    """Return where the token of the service at `socket` is."""
+    return socket.with_name(f"{socket.name}.token")
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises `UsageError` when it cannot be read, or others could read it too."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+                raise UsageError(
+                    f"{path} must be a file that belongs to you and is closed to others, since whoever reads the token "
+                    f"in it runs commands as you: chmod 600 {path}"
+                )
+            token = file.read(MAX_TOKEN_FILE).strip()
+    except OSError as error:
+        raise UsageError(f"cannot read the token in {path}: {error.strerror}") from error
+    if not token or not token.isascii() or any(character <= 0x20 for character in token):
+        raise UsageError(f"{path} holds no token: delete it, and the next start of the service makes one")
+    return token.decode("ascii")
+
+
+def own_token(path: Path) -> str:
+    """Return the token in a file, which is made when it is not there. Raises `UsageError`."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return read_token(path)
+    except OSError as error:
+        raise UsageError(f"cannot make the token in {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+    return read_token(path)
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Lets calls pass that carry the token; the others are answered UNAUTHENTICATED before their request is read."""
+
+    def __init__(self, token: str) -> None:
+        self._digest = _digest(token)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], "Awaitable[Handler | None]"],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Return the handler of a call, or one of the same kind that refuses it."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        # There is no handler of a method that nobody knows; grpc answers that itself.
+        if not handler or method.startswith(HEALTH):
+            return handler
+        reason = self._reason_against(handler_call_details.invocation_metadata)
+        return _refusing(handler, method, reason) if reason else handler
+
+    def _reason_against(self, metadata: Any) -> str:
+        """Return why a call with this metadata may not pass; empty when it may."""
+        given: list[str | bytes] = []
+        for key, value in metadata or ():
+            if key == "origin":
+                return _FROM_A_PAGE
+            if key == "authorization":
+                given.append(value)
+        if len(given) != 1:
+            return _NONE
+        scheme, _, token = str(given[0]).partition(" ")
+        # Digests, so that not even the length of the token can be told from the time this takes.
+        right = hmac.compare_digest(_digest(token.strip()), self._digest)
+        return "" if right and scheme.lower() == "bearer" else _WRONG
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _refusing(handler: "Handler", method: str, reason: str) -> "Handler":
+    async def refuse(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        _logger.info("%s refused: UNAUTHENTICATED", method.rpartition("/")[2])
+        await deny(context, reason)
+
+    # Without a deserializer: what a stranger sent is not parsed.
+    match handler.request_streaming, handler.response_streaming:
+        case False, False:
+            return grpc.unary_unary_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)
+        case False, True:
+            return grpc.unary_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+        case True, False:
+            return grpc.stream_unary_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+        case _:
+            return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]

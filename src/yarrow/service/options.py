@@ -1,0 +1,38 @@
+"""What both ends of a connection agree on: sizes, streams, metadata, and how they notice that the other is gone."""
+
+from yarrow.config.settings import ServiceSettings
+
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+_PINGS = (
+    # Who pings an idle connection more often than every 10 s for the third time is cut off.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 3),
+)
+
+
+def client_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
+    """Return the options of a client's channel."""
+    return (
+        ("grpc.max_receive_message_length", limits.message_bytes_out),
+        ("grpc.max_send_message_length", limits.message_bytes_in),
+        *_KEEPALIVE,
+    )
+
+
+def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
+    """Return the options of the server."""
+    return (
+        ("grpc.max_receive_message_length", limits.message_bytes_in),
+        ("grpc.max_send_message_length", limits.message_bytes_out),
+        ("grpc.max_concurrent_streams", limits.streams),
+        # What is between the two would be refused at random.
+        ("grpc.max_metadata_size", limits.metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
+        # Without it a second process could take calls of this one's port.
+        ("grpc.so_reuseport", 0),
+        *_KEEPALIVE,
+        *_PINGS,
+    )
