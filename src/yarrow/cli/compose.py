@@ -38,10 +38,18 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             home=home,
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
-            boxes=Boxes(settings.sandbox, home=home, hidden=(users.resolve(), root.expanduser().resolve())),
+            boxes=Boxes(settings.sandbox, home=home, hidden=(_real(users), _real(root.expanduser()))),
             secrets=lambda: secret_values(environment),
         )
     )
+
+
+def _real(path: Path) -> Path:
+    """Return where a path leads, or the path where the current directory that it counts from is gone."""
+    try:
+        return path.resolve()
+    except OSError:
+        return path
 
 
 def _consent(permissions: PermissionSettings, file: Path) -> Consent:

@@ -29,7 +29,7 @@ MAX_WARNINGS = 100
 class Entry:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks, most: int = 256) -> None:
+    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks, most: int) -> None:
         self.agent = agent
         self.bus = bus
         self._log = log
