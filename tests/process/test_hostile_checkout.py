@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from doubles import outsider
 from doubles.world import Ended, World
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -241,7 +242,7 @@ async def served(hostile: Hostile, socket: Path) -> AsyncGenerator[AgentServiceS
                 lines.append(await process.stderr.readline())
         assert b"listening" in lines[-1], lines
         assert b"\x1b" not in b"".join(lines)
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        async with outsider.channel(socket) as channel:
             yield AgentServiceStub(channel)
     finally:
         if process.returncode is None:

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
+from doubles import outsider
 from doubles.world import World
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -53,7 +53,7 @@ async def test_case_C_05_a_service_denies_at_once(world: World, tmp_path: Path) 
     try:
         assert process.stderr
         await asyncio.wait_for(process.stderr.readline(), 30)
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        async with outsider.channel(socket) as channel:
             stub: Any = AgentServiceStub(channel)
             request = pb.PromptRequest(text="go", cwd=str(world.project))
             events = [response.event async for response in stub.Prompt(request, timeout=30)]

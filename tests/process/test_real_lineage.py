@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
+from doubles import outsider
 from doubles.world import World
 from yarrow.message import Message, Role
 from yarrow.provider.local.models import STARTER, installed, models_dir
@@ -52,7 +52,7 @@ async def served(world: World, socket: Path) -> AsyncGenerator["Stub"]:
     assert service.stderr is not None
     assert b"listening" in await service.stderr.readline()
     try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        async with outsider.channel(socket) as channel:
             yield AgentServiceStub(channel)
     finally:
         service.send_signal(signal.SIGTERM)

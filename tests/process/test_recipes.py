@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 import msgspec
 import pytest
 
+from doubles import outsider
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.world import World
 from yarrow.agent import payloads as pl
@@ -191,7 +191,7 @@ async def by_socket(world: World, prompt: str) -> str:
         assert line, told
         told += line
     try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        async with outsider.channel(socket) as channel:
             call: Any = AgentServiceStub(channel).Prompt(pb.PromptRequest(text=prompt, cwd=str(world.project)))
             events = [event async for event in call]
     finally:

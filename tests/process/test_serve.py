@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
+from doubles import outsider
 from doubles.world import World
 from yarrow.cli.interrupts import BOUNCE_SECONDS
 from yarrow.message import Message, Role
@@ -40,13 +40,6 @@ async def served(world: World, socket: Path) -> AsyncGenerator[Process]:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), 30) == 0
-
-
-def connected(socket: Path) -> grpc.aio.Channel:
-    """A channel of a program that is not ours, which read the token."""
-    local = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
-    bearer = grpc.access_token_call_credentials(token_beside(socket).read_text().strip())
-    return grpc.aio.secure_channel(f"unix:{socket}", grpc.composite_channel_credentials(local, bearer))
 
 
 @pytest.fixture
@@ -96,7 +89,7 @@ async def test_an_interrupt_of_an_attached_client_aborts_its_run(world: World, s
             pass
         process.send_signal(signal.SIGINT)
         assert (await world.finish(process)).code == 130
-        async with connected(socket) as channel:
+        async with outsider.channel(socket) as channel:
             stub = AgentServiceStub(channel)
             (session,) = (await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL))).sessions
             watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session.session_id, after_sequence=0))
@@ -178,7 +171,7 @@ async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, soc
 async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Path) -> None:
     """Prompt, steer and follow-up are on disk when they are answered; after a kill they are told as undelivered."""
     world.script([{"text": "x"}, {"delay": 600}])
-    async with served(world, socket) as process, connected(socket) as channel:
+    async with served(world, socket) as process, outsider.channel(socket) as channel:
         stub = AgentServiceStub(channel)
         call = stub.Prompt(pb.PromptRequest(text="accepted", cwd=str(world.project)))
         first: Any = await call.read()
