@@ -55,7 +55,7 @@ def end_of(bodies: list[ev.Body]) -> ev.AgentEnd:
 def check_resumed(rig: Rig) -> None:
     """What is read back from the log is the context that the agent has."""
     resumed = fold(SessionState(rig.header), rig.log.records)
-    assert context_of(resumed).sent() == context_of(rig.agent.session).sent()
+    assert context_of(resumed).sent().messages == context_of(rig.agent.session).sent().messages
 
 
 async def test_a_full_context_is_compacted_before_the_next_call() -> None:
@@ -154,7 +154,7 @@ async def test_case_K_05_a_summary_that_fails_changes_nothing() -> None:
     broken = [{"error": {"code": "SERVER_ERROR", "message": "boom"}}]
     rig = rig_of(DONE, DONE, DONE, broken, broken, SUMMARY, DONE)
     await talked(rig, 3)
-    before = context_of(rig.agent.session).sent()
+    before = context_of(rig.agent.session).sent().messages
     for text in (LONG, "next"):
         bodies = await rig.run(text)
         failure = end_of(bodies).error
@@ -163,7 +163,7 @@ async def test_case_K_05_a_summary_that_fails_changes_nothing() -> None:
         ends = [body for body in bodies if isinstance(body, ev.CompactionEnd)]
         assert [end.error is not None for end in ends] == [True]
     assert compactions(rig) == []
-    assert context_of(rig.agent.session).sent()[: len(before)] == before
+    assert context_of(rig.agent.session).sent().messages[: len(before)] == before
     assert {message.text for message in rig.messages if message.role is Role.USER} == {LONG, "next"}
     bodies = await rig.run("again")
     assert end_of(bodies).reason is ev.EndReason.COMPLETED

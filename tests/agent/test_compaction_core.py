@@ -201,7 +201,7 @@ async def test_case_K_02_the_next_request_is_legal_and_the_turn_has_a_prefix() -
     assert record.split_turn
     assert record.first_kept_message_id == "2"
     assert record.summary.endswith("## Turn Prefix Summary\nit read a.py first")
-    assert [message.id for message in session.context.sent()] == ["", "ask", "2", "rA", "rB"]
+    assert [message.id for message in session.context.sent().messages] == ["", "ask", "2", "rA", "rB"]
     assert len(session.requests) == 2
     assert not any(request.tools for request in session.requests)
     check_legal(session.context)
@@ -270,7 +270,7 @@ async def test_a_turn_cut_twice_hands_its_first_notes_on() -> None:
     record = await session.compact(session.plan(BIG, "manual"), "notes two", "prefix two")
     assert record.split_turn
     assert "prefix one" in session.asked[-1]
-    assert [message.id for message in session.context.sent()] == ["", "ask", "s3", "rc3"]
+    assert [message.id for message in session.context.sent().messages] == ["", "ask", "s3", "rc3"]
 
 
 async def test_thinking_is_left_out_and_results_are_cut() -> None:
@@ -431,7 +431,7 @@ async def test_a_summary_longer_than_what_it_replaces_is_refused() -> None:
 async def test_case_K_05_a_failed_summary_leaves_no_trace() -> None:
     provider = ScriptedProvider("p", "m", script=of([[error("SERVER_ERROR", "500")], [error("SERVER_ERROR", "500")]]))
     session = Session(*long_talk(4), keep_recent_tokens=900)
-    before, records = session.context.sent(), list(session.records)
+    before, records = session.context.sent().messages, list(session.records)
     planned = session.plan(BIG, "manual")
     assert isinstance(planned, Plan)
     for _ in range(2):
@@ -439,7 +439,7 @@ async def test_case_K_05_a_failed_summary_leaves_no_trace() -> None:
             await compact(planned, session.meter, summarise=through(provider), timestamp=NOW)
         assert caught.value.code is Code.SERVER_ERROR
     session.add(user("next"))
-    assert session.context.sent() == (*before, session.state.messages[-1])
+    assert session.context.sent().messages == (*before, session.state.messages[-1])
     assert session.records[:-1] == records
 
 
@@ -572,7 +572,7 @@ async def test_a_turn_that_was_cut_keeps_its_beginning_when_the_summary_is_writt
     session.add(rec.Change(timestamp=NOW, compaction=CompactionSettings(reserve_tokens=512)))
     record = await session.compact(session.plan(Frame("p", "m", 4_096, 500)), "short")
     assert record.split_turn
-    assert [message.id for message in session.context.sent()][:2] == ["", "ask"]
+    assert [message.id for message in session.context.sent().messages][:2] == ["", "ask"]
 
 
 async def test_a_summary_is_not_written_anew_before_a_message_that_cannot_be_named() -> None:
@@ -602,10 +602,10 @@ async def test_case_S_10_a_branch_after_a_compaction_has_its_context() -> None:
     session.add(*(replace(message, id=message.id + "+") for message in long_talk(2)))
     child = fold(SessionState(replace(session.state.header, id="child", parent_id="s")), session.records[1:])
     context = context_of(child)
-    assert context.sent() == session.context.sent()
-    assert len(context.sent()) < 1 + 8 + 4
+    assert context.sent().messages == session.context.sent().messages
+    assert len(context.sent().messages) < 1 + 8 + 4
     early = fold(SessionState(session.state.header), session.records[1:11])
-    assert context_of(early).sent() == tuple(session.state.messages[:10])
+    assert context_of(early).sent().messages == tuple(session.state.messages[:10])
 
 
 # ---- the law
@@ -733,7 +733,7 @@ def check_context(session: Session, dropped_from: int) -> None:
     context = session.context
     check_legal(context)
     asked = [message for message in session.state.messages if message.role is Role.USER]
-    assert not asked or asked[-1] in context.sent()
+    assert not asked or asked[-1] in context.sent().messages
     resumed = fold(
         SessionState(session.state.header), [rec.decode(rec.encode(one)) for one in encodable(session.records)]
     )
@@ -761,7 +761,7 @@ def encodable(records: list[Record]) -> list[Record]:
 
 def check_legal(context: Context) -> None:
     target = Target("p", "m")
-    request = CompletionRequest("m", messages=context.sent())
+    request = CompletionRequest("m", messages=context.sent().messages)
     assert not violations(encode_request(request, target, fields={}, extra={}))
 
 

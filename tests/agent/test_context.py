@@ -54,7 +54,7 @@ def used(messages: Sequence[Message], frame: Frame = FRAME, meter: Meter | None 
 
 
 def names(context: Context) -> list[str]:
-    return [message.id for message in context.sent()]
+    return [message.id for message in context.sent().messages]
 
 
 # ---- the context
@@ -83,7 +83,7 @@ def test_without_a_compaction_all_is_sent() -> None:
 def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, sent: list[str]) -> None:
     context = context_of(fold(STATE, [*HISTORY, record, said("u3")]))
     assert names(context) == sent
-    summary = context.sent()[0]
+    summary = context.sent().messages[0]
     assert summary.role is Role.USER
     assert summary.text.startswith("<!-- yarrow-summary -->\nthe gist\n")
 

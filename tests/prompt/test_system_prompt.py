@@ -12,7 +12,8 @@ from yarrow.prompt.gather import Gathered
 from yarrow.prompt.skills import Skill
 from yarrow.prompt.system import Facts, system_prompt
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.encode import encode, to_json
+from yarrow.provider.body import to_json
+from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.history import Target
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry

@@ -11,11 +11,12 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
 from yarrow.provider.base import CompletionRequest, ModelEntry
+from yarrow.provider.chat_completions.demands import Demands
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider
 from yarrow.provider.openai.address import address_of
-from yarrow.provider.openai.encode import fields, with_required_fields
+from yarrow.provider.openai.encode import fields
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")
@@ -126,9 +127,9 @@ def test_a_host_that_insists_on_the_thinking_field_gets_it() -> None:
         {"tool_calls": [2], "reasoning_content": "t"},
     ]
     body = {"messages": messages}
-    completed = with_required_fields(body, address_of("https://api.deepseek.com"))
+    completed = Demands("api.deepseek.com").apply(body)
     assert completed["messages"] == [messages[0], messages[1] | {"reasoning_content": ""}, messages[2]]
-    assert with_required_fields(body, address_of("")) is body
+    assert Demands().apply(body) is body
 
 
 # -- info and models -----------------------------------------------------------------------------------------------

@@ -453,7 +453,7 @@ class Sessions(RuleBasedStateMachine):
         for session_id, model in self.models.items():
             loaded = load(self.path(session_id))
             state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
-            assert [message.text for message in context_of(state).sent()] == model.context
+            assert [message.text for message in context_of(state).sent().messages] == model.context
             assert model.damaged or not loaded.report.skipped_count
         stray = [path.name for path in self.house.sessions.rglob("*") if path.name.startswith(".")]
         assert not stray

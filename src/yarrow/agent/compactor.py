@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from yarrow.agent.aside import Aside
-from yarrow.agent.context import Frame, Meter, due, fixed_tokens
+from yarrow.agent.context import Frame, Meter, Sent, due, fixed_tokens
 from yarrow.agent.desk import Desk
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment
@@ -15,7 +15,7 @@ from yarrow.agent.retry import Retries
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
-from yarrow.message import Message, ToolSpec, Usage
+from yarrow.message import ToolSpec, Usage
 
 if TYPE_CHECKING:
     from yarrow.agent.compaction.plan import Plan, Task
@@ -40,8 +40,8 @@ class Compactor:
         self.spent = Usage()
         self._told.clear()
 
-    def sent(self) -> tuple[Message, ...]:
-        """Return the messages that a model is sent."""
+    def sent(self) -> Sent:
+        """Return what of the session a model is sent."""
         return self._meter.context(self._desk.session).sent()
 
     def used(self, equipment: Equipment) -> int:

@@ -5,7 +5,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from math import ceil
 from string import punctuation
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -88,6 +88,14 @@ class Frame(Struct, frozen=True):
     """Of system prompt and tool schemas, as `fixed_tokens` estimates them."""
 
 
+class Sent(NamedTuple):
+    """The messages of a model call."""
+
+    messages: tuple[Message, ...]
+    unbound: int
+    """How many of the first ones were said behind another beginning: another summary, system prompt or other tools."""
+
+
 class Context(Struct, frozen=True):
     """What a model is sent: the opening, then the session's messages from `start` on."""
 
@@ -98,12 +106,15 @@ class Context(Struct, frozen=True):
     start: int
     said_since: int
     """Index of the first message that was said after the compaction: usage reported before is of another context."""
+    rebegun_at: int
+    """Index of the first message that was said behind what leads now."""
     created_at: str
     """Of the session: usage of messages from before came with them from another one."""
 
-    def sent(self) -> tuple[Message, ...]:
+    def sent(self) -> Sent:
         """Return the messages, in time proportional to them."""
-        return (*self.opening, *self.messages[self.start :])
+        unbound = len(self.opening) + max(self.rebegun_at - self.start, 0)
+        return Sent((*self.opening, *self.messages[self.start :]), unbound)
 
 
 def context_of(state: SessionState) -> Context:
@@ -113,12 +124,13 @@ def context_of(state: SessionState) -> Context:
     that does not exist, nothing is left out: too much can be compacted again, too little is lost.
     """
     messages, record = state.messages, state.compaction
+    origin = state.header.created_at
     if record is None:
-        return Context((), messages, start=0, said_since=0, created_at=state.header.created_at)
+        return Context((), messages, start=0, said_since=0, rebegun_at=state.rebegun_at, created_at=origin)
     start = compacted_at = state.compacted_at
     if record.first_kept_message_id:
         start = next((at for at in reversed(range(compacted_at)) if messages[at].id == record.first_kept_message_id), 0)
-    return Context(_opening(record, messages, start), messages, start, compacted_at, state.header.created_at)
+    return Context(_opening(record, messages, start), messages, start, compacted_at, state.rebegun_at, origin)
 
 
 def _opening(record: Compaction, messages: Sequence[Message], start: int) -> tuple[Message, ...]:
@@ -198,7 +210,7 @@ class Meter:
         if known is None or self._record != state.compaction or known.said_since != state.compacted_at:
             known = context_of(state)
             self._record = state.compaction
-        self._context = msgspec.structs.replace(known, messages=state.messages)
+        self._context = msgspec.structs.replace(known, messages=state.messages, rebegun_at=state.rebegun_at)
         return self._context
 
     def used(self, context: Context, frame: Frame) -> int:

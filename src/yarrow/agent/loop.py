@@ -72,10 +72,11 @@ class Loop:
         return message
 
     async def _request(self) -> CompletionRequest:
-        settings = self._equipment.settings
+        settings, sent = self._equipment.settings, self._ports.context()
         request = CompletionRequest(
             model=settings.model,
-            messages=self._ports.context(),
+            messages=sent.messages,
+            unbound=sent.unbound,
             tools=self._equipment.tools(),
             system=settings.system,
             thinking=settings.thinking,

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from yarrow.agent.context import Sent
 from yarrow.agent.hooks import Hooks
 from yarrow.agent.permission import Consent, Questions
 from yarrow.agent.points import Points
@@ -79,7 +80,7 @@ class Ports(Struct, frozen=True):
     points: Points
     pause: Pause
     questions: Questions
-    context: Callable[[], tuple[Message, ...]]
+    context: Callable[[], Sent]
     """What of the session the model is sent."""
     compact: Callable[[CompactionReason, int], Awaitable[None]]
     """Compacts the context if it is due, or because it overflowed a window of so many tokens; 0 is unknown.

@@ -31,6 +31,11 @@ class CompletionRequest(Struct, frozen=True, rename="camel"):
     tool_choice: Literal["auto", "none", "required"] = "auto"
     """`auto` leaves it to the model and to the provider's configured body."""
     stream_opts: StreamOptions = StreamOptions()
+    unbound: int = 0
+    """How many of the first messages stand behind another beginning than the one they were said behind.
+
+    A backend that binds what it signs to all before it does not take it back in these.
+    """
 
 
 class ProviderInfo(Struct, frozen=True):

@@ -81,6 +81,11 @@ def _own(message: Message, target: Target) -> Message:
     """Drop what only another provider or model could read."""
     if message.role is not Role.ASSISTANT or (message.provider, message.model) == (target.provider, target.model):
         return message
+    return without_thoughts(message)
+
+
+def without_thoughts(message: Message) -> Message:
+    """Return a message without thinking and what only its model could read; data of text and calls stays."""
     return _with(message, (block for block in message.content if not isinstance(block, Thinking | Opaque)))
 
 

@@ -68,7 +68,7 @@ class Lineage:
         scribe = await self._scribe(entry)
         short = await condensed(news, scribe) if summary else None
         state = fold(SessionState(current.header), (stored.value for stored in current.records))
-        text = await joined(context_of(state).sent(), news, scribe)
+        text = await joined(context_of(state).sent().messages, news, scribe)
         synthesis = self._synthesis(other, text, entry)
         return await self._keep(
             lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, condensed=short)

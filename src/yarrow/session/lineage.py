@@ -28,7 +28,7 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold, leads_differently
 
 LEFT_OUT = "Summary of the messages that were left out of this session:\n\n"
 MERGED = "Summary of another session that was merged into this one:\n\n"
@@ -81,10 +81,10 @@ def rebase(
     """
     said = _said(source)
     chosen = _chosen([message for _, message in said], indices)
-    same = 0 if summary else _unchanged(source, chosen)
+    same = range(0) if summary else _unchanged(source, chosen)
     first = (_told(f"{new_id}-summary", LEFT_OUT + summary, timestamp),) if summary else ()
     copies = (
-        Copied(source.path, stored, message if place < same else _unbound(message))
+        Copied(source.path, stored, message if place in same else _unbound(message))
         for place, (stored, message) in enumerate(said[index] for index in chosen)
     )
     header = replace(
@@ -229,11 +229,18 @@ def _chosen(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
     return sorted(asking.union(result for result, asked in calls.items() if asked.index in asking))
 
 
-def _unchanged(source: Loaded, chosen: Sequence[int]) -> int:
-    """Return how many of the chosen messages follow just what they were said after."""
-    compacted = next((at for at, stored in enumerate(source.records) if isinstance(stored.value, Compaction)), None)
-    whole = sum(isinstance(stored.value, Message) for stored in source.records[:compacted])
-    return next((place for place, index in enumerate(chosen) if place != index or index >= whole), len(chosen))
+def _unchanged(source: Loaded, chosen: Sequence[int]) -> range:
+    """Return which of the chosen messages follow just what they were said after."""
+    values = [stored.value for stored in source.records]
+    compacted = next((at for at, value in enumerate(values) if isinstance(value, Compaction)), len(values))
+    changes = (at for at, value in enumerate(values) if isinstance(value, Change) and leads_differently(value))
+    since, until = (_messages_in(values[:at]) for at in (max(changes, default=0), compacted))
+    end = next((place for place, index in enumerate(chosen) if place != index or index >= until), len(chosen))
+    return range(since, end)
+
+
+def _messages_in(values: Sequence[Record | Unknown]) -> int:
+    return sum(isinstance(value, Message) for value in values)
 
 
 def _news(current: Loaded, other: Loaded) -> list[tuple[Stored, Message]]:

@@ -76,6 +76,19 @@ class SessionState(Struct, frozen=True):
     """The last one."""
     compacted_at: int = 0
     """How many messages the last compaction was recorded after."""
+    rebegun_at: int = 0
+    """How many messages were said before a compaction, another system prompt or other tools last changed what leads."""
+
+
+def leads_differently(record: Record | Unknown) -> bool:
+    """Tell whether what a model is sent begins differently from this record on."""
+    match record:
+        case Compaction():
+            return True
+        case Change():
+            return record.system_prompt is not UNSET or record.tools is not UNSET
+        case _:
+            return False
 
 
 def apply(state: SessionState, record: Record | Unknown) -> SessionState:
@@ -86,11 +99,12 @@ def apply(state: SessionState, record: Record | Unknown) -> SessionState:
 def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionState:
     """Return the state after more records, in time proportional to them."""
     header, compaction, compacted_at = state.header, state.compaction, state.compacted_at
-    updated_at = header.updated_at
+    updated_at, rebegun_at = header.updated_at, state.rebegun_at
     messages: list[Message] = []
     queued = {text.id: text for text in state.queued}
     asked = {question.id: question for question in state.asked}
     for record in records:
+        at = len(state.messages) + len(messages)
         match record:
             case Message():
                 messages.append(record)
@@ -98,8 +112,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
             case Change():
                 header = _changed(header, record)
             case Compaction():
-                compaction = record
-                compacted_at = len(state.messages) + len(messages)
+                compaction, compacted_at = record, at
             case Queued():
                 queued[record.id] = record
             case Undelivered():
@@ -112,6 +125,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 continue
             case _:
                 assert_never(record)
+        rebegun_at = at if leads_differently(record) else rebegun_at
         updated_at = max(updated_at, record.timestamp)  # a copy is younger than what it was copied from
     return SessionState(
         header=replace(header, updated_at=updated_at),
@@ -120,6 +134,7 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
         asked=tuple(asked.values()),
         compaction=compaction,
         compacted_at=compacted_at,
+        rebegun_at=rebegun_at,
     )
 
 

@@ -36,7 +36,7 @@ from yarrow.provider.base import (
 from yarrow.provider.body import to_json
 from yarrow.provider.failures import Speaker
 from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target
-from yarrow.provider.messages.abilities import EFFORTS, Abilities, by_name
+from yarrow.provider.messages.abilities import EFFORTS, Abilities, ThinkingStyle, by_name
 from yarrow.provider.messages.decode import MessagesDecoder
 from yarrow.provider.messages.encode import CAUTIOUS_LIMIT, USUAL_LIMIT, encode
 from yarrow.provider.messages.rules import violations
@@ -487,6 +487,21 @@ def test_what_the_backend_never_signed_is_not_sent(opaque: str) -> None:
         '{"type":"thinking","thinking":"","signature":"s3"}',
     )
     assert content == [*([json.loads(opaque)] if whole else []), text("b")]
+
+
+@pytest.mark.parametrize(("style", "kept"), [("adaptive", []), ("none", []), ("budget", ["s2"])])
+def test_thinking_behind_another_beginning_is_sent_only_where_it_must(style: ThinkingStyle, kept: list[str]) -> None:
+    """A model with a budget wants the thoughts of the turn whose tools run; the others bind theirs to the beginning."""
+    history = (
+        user("go"),
+        assistant(Thinking("hm", '{"signature":"s1"}'), "done"),
+        user("on"),
+        assistant(Thinking("so", '{"signature":"s2"}'), *calls("a")),
+        result("a", "ok"),
+    )
+    messages = sent(*history, unbound=len(history), abilities=Abilities(style=style), thinking=ThinkingLevel.HIGH)
+    blocks = [block for message in messages for block in message["content"]]
+    assert [block["signature"] for block in blocks if block["type"] == "thinking"] == kept
 
 
 def test_thinking_that_led_to_nothing_is_not_sent() -> None:

@@ -5,12 +5,10 @@ from typing import Any
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import Body, merged, to_json
+from yarrow.provider.body import Body, merged
 from yarrow.provider.chat_completions.reasoning_details import FIELD, details_of
 from yarrow.provider.chat_completions.thinking import replayed
 from yarrow.provider.history import Target, chat
-
-__all__ = ["encode", "messages", "to_json"]
 
 
 def encode(request: CompletionRequest, target: Target, *, fields: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:

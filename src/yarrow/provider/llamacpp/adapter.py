@@ -7,6 +7,7 @@ from typing import TypeVar
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
+from yarrow.provider.chat_completions.demands import Demands
 from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.chat_completions.transport import ChatTransport
@@ -38,6 +39,7 @@ class LlamaCppProvider:
         self._speaker = speaker_of(name, key, settings.headers)
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
+        self._demands = Demands()
         self._refusals = Refusals()
 
     async def info(self) -> ProviderInfo:
@@ -55,14 +57,15 @@ class LlamaCppProvider:
         whole = encode(request, target, fields=fields(request, self._settings), extra=self._settings.extra_body)
         patience = self.patience()
         while True:
-            body = self._refusals.apply(whole)
+            body = self._refusals.apply(self._demands.apply(whole))
             try:
                 raw = transport.stream(body, request.stream_opts)
                 async with aclosing(with_text_calls(raw, request)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._refusals.learn(error, body):
+                missed = self._demands.made_by(error)
+                if not (self._demands.learn(error) if missed else self._refusals.learn(error, body)):
                     await patience.wait(error)
             else:
                 return

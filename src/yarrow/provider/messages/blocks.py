@@ -11,13 +11,11 @@ from yarrow.provider.messages.ids import legal_ids
 from yarrow.provider.messages.signed import is_thought, replayed, seal
 from yarrow.provider.turns import Turn, turns
 
-MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 Wire = dict[str, Any]
 
 
 def conversation(history: Sequence[Message], target: Target, takes_seal: Callable[[str], bool]) -> list[Wire]:
     """Return the messages of the wire; `takes_seal` tells whether a signature was not refused so far."""
-    sees = Target(target.provider, target.model, lambda image: _is_image(image) and target.takes_image(image))
     legal_id = legal_ids()
 
     def message(turn: Turn) -> Wire:
@@ -28,7 +26,7 @@ def conversation(history: Sequence[Message], target: Target, takes_seal: Callabl
             blocks.sort(key=lambda block: block["type"] != "tool_result")
         return {"role": turn.side, "content": blocks}
 
-    return [message(turn) for turn in turns(repaired(history, sees))]
+    return [message(turn) for turn in turns(repaired(history, target))]
 
 
 def _blocks(message: Message, legal_id: Callable[[str], str]) -> Iterator[Wire]:
@@ -66,10 +64,6 @@ def _result(message: Message, legal_id: Callable[[str], str]) -> Iterator[Wire]:
 
 def _image(image: Image) -> Wire:
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
-
-
-def _is_image(image: Image) -> bool:
-    return image.media_type in MEDIA_TYPES and bool(image.data)
 
 
 def _thoughts_kept(blocks: list[Wire]) -> list[Wire]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.message import ThinkingLevel, ToolSpec
+from yarrow.message import Message, Role, ThinkingLevel, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merged
-from yarrow.provider.history import Target
+from yarrow.provider.history import Target, without_thoughts
 from yarrow.provider.messages.abilities import Abilities
 from yarrow.provider.messages.blocks import conversation
 from yarrow.provider.messages.thinking import may_think, thinking_fields
@@ -34,7 +34,7 @@ def encode(
     objects; null there takes a field out. A tool choice other than `auto` is the caller's and stays. `takes_seal`
     tells whether a signature of thinking was not refused so far.
     """
-    messages = conversation(request.messages, target, takes_seal)
+    messages = conversation(_still_bound(request, abilities), target, takes_seal)
     choice = _choice(request, messages, abilities)
     body: Body = {"model": request.model, "messages": messages}
     if request.system.strip():
@@ -48,6 +48,17 @@ def encode(
         body["tool_choice"] = {"type": choice}
     body["stream"] = True
     return body
+
+
+def _still_bound(request: CompletionRequest, abilities: Abilities) -> Sequence[Message]:
+    """Return the messages without the thoughts that a model bound to a beginning which is another now.
+
+    A model with a budget insists on those of the turn whose tools run, and is not of those that bind them.
+    """
+    messages, end = request.messages, request.unbound
+    if end and abilities.style == "budget":
+        end = min(end, max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0))
+    return (*map(without_thoughts, messages[:end]), *messages[end:])
 
 
 def _fields(request: CompletionRequest, settings: ProviderSettings, abilities: Abilities) -> Body:

@@ -7,6 +7,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
+from yarrow.provider.chat_completions.demands import Demands
 from yarrow.provider.chat_completions.encode import encode
 from yarrow.provider.chat_completions.models import entries
 from yarrow.provider.chat_completions.refusals import Refusals
@@ -15,7 +16,7 @@ from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.address import address_of
-from yarrow.provider.openai.encode import fields, with_required_fields
+from yarrow.provider.openai.encode import fields
 from yarrow.provider.openai.windows import known_window
 from yarrow.provider.text_calls import with_text_calls
 from yarrow.provider.timeouts import timeouts_of
@@ -38,6 +39,7 @@ class OpenAiProvider:
             timeouts=timeouts_of(settings, local=self._address.local),
         )
         self._transport = ChatTransport(http, endpoint)
+        self._demands = Demands(self._address.host)
         self._refusals = Refusals()
 
     async def info(self) -> ProviderInfo:
@@ -65,7 +67,7 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not (self._refusals.learn(error, body) or self._refusals.learn_images(error, request.messages)):
+                if not self._learn(error, body, request):
                     raise
             else:
                 return
@@ -79,8 +81,13 @@ class OpenAiProvider:
         """Close the connections."""
         await self._http.close()
 
+    def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
+        if self._demands.made_by(error):
+            return self._demands.learn(error)
+        return self._refusals.learn(error, body) or self._refusals.learn_images(error, request.messages)
+
     def _body(self, request: CompletionRequest) -> Body:
         target = Target(self._name, request.model, self._refusals.takes_image)
         extra = self._settings.extra_body
         body = encode(request, target, fields=fields(request, self._settings, self._address), extra=extra)
-        return self._refusals.apply(with_required_fields(body, self._address))
+        return self._refusals.apply(self._demands.apply(body))

@@ -5,13 +5,10 @@ from typing import Any
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import ThinkingLevel
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import Body
 from yarrow.provider.openai.address import Address
 
 _REASONERS = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 """Prefixes of the vendor's models that refuse a temperature."""
-_FIELD_REQUIRED = {"api.deepseek.com": "reasoning_content"}
-"""Hosts that want the thinking field on every message with calls, even empty, while they think."""
 
 
 def fields(request: CompletionRequest, settings: ProviderSettings, address: Address) -> dict[str, Any]:
@@ -27,15 +24,6 @@ def fields(request: CompletionRequest, settings: ProviderSettings, address: Addr
     if temperature is not None and not fixed:
         result["temperature"] = temperature
     return result
-
-
-def with_required_fields(body: Body, address: Address) -> Body:
-    """Return the body with the fields that its host insists on in messages."""
-    field = _FIELD_REQUIRED.get(address.host)
-    if field is None:
-        return body
-    messages = [{field: ""} | message if "tool_calls" in message else message for message in body["messages"]]
-    return body | {"messages": messages}
 
 
 def _effort(level: ThinkingLevel, address: Address) -> str:

@@ -1,0 +1,115 @@
+"""What a server insists on in messages is known of its host, or learnt from one refusal: ids of a form, a field."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doubles.chat_server import ChatServer, page, says
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import Code, ProviderError
+from yarrow.message import Message, Role, Text, ToolCall
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.chat_completions.call_ids import with_ids
+from yarrow.provider.chat_completions.demands import Demands
+from yarrow.provider.http.client import HttpClient
+from yarrow.provider.llamacpp.adapter import LlamaCppProvider
+from yarrow.provider.openai.adapter import OpenAiProvider
+
+NINE = "Tool call id was call_00 but must be a-z, A-Z, 0-9, with a length of 9."
+TEMPLATE = "Value error: Tool call IDs should be alphanumeric strings with length 9!"
+SHORT = "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 90."
+FIELD = "The `reasoning_content` in the thinking mode must be passed back to the API."
+LONG = "x" * 90
+
+
+def history(*ids: str) -> tuple[Message, ...]:
+    """A question, and answers that call and are answered; all are the provider's own."""
+    messages = [Message(id="u", role=Role.USER, content=(Text("go"),), timestamp="")]
+    for call_id in ids:
+        call = (ToolCall(call_id, "echo", "{}"),)
+        messages += [
+            Message(id="a", role=Role.ASSISTANT, content=call, timestamp="", provider="acme", model="m"),
+            Message(id="r", role=Role.TOOL, content=(Text("ok"),), timestamp="", tool_call_id=call_id),
+        ]
+    return tuple(messages)
+
+
+def provider_of(kind: type[OpenAiProvider] | type[LlamaCppProvider], server: ChatServer) -> Any:
+    return kind("acme", "m", settings=ProviderSettings(base_url=server.root), key="", http=HttpClient())
+
+
+def ids_of(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """The id of each call and of its result; results follow their calls here."""
+    calls = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
+    return list(zip(calls, (one["tool_call_id"] for one in body["messages"] if one["role"] == "tool"), strict=True))
+
+
+@pytest.mark.parametrize("kind", [OpenAiProvider, LlamaCppProvider])
+@pytest.mark.parametrize(
+    ("told", "status", "form"),
+    [(NINE, 400, r"[a-zA-Z0-9]{9}"), (TEMPLATE, 500, r"[a-zA-Z0-9]{9}"), (SHORT, 400, r".{1,40}")],
+)
+async def test_a_form_of_ids_is_learnt_from_one_refusal(kind: Any, told: str, status: int, form: str) -> None:
+    async with ChatServer() as server:
+        refusal = page({"error": {"message": told, "type": "invalid_request_error", "code": status}}, status)
+        server.replies = [refusal, says("a"), says("b")]
+        provider = provider_of(kind, server)
+        for _ in range(2):
+            async for _ in provider.stream(
+                CompletionRequest(model="m", messages=history("call_00", LONG, "abc123XYZ"))
+            ):
+                pass
+        await provider.close()
+        assert len(server.prompts) == 3
+        for body in server.prompts[1:]:
+            assert all(call == result and re.fullmatch(form, call) for call, result in ids_of(body))
+            assert ids_of(body)[2][0] == "abc123XYZ"
+
+
+async def test_a_field_that_is_missed_is_sent_and_not_left_out() -> None:
+    async with ChatServer() as server:
+        refusal = page({"error": {"message": FIELD, "type": "invalid_request_error"}}, 400)
+        server.replies = [refusal, says("a"), refusal]
+        provider = provider_of(OpenAiProvider, server)
+        async for _ in provider.stream(CompletionRequest(model="m", messages=history("one"))):
+            pass
+        with pytest.raises(ProviderError, match="must be passed back"):  # known by now, so nothing is left to try
+            async for _ in provider.stream(CompletionRequest(model="m", messages=history("one"))):
+                pass
+        await provider.close()
+        assert "reasoning_content" not in server.prompts[0]["messages"][1]
+        assert [body["messages"][1]["reasoning_content"] for body in server.prompts[1:]] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("host", "form"),
+    [("api.mistral.ai", r"[a-zA-Z0-9]{9}"), ("api.openai.com", r".{1,40}"), ("elsewhere", rf"call_00|{LONG}")],
+)
+def test_hosts_that_are_known_get_their_ids_at_once(host: str, form: str) -> None:
+    calls = [{"tool_calls": [{"id": "call_00"}, {"id": LONG}]}]
+    made = Demands(host).apply({"messages": calls})
+    assert all(re.fullmatch(form, call["id"]) for call in made["messages"][0]["tool_calls"])
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_nothing_is_learnt_from_other_failures(status: int) -> None:
+    assert not Demands().learn(ProviderError(Code.INVALID_REQUEST, NINE, status=status))
+
+
+@given(
+    st.lists(st.text(st.sampled_from("aB9_-\u2028é "), min_size=1, max_size=60) | st.just("abc123XYZ"), unique=True),
+    st.integers(0, 20),
+)
+def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str], early: int) -> None:
+    messages = [
+        message
+        for call_id in ids
+        for message in ({"role": "a", "tool_calls": [{"id": call_id}]}, {"role": "tool", "tool_call_id": call_id})
+    ]
+    made = ids_of(with_ids({"messages": messages}, "nine"))
+    assert all(call == result and re.fullmatch(r"[a-zA-Z0-9]{9}", call) for call, result in made)
+    assert len(set(made)) == len(ids)
+    assert ids_of(with_ids({"messages": messages[: 2 * early]}, "nine")) == made[:early]
