@@ -1,66 +1,33 @@
-"""Measures Yarrow beside the smallest loops that do its job, in one run, interleaved: `make bench`.
+"""Measures Yarrow beside the smallest loops that do its job, and beside other agents: `make bench`.
 
-The floors are `floor_raw.py` (a socket and the standard library) and `floor_httpx.py`; the provider is `mock.py`.
-Medians are printed as a table; `--json FILE` keeps every run. Linux only.
+The floors are `curl`, `floor_raw.py` (a socket and the standard library) and `floor_httpx.py`; the provider is
+`mock.py`; other agents are measured where `peers.py` has installed them. All commands take turns, in one run; the table
+has medians. `--json FILE` keeps every run, `--write docs/performance.md` puts the table between its marks. Linux only.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
-from itertools import pairwise
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from figures import Runs, machine, table
+from peers import Command, command, installed
+from processes import BASE, PORT, PROMPT, SCENARIOS, once, scenario, size
+
 HERE = Path(__file__).parent
-PORT = int(os.environ.get("PORT", "18090"))
-BASE = f"http://127.0.0.1:{PORT}"
 PYTHON = sys.executable
-SCENARIOS = {
-    "one-shot": {"tool_turns": 0},
-    "20 turns": {"tool_turns": 20},
-    "20,000 deltas": {"tool_turns": 0, "final_deltas": 20_000},
-}
-
-
-def control(path: str, value: object = None) -> Any:
-    data = None if value is None else json.dumps(value).encode()
-    with urllib.request.urlopen(urllib.request.Request(f"{BASE}/_ctl/{path}", data), timeout=30) as response:
-        return json.load(response)
-
-
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 HOOK = """
 def extend(yarrow):
     yarrow.hook("BeforeProviderRequest", lambda request: request)
 """
 """An extension that looks at every request and hands it on."""
-
-
-def agents(folder: Path, yarrow: str) -> dict[str, tuple[list[str], Path]]:
-    """Return each command with the home directory it runs in."""
-    plain = home(folder / "plain")
-    furnished = home(folder / "furnished")
-    for number in range(10):
-        skill = furnished / ".yarrow" / "skills" / f"skill-{number}" / "SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text(f"---\nname: skill-{number}\ndescription: Does thing {number}.\n---\n" + "A line.\n" * 200)
-        template = furnished / ".yarrow" / "prompts" / f"template-{number}.md"
-        template.parent.mkdir(exist_ok=True)
-        template.write_text(f"---\ndescription: Template {number}.\n---\nDo $1.\n" + "A line.\n" * 200)
-    hooked = home(folder / "hooked", extensions=["hook.py"])
-    (hooked / ".yarrow" / "hook.py").write_text(HOOK)
-    return {
-        "yarrow": ([yarrow, "hi"], plain),
-        "10 skills": ([yarrow, "hi"], furnished),
-        "a hook": ([yarrow, "hi"], hooked),
-        "floor-raw": ([PYTHON, "-S", "-E", str(HERE / "floor_raw.py"), "hi"], plain),
-        "floor-httpx": ([PYTHON, str(HERE / "floor_httpx.py"), "hi"], plain),
-    }
+ASKED = json.dumps({"model": "mock-model", "stream": True, "messages": [{"role": "user", "content": PROMPT}]})
 
 
 def home(folder: Path, **more: object) -> Path:
@@ -68,6 +35,7 @@ def home(folder: Path, **more: object) -> Path:
         "provider": "mock",
         "model": "mock-model",
         "sandbox": "off",
+        "permissions": {"rules": {"bash": "auto"}},
         "providers": {"mock": {"type": "openai", "baseUrl": f"{BASE}/v1", "contextWindow": 200_000}},
         **more,
     }
@@ -77,40 +45,53 @@ def home(folder: Path, **more: object) -> Path:
     return folder
 
 
-def once(argv: list[str], environment: dict[str, str]) -> dict[str, float]:
-    """Run one command to its end; seconds and bytes."""
-    began = time.monotonic()
-    pid = os.posix_spawn(
-        argv[0],
-        argv,
-        environment,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        ],
-    )
-    _, status, used = os.wait4(pid, 0)
-    if status:
-        raise SystemExit(f"{argv} ended with {status}")
-    wall = time.monotonic() - began
-    return {"began": began, "wall": wall, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024}
+def furnished(folder: Path) -> Path:
+    """A home with ten skills and ten templates."""
+    home(folder)
+    (folder / ".yarrow/prompts").mkdir()
+    for number in range(10):
+        skill = folder / f".yarrow/skills/skill-{number}/SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: skill-{number}\ndescription: Does thing {number}.\n---\n" + "A line.\n" * 200)
+        template = folder / f".yarrow/prompts/template-{number}.md"
+        template.write_text(f"---\ndescription: Template {number}.\n---\nDo $1.\n" + "A line.\n" * 200)
+    return folder
 
 
-def scenario(name: str, argv: list[str], environment: dict[str, str]) -> dict[str, float]:
-    control("scenario", SCENARIOS[name])
-    result = once(argv, environment)
-    log = [entry for entry in control("log") if entry["method"] == "POST"]
-    result["first_byte"] = log[0]["t0"] - result["began"]
-    result["body"] = log[0]["body"]
-    gaps = [after["t0"] - before["end"] for before, after in pairwise(log)]
-    if gaps:
-        result["gap"] = statistics.median(gaps)
-        result["gap_p90"] = sorted(gaps)[int(len(gaps) * 0.9)]
-    return result
+def commands(folder: Path, yarrow: str, size_of: Path | None) -> dict[str, Command]:
+    """Return what is measured, by the head of its column."""
+    plain = home(folder / "plain")
+    hooked = home(folder / "hooked", extensions=["hook.py"])
+    (hooked / ".yarrow/hook.py").write_text(HOOK)
+    url = f"{BASE}/v1/chat/completions"
+    curl = ("curl", "-sN", url, "-H", "content-type: application/json", "-d", ASKED)
+    ours = Command((yarrow, PROMPT), plain, version=(yarrow, "--version"), help=(yarrow, "--help"), size=size_of)
+    return {
+        "yarrow": ours,
+        "10 skills": Command((yarrow, PROMPT), furnished(folder / "furnished")),
+        "a hook": Command((yarrow, PROMPT), hooked),
+        "curl": Command(curl, plain, scenario={"marker": "all"}, tools=False),
+        "raw script": Command((PYTHON, "-S", "-E", str(HERE / "floor_raw.py"), PROMPT), plain),
+        "httpx script": Command((PYTHON, str(HERE / "floor_httpx.py"), PROMPT), plain),
+        **{name: command(name, folder / name, BASE, PROMPT) for name in installed()},
+    }
 
 
-def median(runs: list[dict[str, float]], key: str) -> float:
-    return statistics.median(run[key] for run in runs)
+def measure(chosen: dict[str, Command], repetitions: int) -> dict[str, Runs]:
+    runs: dict[str, Runs] = {name: {} for name in chosen}
+    for repetition in range(repetitions + 1):
+        for name, one in chosen.items():
+            done = {kind: scenario(kind, one) for kind in SCENARIOS}
+            flags = {"--version": one.version, "--help": one.help}
+            done |= {flag: once(argv, one) for flag, argv in flags.items() if argv}
+            if repetition:  # the first is to warm up
+                for kind, result in done.items():
+                    if result is not None:
+                        runs[name].setdefault(kind, []).append(result)
+    for name, one in chosen.items():
+        if one.size is not None:
+            runs[name]["size"] = [{"bytes": size(one.size)}]
+    return runs
 
 
 def publish(subscribers: int) -> float:
@@ -126,71 +107,43 @@ def publish(subscribers: int) -> float:
     return float(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
+def write(path: Path, text: str) -> None:
+    """Put the text between the marks of a page."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reps", type=int, default=9)
-    parser.add_argument("--json", default="")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path)
     parser.add_argument("--yarrow", default=str(Path(PYTHON).with_name("yarrow")))
+    parser.add_argument("--size-of", type=Path, help="the environment that Yarrow alone is installed in")
     arguments = parser.parse_args()
+    where = machine()
     mock = subprocess.Popen([PYTHON, str(HERE / "mock.py"), "--port", str(PORT)], stdout=subprocess.PIPE)
     try:
         assert mock.stdout is not None
         mock.stdout.readline()
         with tempfile.TemporaryDirectory() as name:
-            report(measure(arguments, Path(name)), arguments.json)
+            runs = measure(commands(Path(name), arguments.yarrow, arguments.size_of), arguments.reps)
     finally:
         mock.terminate()
         mock.wait()
-
-
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, list[dict[str, float]]]]:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "OPENAI_BASE_URL": f"{BASE}/v1",
-        "OPENAI_API_KEY": "test",
-    }
-    commands = agents(folder, arguments.yarrow)
-    runs: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in commands}
-    for repetition in range(arguments.reps + 1):
-        for name, (argv, where) in commands.items():
-            environment["HOME"] = str(where)
-            # A directory without context files, below that home.
-            os.chdir(where / "project")
-            done = {kind: scenario(kind, argv, environment) for kind in SCENARIOS}
-            if name == "yarrow":
-                done |= {flag: once([argv[0], flag], environment) for flag in ("--version", "--help")}
-            if repetition:  # the first is to warm up
-                for kind, result in done.items():
-                    runs[name].setdefault(kind, []).append(result)
-    return runs
-
-
-def report(runs: dict[str, dict[str, list[dict[str, float]]]], path: str) -> None:
-    if path:
-        Path(path).write_text(json.dumps(runs))
-    print(f"{'':34}" + "".join(f"{name:>14}" for name in runs))
-    for flag in ("--version", "--help"):
-        print(f"{flag + ', s':34}{median(runs['yarrow'][flag], 'wall'):14.3f}")
-    rows = (
-        ("start to first byte, s", "one-shot", "first_byte", 1.0),
-        ("one-shot wall, s", "one-shot", "wall", 1.0),
-        ("one-shot CPU, s", "one-shot", "cpu", 1.0),
-        ("per-turn gap, median, ms", "20 turns", "gap", 1e3),
-        ("per-turn gap, p90, ms", "20 turns", "gap_p90", 1e3),
-        ("20,000 deltas wall, s", "20,000 deltas", "wall", 1.0),
-        ("20,000 deltas CPU, s", "20,000 deltas", "cpu", 1.0),
-        ("peak memory, one-shot, MB", "one-shot", "memory", 1e-6),
-        ("peak memory, 20 turns, MB", "20 turns", "memory", 1e-6),
-        ("first request, bytes", "one-shot", "body", 1.0),
-    )
-    for label, kind, key, scale in rows:
-        print(f"{label:34}" + "".join(f"{median(of[kind], key) * scale:14.3f}" for of in runs.values()))
-    extra = [median(of["20,000 deltas"], "cpu") - median(of["one-shot"], "cpu") for of in runs.values()]
-    print(f"{'20,000 deltas, extra CPU, s':34}" + "".join(f"{value:14.3f}" for value in extra))
-    for count in (1, 10, 100):
-        print(f"{f'publish to {count}, microseconds':34}{publish(count):14.3f}")
+    published = {count: publish(count) for count in (1, 10, 100)}
+    costs = ", ".join(f"{value:.2f} to {count}" for count, value in published.items())
+    head = f"Measured on {datetime.now(UTC):%Y-%m-%d}, medians of {arguments.reps} runs: {where}."
+    told = f"{head}\n\n{table(runs)}\nPublishing an event takes, in microseconds: {costs} subscribers."
+    print(told)
+    kept: dict[str, Any] = {"machine": where, "runs": runs, "publish": published}
+    if arguments.json:
+        arguments.json.write_text(json.dumps(kept))
+    if arguments.write:
+        write(arguments.write, told)
 
 
 if __name__ == "__main__":
+    os.environ.pop("PYTHONPATH", None)
     main()
