@@ -114,9 +114,13 @@ async def _knock(address: _Address, limit: float | None) -> socket.socket:
 
 async def _resolve(route: Route) -> list[_Address]:
     """Return the addresses of the host, its families in turn, so that a dead one costs a single attempt."""
+    host = route.first.host
+    # As bytes it is not looked at for letters of other scripts, for which the standard library loads tables first. A
+    # label of more than 63 letters would pass unseen there.
+    plain = host.isascii() and all(len(label) < 64 for label in host.split("."))
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
-            route.first.host, route.first.port, type=socket.SOCK_STREAM
+            host.encode() if plain else host, route.first.port, type=socket.SOCK_STREAM
         )
     except (socket.gaierror, UnicodeError) as error:
         words = error.strerror if isinstance(error, OSError) else error
