@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Writes the generated code under src/yarrow/v1 from proto/; CI fails when it differs from what is committed.
+# Writes the generated code under src/yarrow/v1 and the reference docs/protocol.md from proto/, or both below another folder;
+# CI fails when they differ from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 out=${1:-src}
 python -m grpc_tools.protoc -I proto --python_out="$out" --grpc_python_out="$out" --mypy_out="$out" --mypy_grpc_out="$out" \
   yarrow/v1/agent.proto
+python scripts/reference.py "${1:-docs}"
