@@ -1,7 +1,8 @@
 """The event grammar of law 6 as a checker over internal events; it raises at the first event out of place."""
 
-import re
 from collections.abc import Iterable
+
+import regex
 
 from yarrow.errors import Code
 from yarrow.event import events as ev
@@ -32,13 +33,13 @@ _SIDE = (
     ev.Gap,
     ev.Heartbeat,
 )
-_RUN = re.compile(r"A(TMx*m(d*o)*t)*a")
+_RUN = regex.compile(r"A(TMx*m(d*o)*t)*a")
 
 
 def check_run(bodies: Iterable[ev.Body]) -> None:
     """Assert that the bodies of one run follow the grammar, with every call answered once and brackets matching."""
     told = list(bodies)
-    letters = "".join(_LETTERS[type(body)] for body in told if not isinstance(body, _SIDE))
+    letters = _spelled(told)
     assert _RUN.fullmatch(letters), f"not the grammar: {letters}"
     assert isinstance(told[0], ev.AgentStart)
     assert isinstance(told[-1], ev.AgentEnd)
@@ -49,10 +50,20 @@ def check_run(bodies: Iterable[ev.Body]) -> None:
     assert turns == [body.turn for body in told if isinstance(body, ev.TurnEnd)]
 
 
+def check_begun(bodies: Iterable[ev.Body]) -> None:
+    """Assert that the bodies are the beginning of a run, cut anywhere."""
+    letters = _spelled(bodies)
+    assert _RUN.fullmatch(letters, partial=True), f"not the beginning of the grammar: {letters}"
+
+
 def check_sequences(events: Iterable[ev.Event]) -> None:
     """Assert that sequence numbers go on by one."""
     numbers = [event.sequence for event in events]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _spelled(bodies: Iterable[ev.Body]) -> str:
+    return "".join(_LETTERS[type(body)] for body in bodies if not isinstance(body, _SIDE))
 
 
 def _check_calls(told: list[ev.Body]) -> None:
