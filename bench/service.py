@@ -1,0 +1,248 @@
+"""Measures `yarrow serve`: events a second, latency, many sessions, slow readers: `python bench/service.py [--short]`.
+
+The service is a process of its own with a scripted model; what calls it is this process, and the slow readers are a
+third. What is compared is measured in turns; medians are printed as a table, and `--json FILE` keeps every run. There
+is no way to listen on TCP without TLS, so a unix socket stands for the calls without it. Linux only.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from served import Served, Step, serving
+
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
+
+PYTHON = sys.executable
+ANSWER = 20
+"""Deltas of an answer where many sessions are measured."""
+CONNECTIONS = 8
+"""Over which many sessions are called; one takes 256 calls."""
+SLOW = 50
+PACE = 400
+"""Deltas a second of the model where slow readers are measured."""
+
+Runs = dict[str, list[float]]
+
+
+def answer(deltas: int, *, pace: int = 0) -> list[Step]:
+    """A turn of so many deltas; with a pace, so many a second, else with a breath after each, as a connection gives."""
+    return [step for _ in range(deltas) for step in ({"text": "abcd"}, {"delay": 1 / pace if pace else 0})]
+
+
+def share(values: Sequence[float], part: float) -> float:
+    """The value below which so large a part of the values lies."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+# ---- what is measured ----
+
+
+async def events(folder: Path, options: argparse.Namespace) -> Runs:
+    """Events a second that reach a client, over each way and with each kind of response; lost ones do not count."""
+    runs: Runs = {}
+    async with serving(folder, [answer(options.deltas)] * (4 * (options.reps + 1))) as served:
+        for repetition in range(options.reps + 1):
+            for tls in (False, True):
+                for batch in (False, True):
+                    name = f"{'TCP and TLS' if tls else 'unix socket'}, {'batched' if batch else 'single'}"
+                    rate = await _streamed(served, tls=tls, batch=batch)
+                    if repetition:  # the first is to warm up
+                        runs.setdefault(f"events a second, {name}", []).append(rate)
+    return runs
+
+
+async def _streamed(served: Served, *, tls: bool, batch: bool) -> float:
+    async with served.channel(tls=tls) as channel:
+        request = pb.PromptRequest(text="hi", cwd=str(served.socket.parent), options=pb.PromptOptions(batch=batch))
+        count = 0
+        began = time.perf_counter()
+        async for response in AgentServiceStub(channel).Prompt(request, metadata=served.bearer):
+            count += 1 + len(response.more)
+        return count / (time.perf_counter() - began)
+
+
+async def latency(folder: Path, options: argparse.Namespace) -> Runs:
+    """Milliseconds of a GetState, with and without TLS; the token goes along with both."""
+    runs: Runs = {}
+    async with serving(folder, []) as served, served.channel() as plain, served.channel(tls=True) as secured:
+        stubs: dict[str, Any] = {
+            "over the unix socket": AgentServiceStub(plain),
+            "over TCP and TLS": AgentServiceStub(secured),
+        }
+        made = await AgentServiceStub(plain).NewSession(pb.NewSessionRequest(cwd="/tmp"), metadata=served.bearer)
+        request = pb.GetStateRequest(session_id=made.session_id)
+        for number in range(options.calls + 50):
+            for way, stub in stubs.items():
+                began = time.perf_counter()
+                await stub.GetState(request, metadata=served.bearer)
+                if number >= 50:
+                    runs.setdefault(f"unary call {way}", []).append((time.perf_counter() - began) * 1e3)
+    return runs
+
+
+async def many(folder: Path, options: argparse.Namespace) -> Runs:
+    """Many sessions: memory of each, all prompted at once, and then prompted for minutes at a steady rate."""
+    steady = int(options.minutes * options.rate)
+    turns = [answer(ANSWER)] * (options.sessions + steady + 1)
+    limits = {"runs": 2 * options.sessions, "sessions": 2 * options.sessions}
+    async with serving(folder, turns, **limits) as served:
+        channels = [served.channel() for _ in range(CONNECTIONS)]
+        stubs = cycle(map(AgentServiceStub, channels))
+        await _prompted(next(stubs), served, "warm")
+        empty = served.memory()
+        names = [f"s{number}" for number in range(options.sessions)]
+        for name in names:
+            request = pb.NewSessionRequest(session_id=name, cwd=str(folder))
+            await next(stubs).NewSession(request, metadata=served.bearer)
+        made = served.memory()
+        first = await asyncio.gather(*(_prompted(next(stubs), served, name) for name in names))
+        used = served.memory()
+        before = served.cpu()
+        later, samples = await _steadily(stubs, served, names, options)
+        for channel in channels:
+            await channel.close()
+        return {
+            "memory of a session that was made, kB": [(made - empty) / options.sessions / 1e3],
+            "memory of a session with one answer, kB": [(used - empty) / options.sessions / 1e3],
+            "all at once: first event, ms": [one * 1e3 for one in first],
+            "steadily: first event, ms": [one * 1e3 for one in later],
+            "steadily: CPU of a prompt, ms": [(served.cpu() - before) / max(1, steady) * 1e3],
+            "steadily: memory, MB": [one / 1e6 for one in samples],
+        }
+
+
+async def _prompted(stub: Any, served: Served, session: str) -> float:
+    """Prompt a session to its end; seconds until its first event."""
+    began = time.perf_counter()
+    first = 0.0
+    request = pb.PromptRequest(text="hi", session_id=session, cwd=str(served.socket.parent))
+    async for _ in stub.Prompt(request, metadata=served.bearer):
+        first = first or time.perf_counter() - began
+    return first
+
+
+async def _steadily(
+    stubs: Any, served: Served, names: Sequence[str], options: argparse.Namespace
+) -> tuple[list[float], list[int]]:
+    """Prompt at a steady rate; the times to each first event, and the memory at each tenth of the time."""
+    count = int(options.minutes * options.rate)
+    tasks: list[asyncio.Task[float]] = []
+    samples = [served.memory()]
+    began = time.perf_counter()
+    for number in range(count):
+        await asyncio.sleep(began + number * 60 / options.rate - time.perf_counter())
+        tasks.append(asyncio.create_task(_prompted(next(stubs), served, names[number % len(names)])))
+        if number * 10 // count >= len(samples):
+            samples.append(served.memory())
+    return await asyncio.gather(*tasks), [*samples, served.memory()]
+
+
+async def slow(folder: Path, options: argparse.Namespace) -> Runs:
+    """Seconds that the agent takes for a run without and with readers of one event a second, by its own clock.
+
+    At first each reader's connection takes in what it has room for; in the second half that is over.
+    """
+    runs: Runs = {}
+    kinds = {f"{PACE} deltas a second": answer(6 * PACE, pace=PACE), "as fast as it can": answer(options.deltas)}
+    turns = [turn for turn in kinds.values() for _ in range(2 * (options.reps + 1))]
+    async with serving(folder, turns) as served, served.channel() as channel:
+        stub: Any = AgentServiceStub(channel)
+        made = await stub.NewSession(pb.NewSessionRequest(cwd=str(folder)), metadata=served.bearer)
+        for kind in kinds:
+            for repetition in range(options.reps + 1):
+                for readers in (0, SLOW):
+                    async with _readers(stub, served, made.session_id, readers):
+                        whole, half = await _own_time(stub, served, made.session_id)
+                    if repetition:
+                        name = f"{kind}, {readers} slow readers"
+                        runs.setdefault(f"{name}: a run, s", []).append(whole)
+                        runs.setdefault(f"{name}: its second half, s", []).append(half)
+    return runs
+
+
+@asynccontextmanager
+async def _readers(stub: Any, served: Served, session: str, count: int) -> AsyncGenerator[None]:
+    """So many readers of one event a second, in a process of their own, which are there when this returns."""
+    reader = Path(__file__).with_name("slow_readers.py")
+    process = await asyncio.create_subprocess_exec(PYTHON, reader, served.socket, session, str(count))
+    try:
+        await _until_watched(stub, served, session, count)
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # none are wanted, and it has ended by itself
+            process.kill()
+        await process.wait()
+        await _until_watched(stub, served, session, 0)
+
+
+async def _until_watched(stub: Any, served: Served, session: str, count: int) -> None:
+    request = pb.GetStateRequest(session_id=session)
+    while len((await stub.GetState(request, metadata=served.bearer)).dropped) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+async def _own_time(stub: Any, served: Served, session: str) -> tuple[float, float]:
+    """Run a prompt; the seconds of all of it and of the second half of its events."""
+    request = pb.PromptRequest(text="hi", session_id=session, options=pb.PromptOptions(batch=True))
+    told: list[pb.AgentEvent] = []
+    async for response in stub.Prompt(request, metadata=served.bearer):
+        told += (response.event, *response.more)
+    last = told[-1]
+    middle = next(event for event in told if event.sequence >= (told[0].sequence + last.sequence) // 2)
+    begun, halved, ended = (event.time.ToMicroseconds() / 1e6 for event in (told[0], middle, last))
+    return ended - begun, ended - halved
+
+
+MEASURES: dict[str, Callable[[Path, argparse.Namespace], Any]] = {
+    "events": events,
+    "latency": latency,
+    "many": many,
+    "slow": slow,
+}
+
+
+def report(runs: Runs) -> None:
+    print(f"{'':58}{'median':>10}{'p99':>10}{'least':>10}{'most':>10}")
+    for label, values in runs.items():
+        figures = (statistics.median(values), share(values, 0.99), min(values), max(values))
+        print(f"{label:58}" + "".join(f"{value:10,.0f}" if value >= 1e4 else f"{value:10.3f}" for value in figures))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=MEASURES, action="append")
+    parser.add_argument("--reps", type=int, default=7)
+    parser.add_argument("--deltas", type=int, default=20_000)
+    parser.add_argument("--calls", type=int, default=2_000)
+    parser.add_argument("--sessions", type=int, default=1_000)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--rate", type=float, default=1_000.0, help="prompts a minute")
+    parser.add_argument("--short", action="store_true", help="a look in a minute: 3 runs, 200 sessions, half a minute")
+    parser.add_argument("--json", default="")
+    options = parser.parse_args()
+    if options.short:
+        options.reps, options.calls, options.sessions, options.minutes = 3, 500, 200, 0.5
+    runs: Runs = {}
+    for name in options.only or MEASURES:
+        with tempfile.TemporaryDirectory() as folder:
+            runs |= asyncio.run(MEASURES[name](Path(folder), options))
+    report(runs)
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    if options.json:
+        Path(options.json).write_text(json.dumps(runs))
+
+
+if __name__ == "__main__":
+    main()
