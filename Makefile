@@ -1,6 +1,6 @@
 # make demo   builds the environment and runs the main job on a real model
 # make test   runs everything that CI runs
-.PHONY: demo test setup check bench mutants generate lock clean
+.PHONY: demo test setup check bench soak mutants generate lock clean
 SHELL := /bin/bash
 BIN := .venv/bin
 # Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
@@ -37,6 +37,9 @@ lock:
 
 bench: setup
 	@$(BIN)/python bench/run.py
+
+soak: setup
+	@SEEDS=$${SEEDS:-200} $(BIN)/pytest -n 2 tests/process/test_concurrent_history.py tests/service/test_provider_faults.py
 
 mutants: setup
 	@$(BIN)/python scripts/mutants.py

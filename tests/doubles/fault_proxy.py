@@ -17,8 +17,8 @@ TOO_MANY = b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\nretry-after: 1\
     len(_SLOW_DOWN),
     _SLOW_DOWN,
 )
-UNREADABLE = b"\xff\x00\xfe}{]data: \xc3"
-"""What stands for garbage: neither text nor JSON, nor a size in hexadecimal."""
+UNREADABLE = b"\n\xff\x00\xfe}{]data: \xc3\n\n"
+"""What stands for garbage, on a line of its own so that the next is whole: neither text nor JSON, nor a size."""
 
 
 class Fault(NamedTuple):

@@ -20,7 +20,7 @@ from doubles import chat_server, gemini_server, messages_server, ollama_server
 from doubles.chat_server import ChatServer, Reply
 from doubles.fault_proxy import FAULTS, Fault, FaultProxy
 from doubles.gemini_server import GeminiServer
-from doubles.house import House, stub_of
+from doubles.house import House, kinds, stub_of
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from doubles.received import check_stream
@@ -30,6 +30,8 @@ from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
+WORDS = ("I did ", "what ", "you asked ", "me to ", "do.")
+"""What a whole answer says, piece by piece."""
 SILENCE = 0.25
 """Seconds that a server may be silent."""
 DEADLINE = 20.0
@@ -48,7 +50,7 @@ class Format(NamedTuple):
     """A server, and what it says: that it is done, or that it wants a tool run."""
 
     server: Callable[[], ChatServer]
-    says: Callable[[str], Reply]
+    says: Callable[[], Reply]
     calls: Callable[[str], Reply]
 
 
@@ -59,10 +61,19 @@ def chat_calls(text: str) -> Reply:
     return Reply([*map(chat_server.chunk, pieces), chat_server.finish("tool_calls"), chat_server.DONE])
 
 
+def chat_says() -> Reply:
+    said = [chat_server.chunk({"content": words}) for words in WORDS]
+    return Reply([*said, chat_server.finish("stop"), chat_server.DONE])
+
+
 def messages_calls(text: str) -> Reply:
     call = messages_server.call(1, f"toolu_{text}", "act", '{"te', f'xt": "{text}"}}')
     said = [messages_server.start(), messages_server.text(0, "I ", "act."), call, messages_server.end("tool_use")]
     return Reply(said)
+
+
+def messages_says() -> Reply:
+    return Reply([messages_server.start(), messages_server.text(0, *WORDS), messages_server.end()])
 
 
 def ollama_calls(text: str) -> Reply:
@@ -73,18 +84,27 @@ def ollama_calls(text: str) -> Reply:
     )  # fmt: skip
 
 
+def ollama_says() -> Reply:
+    return ollama_server.answer(*map(ollama_server.said, WORDS), ollama_server.done())
+
+
 def gemini_calls(text: str) -> Reply:
     said = [gemini_server.chunk(gemini_server.text(words)) for words in ("I ", "act.")]
     call = gemini_server.call("act", {"text": text})
     return Reply([*said, gemini_server.chunk(call, finish="STOP")])
 
 
+def gemini_says() -> Reply:
+    *said, last = (gemini_server.text(words) for words in WORDS)
+    return Reply([*map(gemini_server.chunk, said), gemini_server.chunk(last, finish="STOP")])
+
+
 FORMATS = {
-    "openai": Format(ChatServer, chat_server.says, chat_calls),
-    "llamacpp": Format(ChatServer, chat_server.says, chat_calls),
-    "messages": Format(MessagesServer, messages_server.says, messages_calls),
-    "ollama": Format(OllamaServer, ollama_server.says, ollama_calls),
-    "gemini": Format(GeminiServer, gemini_server.says, gemini_calls),
+    "openai": Format(ChatServer, chat_says, chat_calls),
+    "llamacpp": Format(ChatServer, chat_says, chat_calls),
+    "messages": Format(MessagesServer, messages_says, messages_calls),
+    "ollama": Format(OllamaServer, ollama_says, ollama_calls),
+    "gemini": Format(GeminiServer, gemini_says, gemini_calls),
 }
 
 
@@ -101,9 +121,16 @@ class Scene(NamedTuple):
             request = self.house.prompt(f"go {number}.", "s")
             events = [response.event async for response in self.stub.Prompt(request)]
         check_stream(events)
-        assert events[-1].WhichOneof("event") == "agent_end"
+        assert kinds(events)[-1] == "agent_end"
+        end = events[-1].agent_end
         assert len(set(self.house.act.ran)) == len(self.house.act.ran), "a tool ran twice"
-        return events[-1].agent_end
+        if end.reason == pb.END_REASON_COMPLETED:
+            last = max(at for at, kind in enumerate(kinds(events)) if kind == "message_start")
+            assert "".join(event.text_delta.text for event in events[last:]) == "".join(WORDS), (
+                "half an answer is an answer"
+            )
+            assert self.house.act.ran.count(f"{number}x") == 1
+        return end
 
 
 @asynccontextmanager
@@ -114,7 +141,7 @@ async def scene(folder: Path, kind: str) -> AsyncGenerator[Scene]:
         def asked(body: bytes) -> None:
             """Have the server say what follows from the request, however often it is made."""
             prompt = re.findall(rb"go (\d+)\.", body)[-1].decode()
-            reply = chosen.says("I did.") if f"did {prompt}x".encode() in body else chosen.calls(f"{prompt}x")
+            reply = chosen.says() if f"did {prompt}x".encode() in body else chosen.calls(f"{prompt}x")
             server.replies = [split(reply)]
 
         async with FaultProxy(server.root, asked=asked) as proxy:
