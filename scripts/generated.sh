@@ -8,10 +8,10 @@ said=$(scripts/generate.sh "$out" 2>&1) || {
   echo "$said" >&2
   exit 1
 }
-{
-  diff -r -x __init__.py -x __pycache__ "$out/yarrow/v1" src/yarrow/v1
-  diff "$out/protocol.md" docs/protocol.md
-} || {
+different=0
+diff -r -x __init__.py -x __pycache__ "$out/yarrow/v1" src/yarrow/v1 || different=1
+diff "$out/protocol.md" docs/protocol.md || different=1
+[ $different = 0 ] || {
   echo "src/yarrow/v1 or docs/protocol.md is not what proto/ generates: run make generate" >&2
   exit 1
 }

@@ -78,6 +78,13 @@ def test_every_relative_link_resolves(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_every_link_within_the_protocol_leads_to_a_heading() -> None:
+    text = (DOCS / "protocol.md").read_text()
+    headings = [line.split(" ", 1)[1].lower() for line in text.splitlines() if line.startswith("#")]
+    assert len(headings) == len(set(headings))
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(headings)
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "configuration.md", DOCS / "extending.md"])
 def test_every_command_line_parses(page: Path) -> None:
     text = page.read_text()
