@@ -63,7 +63,6 @@ class History:
 
     def check(self, session: str, loaded: Loaded) -> None:
         """Assert that a session's file explains what its clients were told, in one order."""
-        assert not loaded.report.skipped_count
         records = [stored.value for stored in loaded.records]
         said = [one for one in self.said if one.session == session]
         places = {one.text: place for one in said if (place := _place(one, records)) is not None}

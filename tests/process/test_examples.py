@@ -33,9 +33,9 @@ class Ran(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def serving(world: World) -> AsyncGenerator[str]:
+async def serving(world: World, *turns: list[dict[str, Any]]) -> AsyncGenerator[str]:
     """Serve where the pages look for a service; gives the address on the network."""
-    world.script(*TURNS)
+    world.script(*(turns or TURNS))
     process = await world.start("serve", "--reflection", "--listen", "127.0.0.1:0")
     assert process.stderr is not None
     said = ""
@@ -105,6 +105,23 @@ async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
     ended = await shell(world, first, here)
     assert ended.code != 0
     assert "UNAVAILABLE" in ended.err
+
+
+async def test_ctrl_c_ends_the_run_of_the_client_in_typescript(world: World, tmp_path: Path) -> None:
+    here = copied(tmp_path)
+    await done(world, "npm run build", here)
+    async with serving(world, [{"text": "begin"}, {"delay": 600}]):
+        process = await asyncio.create_subprocess_exec(
+            "node", "dist/client.js", "go", cwd=here, env=world.environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readexactly(5), 30) == b"begin"
+        process.send_signal(signal.SIGINT)
+        _, err = await asyncio.wait_for(process.communicate(), 30)
+        assert (process.returncode, err) == (1, b"CANCELLED: Cancelled on client\n")
+        # The end of the service waits 30 s for runs, so that it ends at once shows that there is none.
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 20
 
 
 async def test_a_wrong_field_does_not_compile(world: World, tmp_path: Path) -> None:
