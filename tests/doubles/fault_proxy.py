@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Self
 FAULTS = ("reset", "end", "cut", "short", "stall", "garbage", "noise", "storm")
 Kind = Literal["reset", "end", "cut", "short", "stall", "garbage", "noise", "storm"]
 ANSWERS = ("chat", "messages", "completions", "streamGenerateContent?alt=sse")
-"""How the paths end at which a model answers; whatever else is asked passes untouched."""
+"""How the paths end at which a model answers; what else is asked is about the model."""
 _SLOW_DOWN = b'{"error":{"message":"slow down please"}}'
 TOO_MANY = b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\nretry-after: 1\r\ncontent-length: %d\r\n\r\n%b" % (
     len(_SLOW_DOWN),
@@ -40,6 +40,8 @@ class FaultProxy:
         self.faults: Mapping[int, Fault] = {}
         """By the number of the question to the model, from 0."""
         self.questions = 0
+        self.aside: Fault | None = None
+        """What happens to every answer about the model."""
         self.happened: list[Fault] = []
         self._host, _, self._port = upstream.removeprefix("http://").partition(":")
         self._asked = asked
@@ -72,7 +74,7 @@ class FaultProxy:
         """Answer one request; False when the connection is of no use any more."""
         head, body = await _message(reader)
         path = head.split(b" ", 2)[1].decode()
-        fault: Fault | None = None
+        fault = self.aside
         if path.endswith(ANSWERS):
             fault = self.faults.get(self.questions)
             self.questions += 1

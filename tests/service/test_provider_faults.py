@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from grpc import aio
 from msgspec.structs import replace
 
 from doubles import chat_server, gemini_server, messages_server, ollama_server
 from doubles.chat_server import ChatServer, Reply
 from doubles.fault_proxy import FAULTS, Fault, FaultProxy
 from doubles.gemini_server import GeminiServer
-from doubles.house import House, kinds, stub_of
+from doubles.house import House, kinds, reason_of, stub_of
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from doubles.received import check_stream
@@ -212,3 +213,21 @@ async def test_three_faults_in_a_row_are_mended_and_four_are_told(tmp_path: Path
         assert end.error.code in PASSING
         assert played.house.act.ran == ["0x"]
     assert json.dumps([one.kind for one in played.proxy.happened]).count(fault) == 7
+
+
+@pytest.mark.parametrize("fault", ["reset", "end", "cut", "short", "garbage", "noise", "storm"])
+@pytest.mark.parametrize("kind", [name for name in FORMATS if name != "openai"])  # which is asked nothing
+async def test_a_server_that_cannot_say_what_its_model_is_may_say_so_later(
+    tmp_path: Path, kind: str, fault: Any
+) -> None:
+    async with scene(tmp_path, kind) as played:
+        played.proxy.aside = Fault(fault)
+        try:
+            end = await played.ask(0)
+        except aio.AioRpcError as error:
+            assert reason_of(error) in PASSING  # noqa: PT017 (a run need not begin)
+        else:
+            assert end.reason == pb.END_REASON_COMPLETED
+        assert played.proxy.happened
+        played.proxy.aside = None
+        assert (await played.ask(1)).reason == pb.END_REASON_COMPLETED
