@@ -121,6 +121,22 @@ MUTANTS = (
         "tests/event",
     ),
     Mutant(
+        "8",
+        "a client that went away keeps its place",
+        "service/servicer.py",
+        '                    epoch = ""\n        finally:\n            subscription.close()\n',
+        '                    epoch = ""\n        finally:\n',
+        "tests/service/test_leaving_clients.py",
+    ),
+    Mutant(
+        "5",
+        "an answer that was cut is taken for a whole one",
+        "provider/chat_completions/decode.py",
+        "        if not self.complete:\n            sentence",
+        "        if False:\n            sentence",
+        "tests/service/test_provider_faults.py",
+    ),
+    Mutant(
         "9",
         "a dry run runs what writes",
         "tool/registry.py",

@@ -60,4 +60,9 @@ function main(): void {
   call.on("end", () => client.close());
 }
 
-main();
+try {
+  main();
+} catch (error) {
+  console.error((error as Error).message); // a flag that there is not, or a file that cannot be read
+  process.exitCode = 1;
+}

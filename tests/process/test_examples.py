@@ -103,8 +103,12 @@ async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
         assert refused.code == 1
         assert "UNAUTHENTICATED: the token is not that of this service" in refused.err
     ended = await shell(world, first, here)
-    assert ended.code != 0
+    assert ended.code == 1
     assert "UNAVAILABLE" in ended.err
+    (here / "token").unlink()
+    unread = await shell(world, remote, here)
+    assert unread.code == 1
+    assert unread.err == "ENOENT: no such file or directory, open 'token'\n"
 
 
 async def test_ctrl_c_ends_the_run_of_the_client_in_typescript(world: World, tmp_path: Path) -> None:
