@@ -56,6 +56,14 @@ class Service:
         self._up = asyncio.Event()
         self._process: Process
 
+    async def __aenter__(self) -> None:
+        await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave no service behind when something failed."""
+        if self._process.returncode is None:
+            await self.kill()
+
     async def start(self) -> None:
         self._process = await self._world.start("serve", "--socket", str(self._socket))
         assert self._process.stderr is not None
@@ -208,17 +216,17 @@ async def test_what_clients_saw_is_one_order_of_what_was_recorded(world: World, 
             await service.kill()
             await service.start()
 
-    await service.start()
-    async with asyncio.timeout(ENDED_SECONDS), asyncio.TaskGroup() as group:
-        group.create_task(reap())
-        for _ in range(CLIENTS):
-            group.create_task(live(Client(history, sessions, random.Random(dice.random()), world.project)))
-    async with service.stub() as stub:
-        for session in sessions:
-            began = history.now()
-            with contextlib.suppress(grpc.aio.AioRpcError):  # nobody may have prompted it
-                history.see(session, await _ids(stub, session), began)
-    await service.end()
+    async with service:
+        async with asyncio.timeout(ENDED_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(reap())
+            for _ in range(CLIENTS):
+                group.create_task(live(Client(history, sessions, random.Random(dice.random()), world.project)))
+        async with service.stub() as stub:
+            for session in sessions:
+                began = history.now()
+                with contextlib.suppress(grpc.aio.AioRpcError):  # nobody may have prompted it
+                    history.see(session, await _ids(stub, session), began)
+        await service.end()
     files = {path.stem: load(path) for path in world.session_files()}
     assert not [name for name, loaded in files.items() if loaded.report.skipped_count]
     for session in files.keys() & set(sessions):
