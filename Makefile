@@ -1,6 +1,7 @@
 # make demo   builds the environment and runs the main job on a real model
 # make test   runs everything that CI runs
-.PHONY: demo test setup check bench mutants generate lock clean
+# make dist   builds what a release consists of, for this machine, into dist/
+.PHONY: demo test setup check dist bench mutants generate lock clean
 SHELL := /bin/bash
 BIN := .venv/bin
 # Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
@@ -17,6 +18,7 @@ setup:
 	@scripts/system.sh
 	@scripts/environment.sh .venv requirements/dev.lock editable
 	@scripts/node.sh
+	@scripts/wheels.sh
 	@$(BIN)/yarrow models pull
 
 check:
@@ -28,6 +30,9 @@ check:
 	@scripts/generated.sh
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright
+
+dist:
+	@scripts/dist.sh
 
 generate:
 	@scripts/generate.sh
@@ -42,4 +47,4 @@ mutants: setup
 	@$(BIN)/python scripts/mutants.py
 
 clean:
-	rm -rf .venv .run .tools dist build
+	rm -rf .venv .run .dist .tools dist build
