@@ -28,6 +28,7 @@ check:
 	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
 	@PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
 	@scripts/generated.sh
+	@$(BIN)/python scripts/pages.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright
 
@@ -36,6 +37,7 @@ dist:
 
 generate:
 	@scripts/generate.sh
+	@$(BIN)/python scripts/pages.py docs
 
 lock:
 	@scripts/lock.sh
