@@ -30,7 +30,7 @@ WAITING = (
     "sched_yield",
     "restart_syscall",
 )
-BLOCKS_OF_AN_EVENT = 5
+BLOCKS_OF_AN_EVENT = 5.5
 """Of memory, that one piece of text holds while it waits, for all its subscribers together: event, body, text, time."""
 
 
