@@ -13,6 +13,14 @@ command -v fish >/dev/null || missing+=(fish)
 command -v strace >/dev/null || missing+=(strace)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+# The executable of a release holds Python's library, which Debian keeps in a package of its own.
+library=$(python3 - <<'END'
+import ctypes.util, sys, sysconfig
+name = "python%d.%d" % sys.version_info[:2]
+print("" if sysconfig.get_config_var("Py_ENABLE_SHARED") or ctypes.util.find_library(name) else f"lib{name}")
+END
+)
+[ -z "$library" ] || missing+=("$library")
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then
   echo "the tests need these programs, please install them: ${missing[*]}" >&2
