@@ -15,9 +15,10 @@ command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 # The executable of a release holds Python's library, which Debian keeps in a package of its own.
 library=$(python3 - <<'END'
-import ctypes.util, sys, sysconfig
+import ctypes.util, os, sys, sysconfig
 name = "python%d.%d" % sys.version_info[:2]
-print("" if sysconfig.get_config_var("Py_ENABLE_SHARED") or ctypes.util.find_library(name) else f"lib{name}")
+file = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+print("" if os.path.isfile(file) or ctypes.util.find_library(name) else f"lib{name}")
 END
 )
 [ -z "$library" ] || missing+=("$library")
