@@ -62,7 +62,13 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(built: Path)
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    listed = subprocess.run(["git", "ls-files", "src/yarrow"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src/yarrow"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert names == {name.removeprefix("src/") for name in listed.stdout.split()} | {"yarrow/_version.py"}
 
 
