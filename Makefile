@@ -1,6 +1,7 @@
 # make demo   builds the environment and runs the main job on a real model
 # make test   runs everything that CI runs
-.PHONY: demo test setup check bench soak mutants generate lock clean
+# make dist   builds what a release consists of, for this machine, into dist/
+.PHONY: demo test setup check dist bench soak mutants generate lock clean
 SHELL := /bin/bash
 BIN := .venv/bin
 # Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
@@ -17,6 +18,7 @@ setup:
 	@scripts/system.sh
 	@scripts/environment.sh .venv requirements/dev.lock editable
 	@scripts/node.sh
+	@scripts/wheels.sh
 	@$(BIN)/yarrow models pull
 
 check:
@@ -26,11 +28,16 @@ check:
 	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
 	@PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
 	@scripts/generated.sh
+	@$(BIN)/python scripts/pages.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright
 
+dist:
+	@scripts/dist.sh
+
 generate:
 	@scripts/generate.sh
+	@$(BIN)/python scripts/pages.py docs
 
 lock:
 	@scripts/lock.sh
@@ -45,4 +52,4 @@ mutants: setup
 	@$(BIN)/python scripts/mutants.py
 
 clean:
-	rm -rf .venv .run .tools dist build
+	rm -rf .venv .run .dist .tools dist build

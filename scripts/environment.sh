@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds an environment from a lock file: scripts/environment.sh FOLDER LOCK [editable]
+# Builds an environment from a lock file: scripts/environment.sh FOLDER LOCK [editable | bare]
+# Yarrow is installed into it too, from a copy, as a link to this checkout (editable), or not at all (bare).
 # Uses uv; when it is absent, installs it into .tools. Uses a Python 3.11 or newer that is on the machine, never a
 # downloaded one.
 set -euo pipefail
@@ -28,6 +29,6 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$sum" ]; then
   fi
   printf '%s' "$sum" >"$stamp"
 fi
-if [ "$mode" != editable ]; then
+if [ -z "$mode" ]; then
   "$uv" pip install --quiet --python "$folder" --no-deps --reinstall-package yarrow .
 fi

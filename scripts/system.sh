@@ -8,9 +8,20 @@ command -v bwrap >/dev/null || missing+=(bubblewrap)
 command -v tmux >/dev/null || missing+=(tmux)
 command -v screen >/dev/null || missing+=(screen)
 command -v git >/dev/null || missing+=(git)
-command -v bwrap >/dev/null || missing+=(bubblewrap)
+command -v zsh >/dev/null || missing+=(zsh)
+command -v fish >/dev/null || missing+=(fish)
+command -v strace >/dev/null || missing+=(strace)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+# The executable of a release holds Python's library, which Debian keeps in a package of its own.
+library=$(python3 - <<'END'
+import ctypes.util, os, sys, sysconfig
+name = "python%d.%d" % sys.version_info[:2]
+file = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+print("" if os.path.isfile(file) or ctypes.util.find_library(name) else f"lib{name}")
+END
+)
+[ -z "$library" ] || missing+=("$library")
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then
   echo "the tests need these programs, please install them: ${missing[*]}" >&2

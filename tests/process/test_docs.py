@@ -1,19 +1,15 @@
-"""What the documents say: keys, defaults, limits, links and command lines are those of the code."""
+"""What the documents say: keys, defaults and limits are those of the code."""
 
 import json
 import re
-import shlex
 import shutil
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 import yarrow
 from doubles.world import World
-from yarrow.cli.arguments import parse
 from yarrow.config.check import LARGEST_NUMBER
 from yarrow.config.files import LARGEST_FILE
 from yarrow.config.layer import dotted, leaves, value_at
@@ -29,7 +25,6 @@ from yarrow.prompt.templates import EXPANDED_CHARACTERS, TEMPLATES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md"))]
 
 
 def part(heading: str) -> str:
@@ -70,31 +65,6 @@ def test_limits_are_those_of_the_code() -> None:
     expected = [LARGEST_FILE, FILE_BYTES, ALL_BYTES, DOCUMENT_BYTES, FRONT_BYTES, LINES_BYTES]
     assert limits == [*expected, TEMPLATES.most, SKILLS.most, EXPANDED_CHARACTERS]
     assert str(LARGEST_NUMBER) in part("Keys")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_relative_link_resolves(page: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
-
-
-def test_every_link_within_the_protocol_leads_to_a_heading() -> None:
-    text = (DOCS / "protocol.md").read_text()
-    headings = [line.split(" ", 1)[1].lower() for line in text.splitlines() if line.startswith("#")]
-    assert len(headings) == len(set(headings))
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(headings)
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "configuration.md", DOCS / "extending.md"])
-def test_every_command_line_parses(page: Path) -> None:
-    text = page.read_text()
-    code = chain.from_iterable(block.splitlines() for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S))
-    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-    lines = [re.split(r"\\?\| (?=yarrow )", line)[-1] for line in chain(code, inline)]
-    commands = [shlex.split(line.removesuffix("&"), comments=True)[1:] for line in lines if line.startswith("yarrow ")]
-    assert commands
-    for words in commands:
-        parse(words)
 
 
 def test_adding_a_tool_fits_a_screen() -> None:

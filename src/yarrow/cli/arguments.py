@@ -28,6 +28,8 @@ class Arguments(NamedTuple):
 
     show: str = ""
     """`version` or `help`: print that and nothing else."""
+    completions: str = ""
+    """The shell whose completion to print, and nothing else."""
     command: str = ""
     """`models` or `serve`; empty for a prompt."""
     list_models: bool = False
@@ -169,6 +171,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
     model, thinking = _model(values["model"] or "")
     return Arguments(
         show="version" if values["version"] else "help" if values["help"] else "",
+        completions=values["completions"] or "",
         command=command,
         list_models=values["list_models"],
         print=values["print"],
@@ -224,7 +227,7 @@ def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: 
         fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
     if command == "sessions" and (values["resume"] or values["continue"]):
         fail("yarrow sessions takes the session as a word, as in yarrow sessions show ID")
-    for key in ("list_models", "export"):
+    for key in ("list_models", "export", "completions"):
         if values[key] and (command or has_prompt):
             fail(f"--{key.replace('_', '-')} stands alone: it takes no prompt and no command")
 

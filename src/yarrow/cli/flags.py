@@ -17,6 +17,20 @@ COMMANDS = {
 """What the first word can be instead of a prompt, and what it does."""
 WORDS_WITH_DASHES = ("--squash", "--summary")
 """Words of `yarrow sessions` that look like flags."""
+WORDS: dict[str, tuple[str, ...]] = {
+    "serve": (),
+    "sessions": (
+        *("list", "all", "tree", "search", "show", "stats", "branch", "fork", "rebase", "merge", "compact", "export"),
+        *("import", "name", "delete"),
+    ),
+    "models": ("pull",),
+    "config": ("json", "schema", "files"),
+    "trust": ("grant", "revoke", "list"),
+    "init": (),
+    "doctor": ("json",),
+}
+"""The word that may follow each command."""
+COMPLETED_SHELLS = ("bash", "zsh", "fish")
 TAKES_WORDS = ("sessions", "models", "config", "trust", "init", "doctor")
 """Commands that more words may follow."""
 
@@ -77,6 +91,7 @@ FLAGS = (
     Flag("Service", ("--tls-client-ca",), "FILE", "who must have signed the certificates of clients"),
     Flag("Service", ("--token-file",), "FILE", "the token that every call carries"),
     Flag("Service", ("--reflection",), "", "let clients ask `yarrow serve` what methods there are"),
+    Flag("Other", ("--completions",), "SHELL", "print what completes in bash, zsh or fish", COMPLETED_SHELLS),
     Flag("Other", ("--version",), "", "print the version"),
     Flag("Other", ("-h", "--help"), "", "print this"),
 )

@@ -42,7 +42,7 @@ def complain(message: str, code: ExitCode) -> ExitCode:
 
 def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -> int:
     # Each command imports what it needs and no more: a version is not to wait for a network stack.
-    match arguments.show or arguments.command:
+    match arguments.show or (arguments.completions and "completions") or arguments.command:
         case "version":
             from yarrow._version import VERSION
 
@@ -51,6 +51,10 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
             from yarrow.cli.help import help_text
 
             return say(help_text())
+        case "completions":
+            from yarrow.cli.completions import script
+
+            return say(script(arguments.completions))
         case "models":
             from yarrow.cli.models import models
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -17,6 +18,11 @@ def models(words: Sequence[str]) -> int:
     match tuple(words):
         case ():
             return say("".join(f"{models_dir(os.environ) / name}\n" for name in installed(os.environ)))
+        case ("pull",) if getattr(sys, "frozen", False):
+            raise UsageError(
+                "this executable cannot run a model itself: start Ollama or llama.cpp, or install Yarrow with pip and "
+                "its extra `local`"
+            )
         case ("pull",):
             # An interrupt has something to clean up here: what was fetched so far.
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,112 @@
+"""Reads frozen values as a reference tells them: each field with its type, its default and the text below it."""
+
+import ast
+import inspect
+from collections.abc import Iterable, Iterator
+from enum import EnumMeta, StrEnum
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
+
+import msgspec
+
+PLAIN = {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "None": "null", "Any": "anything"}
+
+
+class Field(NamedTuple):
+    """One field as its JSON has it; `default` is JSON, and empty for a field that must be there."""
+
+    name: str
+    type: str
+    default: str
+    text: str
+
+
+class Described(NamedTuple):
+    """One value."""
+
+    name: str
+    tag: str
+    """What tells it from others, as `key: "value"`; empty for a value that stands at one place."""
+    text: str
+    """The first sentence or sentences, as the source has them."""
+    fields: tuple[Field, ...]
+
+
+def structs(module: ModuleType) -> dict[str, Described]:
+    """Return the values that a module defines, by the name of their class."""
+    classes = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
+    kinds = [node for node in classes if hasattr(getattr(module, node.name), "__struct_fields__")]
+    return {node.name: _struct(node, module) for node in kinds}
+
+
+def _struct(node: ast.ClassDef, module: ModuleType) -> Described:
+    kind = getattr(module, node.name)
+    texts = dict(_texts(node))
+    types = dict(_annotations(node))
+    fields = tuple(
+        Field(each.encode_name, type_text(types[each.name], module), _default(each), texts.get(each.name, ""))
+        for each in msgspec.structs.fields(kind)
+    )
+    config = kind.__struct_config__
+    tag = f'`{config.tag_field}: "{config.tag}"`' if config.tag_field else ""
+    return Described(node.name, tag, inspect.getdoc(kind) or "", fields)
+
+
+def _annotations(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    for field in node.body:
+        match field:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                yield name, annotation
+            case _:
+                continue
+
+
+def _texts(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
+            case _:
+                continue
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.UNSET:
+        return "absent"
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory
+    if value is msgspec.NODEFAULT:
+        return ""
+    return msgspec.json.encode(value() if callable(value) else value).decode()
+
+
+def type_text(node: ast.expr, module: ModuleType) -> str:
+    """Return an annotation of a module in words."""
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return " or ".join(filter(None, (type_text(left, module), type_text(right, module))))
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[item, *_])):
+            return f"list of {type_text(item, module)}"
+        case ast.Subscript(value=ast.Name(id="dict"), slice=ast.Tuple(elts=[_, item])):
+            return f"object of {type_text(item, module)}"
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
+            return _choices(ast.literal_eval(value) for value in values)
+        case ast.Constant(value=None):
+            return "null"
+        case ast.Name(id="UnsetType"):
+            return ""
+        case ast.Name(id=name):
+            return PLAIN.get(name) or _of_name(name, getattr(module, name))
+        case _:
+            return f"`{ast.unparse(node)}`"
+
+
+def _of_name(name: str, kind: Any) -> str:
+    if isinstance(kind, EnumMeta):
+        return _choices(each.value for each in cast("Iterable[StrEnum]", kind))
+    if get_origin(kind) is Literal:
+        return _choices(get_args(kind))
+    return name
+
+
+def _choices(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)

@@ -1,0 +1,22 @@
+"""Where the self-contained executable begins."""
+
+import os
+import sys
+
+
+def restore_library_paths() -> None:
+    """Give programs that are started the library paths of the person, in place of those of the executable's own."""
+    for name in ("LD_LIBRARY_PATH", "LIBPATH"):
+        own = os.environ.pop(f"{name}_ORIG", None)
+        if own is not None:
+            os.environ[name] = own
+        else:
+            os.environ.pop(name, None)
+
+
+if __name__ == "__main__":
+    restore_library_paths()
+
+    from yarrow.cli.entry import main
+
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Builds wheel, sdist, self-contained executable, bill of materials and checksums: packages.py FOLDER [--version]
+
+`scripts/dist.sh` makes the environment that this runs in. With `--version` it only prints the version.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import bill
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = ROOT / "scripts" / "executable" / "yarrow.spec"
+SYSTEMS = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
+MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+HEADS = ("LICENSE", "README.md", "CHANGELOG.md")
+"""What lies beside the executable."""
+
+
+def version() -> str:
+    """Return the version, which the file VERSION alone says."""
+    return (ROOT / "VERSION").read_text("utf-8").strip()
+
+
+def target() -> str:
+    """Return this machine as the names of a release say it, such as `linux-amd64`."""
+    return f"{SYSTEMS[platform.system()]}-{MACHINES[platform.machine().lower()]}"
+
+
+def build(out: Path) -> list[Path]:
+    """Build everything into `out` and return the files; the last one holds the checksums of the others."""
+    out.mkdir(parents=True, exist_ok=True)
+    for earlier in out.glob("yarrow-*"):
+        earlier.unlink()
+    run(sys.executable, "-m", "hatchling", "build", "-d", str(out))
+    (wheel,) = out.glob("*.whl")
+    (sdist,) = out.glob("*.tar.gz")
+    name = f"yarrow-{version()}-{target()}"
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        executable = freeze(wheel, work, name)
+        packed = pack(executable, out)
+    parts = out / f"{name}.cdx.json"
+    parts.write_text(bill.of_lock(ROOT / "requirements" / "executable.lock", version()), "utf-8")
+    files = [wheel, sdist, packed, parts]
+    sums = out / "SHA256SUMS"
+    sums.write_text("".join(f"{digest(file)}  {file.name}\n" for file in sorted(files)), "utf-8")
+    return [*files, sums]
+
+
+def freeze(wheel: Path, work: Path, name: str) -> Path:
+    """Make the folder with the executable from what the wheel holds, and return it."""
+    installed = work / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    folders = ["--distpath", str(work / "made"), "--workpath", str(work / "work")]
+    options = ["--noconfirm", "--log-level", "ERROR", *folders]
+    run(sys.executable, "-m", "PyInstaller", *options, str(SPEC), PYTHONPATH=str(installed))
+    folder = (work / "made" / "yarrow").rename(work / name)
+    for head in HEADS:
+        shutil.copy(ROOT / head, folder)
+    return folder
+
+
+def pack(folder: Path, out: Path) -> Path:
+    """Pack the folder as its system unpacks it without a further program, and return the archive."""
+    if platform.system() == "Windows":
+        return Path(shutil.make_archive(str(out / folder.name), "zip", folder.parent, folder.name))
+    path = out / f"{folder.name}.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=6) as archive:
+        archive.add(folder, folder.name, filter=_of_nobody)
+    return path
+
+
+def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    # Who built it is nothing that whoever unpacks it as root should give files to.
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def run(*command: str, **more: str) -> None:
+    """Run a command in the checkout, with more variables; what fails ends the build."""
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **more}, stdout=subprocess.DEVNULL)
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say and return the exit code."""
+    match arguments:
+        case ["--version"]:
+            print(version())
+        case [folder] if not folder.startswith("-"):
+            for file in build((ROOT / folder).resolve()):
+                print(f"{file.stat().st_size:>12,}  {file}")
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Writes the pages of the reference that the code says itself: pages.py FOLDER, or pages.py --check
+
+With `--check` nothing is written; it fails when a page in docs/ is not what the code says.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from described import Described, Field, structs
+
+from yarrow import message
+from yarrow.cli.exit_codes import MEANINGS
+from yarrow.cli.flags import COMMANDS, FLAGS, WORDS
+from yarrow.cli.help import help_text
+from yarrow.client.sessions import USAGE
+from yarrow.client.table import COMMANDS as PROMPT_COMMANDS
+from yarrow.config import settings
+from yarrow.config.variables import PREFIX, settings_by_variable
+from yarrow.event import events
+from yarrow.session import record
+from yarrow.v1 import agent_pb2 as pb
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+MADE = "This page is made from the code by `make generate`."
+
+
+def command_line() -> str:
+    """Return the page of flags, commands and exit codes."""
+    flags = [
+        (
+            f"`{', '.join(flag.names)}{f' {flag.value}' if flag.value else ''}`",
+            flag.group,
+            ", ".join(f"`{choice}`" for choice in flag.choices),
+            flag.help,
+        )
+        for flag in FLAGS
+    ]
+    commands = [
+        (f"`yarrow {name}`", " ".join(f"`{word}`" for word in WORDS[name]), text) for name, text in COMMANDS.items()
+    ]
+    prompt = [(f"`/{name} {each.usage}`".replace(" `", "`"), each.help) for name, each in PROMPT_COMMANDS.items()]
+    return "\n".join(
+        [
+            f"# The command line\n\n{MADE} How it is used is in the [tutorial](tutorial.md).\n",
+            f"```text\n{help_text()}```\n",
+            "## Flags\n\nA flag may be written `--flag VALUE` or `--flag=VALUE`; what follows `--` is prompt.\n",
+            *_table(("flag", "about", "values", "what it does"), flags),
+            "## Commands\n\nThe first word can be a command; `yarrow -p WORD` sends it as a prompt.\n",
+            *_table(("command", "words that may follow", "what it does"), commands),
+            f"```text\n{USAGE}\n```\n",
+            "## Commands in place of a prompt\n\nIn the terminal UI, and as a prompt with `-c` or `-r ID`.\n",
+            *_table(("command", "what it does"), prompt),
+            "## Exit codes\n",
+            *_table(("code", "meaning"), [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]),
+            "## Completion\n\nA shell that has read its script completes flags, values, commands, sessions, models.\n",
+            *_table(
+                ("shell", "where it goes"),
+                [
+                    ("bash", '`eval "$(yarrow --completions bash)"` in `~/.bashrc`'),
+                    ("zsh", "`source <(yarrow --completions zsh)` in `~/.zshrc`, after `compinit`"),
+                    ("fish", "`yarrow --completions fish | source` in `~/.config/fish/config.fish`"),
+                ],
+            ),
+        ]
+    )
+
+
+def configuration() -> str:
+    """Return the page of the configuration's values."""
+    found = structs(settings)
+    names = ["Settings", *(name for name in found if name != "Settings")]
+    variables = [
+        (f"`{PREFIX}{name}`", f"`{field.encode_name}`") for name, field in sorted(settings_by_variable().items())
+    ]
+    return "\n".join(
+        [
+            f"# Settings\n\n{MADE} Files, layers and trust are in [Configuration](configuration.md);",
+            "`yarrow config schema` prints the same as a JSON Schema.\n",
+            *(line for name in names for line in _value(found[name])),
+            "## Variables\n",
+            *_table(("variable", "setting"), variables),
+        ]
+    )
+
+
+def event_stream() -> str:
+    """Return the page of events, as JSON mode prints them and `Prompt` streams them."""
+    found = structs(events)
+    parts = [
+        "# Events\n",
+        f"{MADE} `yarrow --json` prints a header and then these, one JSON object a",
+        "line; over gRPC they are `AgentEvent` ([proto](../proto/yarrow/v1/agent.proto)). Within a run the order is\n",
+        "```text",
+        "agentStart (turnStart messageStart (textDelta|thinkingDelta|toolCall)* messageEnd",
+        "            (toolDelta* toolOutput)* turnEnd)* agentEnd",
+        "```\n",
+        "also when it fails or is aborted; the others lie between them. Each has `sessionId`, `runId` (absent outside",
+        "of a run), `sequence`, which counts the session's events without a gap, and `time`. 64-bit numbers are texts,",
+        "and a field that is absent has its empty value: that is the JSON of protobuf.\n",
+        "The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider`, `model` and `versions`.\n",
+    ]
+    for field in pb.AgentEvent.DESCRIPTOR.oneofs_by_name["event"].fields:
+        kind = field.message_type
+        assert kind is not None
+        body = next(found[name] for name in (kind.name, f"{kind.name}Event", f"{kind.name}Report") if name in found)
+        fields = ", ".join(f"`{each.json_name}`" for each in kind.fields) or "nothing"
+        parts.append(f"### {field.json_name}\n\n{_escaped(body.text)}\n\nIt has {fields}.\n")
+    return "\n".join(parts)
+
+
+def session_format() -> str:
+    """Return the page of the lines of a session file."""
+    lines = structs(record)
+    said = structs(message)
+    blocks = [each for each in said.values() if each.tag and each.name != "Message"]
+    return "\n".join(
+        [
+            "# The session file\n",
+            f"{MADE} A session is `~/.yarrow/sessions/<project>/<id>.jsonl`: one JSON",
+            f"object a line, append-only, UTF-8, format version {record.VERSION}. Files of every version are read for",
+            "ever: fields are only added, each with a default; a reader skips and tells a line that it does not",
+            "understand, and never rewrites it. Texts and images that are large lie in files beside it.\n",
+            "## Lines\n",
+            *(line for each in (lines["Header"], said["Message"]) for line in _value(each)),
+            *(line for name, each in lines.items() if name != "Header" for line in _value(each)),
+            "## Blocks of a message\n",
+            *(line for each in blocks for line in _value(each)),
+            *_value(said["Usage"]),
+        ]
+    )
+
+
+def _value(value: Described) -> Iterable[str]:
+    """Yield a heading, a text and a table."""
+    yield f"### {value.name}\n\n{_escaped(value.text)}{f' Told by {value.tag}.' if value.tag else ''}\n"
+    yield from _table(("field", "type", "default", "meaning"), map(_row, value.fields))
+
+
+def _row(field: Field) -> Sequence[str]:
+    return (f"`{field.name}`", field.type, f"`{field.default}`" if field.default else "must be there", field.text)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(_escaped(cell) for cell in row)} |"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES = {
+    "command-line.md": command_line,
+    "settings.md": configuration,
+    "events.md": event_stream,
+    "session-format.md": session_format,
+}
+"""By the name of the file."""
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say and return the exit code."""
+    match arguments:
+        case ["--check"]:
+            stale = [name for name, page in PAGES.items() if _read(DOCS / name) != page().rstrip() + "\n"]
+            for name in stale:
+                print(f"docs/{name} is not what the code says: run make generate", file=sys.stderr)
+            return 1 if stale else 0
+        case [folder] if not folder.startswith("-"):
+            for name, page in PAGES.items():
+                (Path(folder) / name).write_text(page().rstrip() + "\n", "utf-8")
+            return 0
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The completion of bash; it runs in bash 3.2 too, which macOS has."""
+
+from collections.abc import Iterable
+
+from yarrow.cli.completions.values import LOOKUPS, OF_SESSIONS, Kind, Value, value_of
+from yarrow.cli.flags import COMMANDS, FLAGS, WORDS
+
+_TEXT = """\
+# Completion of yarrow in bash:  eval "$(yarrow --completions bash)"
+_yarrow_models() { %(models)s; }
+_yarrow_sessions() { %(sessions)s; }
+_yarrow_offer() {
+  # Words of the list that begin like the current one, less what bash keeps of it: it ends a word at : and =.
+  local each kept=${current%%"${current##*[:=]}"}
+  while IFS= read -r each; do
+    [[ -n $each && $each == "$current"* ]] && COMPREPLY+=("${each#"$kept"}")
+  done
+}
+_yarrow_files() {
+  local each
+  compopt -o filenames 2>/dev/null
+  while IFS= read -r each; do COMPREPLY+=("$2$each"); done < <(compgen -f -- "$1")
+}
+_yarrow() {
+  local line=${COMP_LINE:0:COMP_POINT} current before
+  local -a given
+  COMPREPLY=()
+  read -ra given <<<"$line"
+  [[ $line == *[[:space:]] ]] && given+=("")
+  current=${given[${#given[@]}-1]} before=${given[${#given[@]}-2]}
+  [[ $current == --*=* ]] && before=${current%%%%=*} current=${current#*=}
+  case $before in
+%(values)s
+  esac
+  case $current in
+    -*) _yarrow_offer <<<$'%(flags)s'; return ;;
+    @*) _yarrow_files "${current#@}" @; return ;;
+  esac
+  if [[ ${#given[@]} -eq 2 ]]; then
+    _yarrow_offer <<<$'%(commands)s'
+    return
+  fi
+  case "${given[1]} ${#given[@]} $before" in
+%(words)s
+    *) _yarrow_files "$current" ;;
+  esac
+}
+complete -F _yarrow yarrow
+"""
+
+
+def bash() -> str:
+    """Return the script."""
+    values = (f"    {'|'.join(flag.names)}) {_offer(value_of(flag))}; return ;;" for flag in FLAGS if flag.value)
+    words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in WORDS.items() if found]
+    words += [f'    "sessions 4 {word}") _yarrow_offer < <(_yarrow_sessions) ;;' for word in OF_SESSIONS]
+    return _TEXT % {
+        **LOOKUPS,
+        "values": "\n".join(values),
+        "flags": _lines(name for flag in FLAGS for name in flag.names),
+        "commands": _lines(COMMANDS),
+        "words": "\n".join(words),
+    }
+
+
+def _offer(value: Value) -> str:
+    match value.kind:
+        case Kind.WORDS:
+            return _list(value.words)
+        case Kind.MODELS:
+            return "_yarrow_offer < <(_yarrow_models)"
+        case Kind.SESSIONS:
+            return "_yarrow_offer < <(_yarrow_sessions)"
+        case Kind.FILES:
+            return '_yarrow_files "$current"'
+        case Kind.ANYTHING:
+            return ":"
+
+
+def _list(words: Iterable[str]) -> str:
+    return f"_yarrow_offer <<<$'{_lines(words)}'"
+
+
+def _lines(words: Iterable[str]) -> str:
+    return r"\n".join(words)

@@ -1,0 +1,55 @@
+"""What may follow a flag or a command, as each shell needs to know it."""
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from yarrow.cli.flags import Flag
+from yarrow.config.settings import BUILT_IN
+
+
+class Kind(Enum):
+    """Where the candidates for a value come from."""
+
+    WORDS = auto()
+    MODELS = auto()
+    SESSIONS = auto()
+    FILES = auto()
+    ANYTHING = auto()
+
+
+class Value(NamedTuple):
+    """What a value can be; `words` are those of `Kind.WORDS`."""
+
+    kind: Kind
+    words: tuple[str, ...] = ()
+
+
+LOOKUPS = {
+    # What a server calls its models is data: a name that a shell could take for more than a name is not offered.
+    "models": "yarrow --list-models 2>/dev/null </dev/null | grep -E '^[A-Za-z0-9._:/@+-]+$'",
+    "sessions": (
+        """yarrow sessions --json 2>/dev/null </dev/null | sed -n 's/^{"sessionId": *"\\([0-9a-f-]*\\)".*/\\1/p'"""
+    ),
+}
+"""The commands that print the candidates that only a running Yarrow knows, one a line."""
+
+_FILES = ("PATH", "FILE", "ADDRESS")
+OF_SESSIONS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
+"""Words of `yarrow sessions` that a session's id follows."""
+
+
+def value_of(flag: Flag) -> Value:
+    """Return what follows a flag."""
+    if flag.choices:
+        return Value(Kind.WORDS, flag.choices)
+    match flag.key, flag.value:
+        case "model", _:
+            return Value(Kind.MODELS)
+        case "resume", _:
+            return Value(Kind.SESSIONS)
+        case "provider", _:
+            return Value(Kind.WORDS, tuple(BUILT_IN))
+        case _, value if value in _FILES:
+            return Value(Kind.FILES)
+        case _:
+            return Value(Kind.ANYTHING)

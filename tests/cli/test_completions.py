@@ -1,0 +1,167 @@
+"""Completion in bash, zsh and fish: the shells themselves say what they would offer."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from doubles.world import World
+from yarrow.cli.completions import COMPLETED_SHELLS, script
+from yarrow.cli.completions.values import OF_SESSIONS
+from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, WORDS
+from yarrow.client.sessions import OF_ONE
+
+SECONDS = 30.0
+OFFERED = [
+    ("yarrow --perm", ["--permissions"]),
+    ("yarrow --permissions ", ["ask", "auto", "deny", "plan"]),
+    ("yarrow se", ["serve", "sessions"]),
+    ("yarrow sessions s", ["search", "show", "stats"]),
+    ("yarrow config ", ["files", "json", "schema"]),
+    ("yarrow --sandbox s", ["strict"]),
+    ("yarrow explain @only", ["@only.txt"]),
+    ("yarrow --export on", ["only.txt"]),
+    ("yarrow --provider g", ["gemini"]),
+    ("yarrow -m some:m", ["some:model"]),
+]
+BASH = """
+eval "$(yarrow --completions bash)"
+COMP_LINE=$1 COMP_POINT=${#1}
+_yarrow
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    (world.project / "only.txt").write_text("x")
+    world.environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    world.script([{"text": "ok"}], model="some:model")
+    return world
+
+
+def shell(world: World, *command: str) -> list[str]:
+    done = subprocess.run(
+        command, cwd=world.project, env=world.environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return sorted(done.stdout.split())
+
+
+def in_bash(world: World, line: str) -> list[str]:
+    # Bash ends a word at a colon and completes what follows it.
+    kept = line[line.rindex(" ") + 1 : line.rfind(":") + 1]
+    return [kept + word for word in shell(world, "bash", "--norc", "-c", BASH, "bash", line)]
+
+
+def in_fish(world: World, line: str) -> list[str]:
+    text = 'yarrow --completions fish | source; complete -C "$argv[1]" | cut -f 1'
+    return shell(world, "fish", "--no-config", "-c", text, line)
+
+
+@pytest.mark.parametrize(("line", "offered"), OFFERED)
+@pytest.mark.parametrize("offers", [in_bash, in_fish])
+def test_what_is_offered(
+    world: World, line: str, offered: list[str], offers: Callable[[World, str], list[str]]
+) -> None:
+    assert offers(world, line) == offered
+
+
+@pytest.mark.parametrize("offers", [in_bash, in_fish])
+async def test_saved_sessions_are_offered(world: World, offers: Callable[[World, str], list[str]]) -> None:
+    assert (await world.run('"sessionId":"$(touch $HOME/run)"')).code == 0
+    (file,) = world.session_files()
+    assert offers(world, f"yarrow -r {file.stem[:5]}") == [file.stem]
+    assert offers(world, "yarrow sessions show ") == [file.stem]
+    assert not (world.home / "run").exists()
+
+
+@pytest.mark.parametrize("offers", [in_bash, in_fish])
+def test_a_model_whose_name_is_a_command_is_not_offered(
+    world: World, offers: Callable[[World, str], list[str]]
+) -> None:
+    world.script([{"text": "ok"}], model="$(touch$IFS$HOME/run)")
+    assert offers(world, "yarrow -m ") == []
+    assert not (world.home / "run").exists()
+
+
+@contextmanager
+def zsh(world: World) -> Iterator[Callable[[str, str], None]]:
+    """A zsh on a terminal; the function types a text and returns when another one is shown."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(world.project)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], world.environment | {"TERM": "dumb", "PS1": "$ "})
+
+    def type_and_see(text: str, expected: str) -> None:
+        os.write(terminal, text.encode())
+        seen, deadline = "", time.monotonic() + SECONDS
+        while expected not in seen:
+            assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], seen
+            seen += os.read(terminal, 65536).decode("utf-8", "replace")
+
+    try:
+        yield type_and_see
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def test_zsh_completes_flags_values_commands_and_words(world: World) -> None:
+    with zsh(world) as types:
+        types("autoload -U compinit; compinit -u -D; source <(yarrow --completions zsh); echo re''ady\n", "\nready")
+        for line, rest in [
+            ("yarrow --perm\t", "issions"),
+            ("yarrow --permissions pl\t", "an"),
+            ("yarrow sess\t", "ions"),
+            ("yarrow sessions sta\t", "ts"),
+            ("yarrow config sch\t", "ema"),
+            ("yarrow --provider gem\t", "ini"),
+            ("yarrow -m some:\t", "model"),
+            ("yarrow explain @on\t", "ly.txt"),
+        ]:
+            types(line, line.strip() + rest)
+            types("\x15echo ne''xt\n", "\nnext")
+
+
+@pytest.mark.parametrize("name", COMPLETED_SHELLS)
+def test_every_flag_and_command_is_in_the_script(name: str) -> None:
+    text = script(name)
+    for flag in FLAGS:
+        assert (flag.names[-1] if name != "fish" else f"-l {flag.names[-1][2:]} ") in text
+    for command, words in WORDS.items():
+        assert command in text
+        assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("arguments", [["--completions", "csh"], ["--completions"], ["--completions", "bash", "hi"]])
+async def test_what_cannot_be_completed_is_said(world: World, arguments: list[str]) -> None:
+    ended = await world.run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert "completions" in ended.err
+
+
+def test_the_words_are_those_that_the_commands_take() -> None:
+    assert list(WORDS) == list(COMMANDS)
+    assert {command for command, words in WORDS.items() if words} | {"init"} == set(TAKES_WORDS)
+    assert set(OF_SESSIONS) == {*OF_ONE, "delete"}
+    assert {*OF_SESSIONS, "list", "all", "tree", "search", "import"} == set(WORDS["sessions"])
+
+
+@pytest.mark.parametrize(
+    "line", [f"{command} {word}" for command in WORDS for word in WORDS[command] if word != "pull"]
+)
+async def test_no_word_is_refused_as_unknown(world: World, line: str) -> None:
+    world.environment["PATH"] = "/nonexistent"
+    ended = await world.run(*line.split())
+    assert " takes " not in ended.err
+    assert "is not one of" not in ended.err or line.split()[1] in ("search", "delete", "import"), ended.err

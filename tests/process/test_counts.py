@@ -1,0 +1,125 @@
+"""What a prompt, a turn and an event cost, as counts that no machine changes: modules, system calls, memory blocks."""
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+
+import pytest
+
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
+from doubles.world import World
+from yarrow.event import events as ev
+from yarrow.event.bus import BUFFER_EVENTS, Bus
+
+OWN_MODULES, ALL_MODULES = 240, 560
+"""At the end of a prompt with one tool call: 227 and 497 were measured, of which 70 are there before Yarrow."""
+CALLS_OF_A_TURN = 100
+"""System calls of one turn with one `read`, over HTTP, waiting and waking aside; 90 were measured."""
+CALLS_OF_A_PROMPT = 9_500
+"""Of a whole prompt without a tool, the imports included; 8,570 were measured."""
+WAITING = (
+    "futex",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "sched_yield",
+    "restart_syscall",
+)
+BLOCKS_OF_AN_EVENT = 5.5
+"""Of memory, that one piece of text holds while it waits, for all its subscribers together: event, body, text, time."""
+
+
+def modules(world: World, *arguments: str) -> set[str]:
+    """What is imported at the end of a command."""
+    code = (
+        "import sys, json\nfrom yarrow.cli.main import main\n"
+        f"main({list(arguments)!r})\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        cwd=world.project,
+        env={name: value for name, value in world.environment.items() if not name.startswith("COVERAGE")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_modules_of_a_prompt(world: World) -> None:
+    (world.project / "a").write_text("x")
+    world.script([{"call": {"name": "read", "arguments": {"path": "a"}}}], [{"text": "ok"}])
+    found = modules(world, "-p", "hi")
+    own = {name for name in found if name.startswith("yarrow")}
+    assert len(own) <= OWN_MODULES, sorted(own)
+    assert len(found) <= ALL_MODULES, sorted(found)
+    assert not {name for name in own if ".tui" in name or ".extension.host" in name}
+
+
+async def calls(world: World, turns: int) -> int:
+    """The system calls of a prompt whose answer takes so many turns with a tool."""
+    arguments = [json.dumps({"path": "a", "offset": number + 1}) for number in range(turns)]
+    asked = [
+        Reply(
+            [
+                chunk({"role": "assistant", "tool_calls": [call(f"c{number}", text)]}),
+                finish("tool_calls"),
+                DONE,
+            ]
+        )
+        for number, text in enumerate(arguments)
+    ]
+    report = world.home / "calls"
+    async with ChatServer([*asked, says("ok")]) as server:
+        world.serve_by(server.root, sync="none")
+        process = await asyncio.create_subprocess_exec(
+            *("strace", "-f", "-c", "-o", str(report), sys.executable, "-I", "-m", "yarrow.cli.main", "-p", "hi"),
+            cwd=world.project,
+            env={name: value for name, value in world.environment.items() if not name.startswith("COVERAGE")},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert out == b"ok\n", err
+        assert len(server.prompts) == turns + 1
+    rows = [line.split() for line in report.read_text().splitlines()]
+    return sum(int(row[3]) for row in rows if len(row) > 4 and row[3].isdigit() and row[-1] not in (*WAITING, "total"))
+
+
+def call(name: str, arguments: str) -> dict[str, object]:
+    return {"index": 0, "id": name, "type": "function", "function": {"name": "read", "arguments": arguments}}
+
+
+async def test_system_calls_of_a_turn_and_of_a_prompt(world: World) -> None:
+    (world.project / "a").write_text("x\n" * 40)
+    await calls(world, 0)  # which compiles what was not compiled yet
+    none, many = await calls(world, 0), await calls(world, 20)
+    assert none <= CALLS_OF_A_PROMPT
+    assert (many - none) / 20 <= CALLS_OF_A_TURN
+
+
+def blocks_held(bus: Bus, events: int) -> int:
+    """The blocks of memory that are held more after so many events were published."""
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(events):
+        bus.publish(ev.TextDelta(f"{number:04}"))
+    return sys.getallocatedblocks() - before
+
+
+@pytest.mark.parametrize("subscribers", [1, 100])
+async def test_memory_of_a_waiting_event(subscribers: int) -> None:
+    bus = Bus("s")
+    waiting = [bus.subscribe() for _ in range(subscribers)]
+    assert blocks_held(bus, 1000) / 1000 <= BLOCKS_OF_AN_EVENT + subscribers / 32  # each keeps a list of its own
+    # What nobody reads is bounded: with full buffers more events hold nothing more.
+    blocks_held(bus, 2 * BUFFER_EVENTS)
+    assert blocks_held(bus, 2 * BUFFER_EVENTS) <= BUFFER_EVENTS / 100
+    for each in waiting:
+        each.close()

@@ -1,0 +1,95 @@
+"""The release workflow: every machine is in it, and a tag that is not the version goes no further."""
+
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from releasing import PYTHON, ROOT, VERSION
+
+WORKFLOW: Any = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+JOBS = WORKFLOW["jobs"]
+RUNNERS = {"linux": "ubuntu-", "macos": "macos-", "windows": "windows-"}
+
+
+def commands(job: str) -> str:
+    return "\n".join(step.get("run", "") for step in JOBS[job]["steps"])
+
+
+def test_every_machine_builds() -> None:
+    rows = JOBS["build"]["strategy"]["matrix"]["include"]
+    assert sorted(row["target"] for row in rows) == sorted(map("-".join, product(RUNNERS, ("amd64", "arm64"))))
+    for row in rows:
+        system, _, machine = row["target"].partition("-")
+        assert row["runner"].startswith(RUNNERS[system])
+        # GitHub names the machine of these only when it is not the usual one of the system.
+        is_arm = row["runner"].endswith("-arm") or (system == "macos" and not row["runner"].endswith("-intel"))
+        assert is_arm == (machine == "arm64")
+        assert not row["runner"].endswith("-latest")
+
+
+def test_it_builds_as_one_does_by_hand_and_starts_what_it_built() -> None:
+    assert "scripts/dist.sh dist" in commands("build")
+    assert "scripts/try_executable.py" in (ROOT / "scripts" / "dist.sh").read_text()
+    assert "\ndist:\n\t@scripts/dist.sh\n" in (ROOT / "Makefile").read_text()
+    for name in re.findall(r"scripts/[\w.]+", "".join(map(commands, JOBS))):
+        assert (ROOT / name).exists()
+
+
+def test_nothing_is_published_before_everything_was_built_and_checked() -> None:
+    assert JOBS["build"]["needs"] == "check"
+    assert JOBS["publish"]["needs"] == "build"
+    assert "sha256sum -- yarrow-* > SHA256SUMS" in commands("publish")
+    # Only the last job may write; the others run what packages bring.
+    assert WORKFLOW["permissions"] == {}
+    assert {name: job["permissions"] for name, job in JOBS.items()} == {
+        "check": {"contents": "read"},
+        "build": {"contents": "read"},
+        "publish": {"contents": "write"},
+    }
+    for job in JOBS.values():
+        for step in job["steps"]:
+            assert "/checkout@" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
+
+
+def test_a_tag_starts_it_and_no_text_of_it_becomes_a_command() -> None:
+    # YAML 1.1 reads the key `on` as a truth value.
+    (pattern,) = WORKFLOW[True]["push"]["tags"]
+    assert re.fullmatch(pattern.replace(".", r"\."), f"v{VERSION}")
+    assert 'scripts/tag.sh "$GITHUB_REF_NAME"' in commands("check")
+    assert "${{ github.ref" not in "".join(map(commands, JOBS))
+
+
+@pytest.mark.parametrize("tag", [f"v{VERSION}"])
+def test_the_tag_of_the_version_passes(tag: str) -> None:
+    assert subprocess.run([ROOT / "scripts" / "tag.sh", tag]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["", VERSION, f"v{VERSION}-rc1", f"v{VERSION}.0", f"v0{VERSION}", "v99.0.0", f"v{VERSION}\n", "vx.y.z", "v1.2"],
+)
+def test_any_other_tag_is_refused_with_its_name(tag: str) -> None:
+    done = subprocess.run([ROOT / "scripts" / "tag.sh", tag], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("the tag ")
+    assert done.stdout == ""
+
+
+@pytest.mark.timeout(400)
+def test_what_was_built_starts_as_the_build_starts_it(built: Path, tmp_path: Path) -> None:
+    program = [PYTHON, "scripts/try_executable.py"]
+    done = subprocess.run([*program, built], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    empty = subprocess.run([*program, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert empty.returncode == 1
+    assert "holds 0 archives" in empty.stderr
+
+
+def test_the_version_is_said_once() -> None:
+    said = subprocess.run([PYTHON, "scripts/packages.py", "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert said.stdout == f"{VERSION}\n"
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()
