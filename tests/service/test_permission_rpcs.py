@@ -207,3 +207,12 @@ async def test_an_imported_session_does_not_bring_a_permission(tmp_path: Path) -
         branched = await stub.BranchSession(pb.BranchSessionRequest(session_id=made.session_id))
         state = await stub.GetState(pb.GetStateRequest(session_id=branched.session_id))
         assert state.settings.permissions == pb.PERMISSION_MODE_AUTO
+
+
+async def test_a_rule_for_a_tool_that_is_not_there_is_told(tmp_path: Path) -> None:
+    house = house_of(tmp_path, rules={"act": "auto", "atc(x)": "deny"})
+    async with stub_of(house) as stub:
+        await play(stub, house.prompt(session_id="s1"))
+        (warning,) = (await stub.GetState(pb.GetStateRequest(session_id="s1"))).warnings
+    assert "'atc(x)'" in warning
+    assert "'act' is meant" in warning

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from yarrow.agent.permit import Permission
+from yarrow.agent.permit import SHELL_TOOLS, Permission
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
 from yarrow.agent.settle import to_the_end
@@ -156,7 +156,12 @@ class Batch:
         async with aclosing(pieces):
             # What cannot be run is answered by the registry.
             if not call.invalid_arguments:
-                result = await points.before_call(call, read_only=self._equipment.registry.read_only(call.name))
+                equipment = self._equipment
+                result = await points.before_call(
+                    call,
+                    read_only=equipment.registry.read_only(call.name),
+                    contained=equipment.contained and call.name in SHELL_TOOLS,
+                )
             if result is None:
                 async for piece in pieces:
                     if isinstance(piece, Progress):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from yarrow._version import VERSION
@@ -21,8 +21,13 @@ from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
 
 
-def compose(settings: Settings, environment: Mapping[str, str], added: Added) -> Servicer:
-    """Return the service for `settings`; nothing is read, started or reached before a request needs it."""
+def compose(
+    settings: Settings, environment: Mapping[str, str], added: Added, *, private: Iterable[Path] = ()
+) -> Servicer:
+    """Return the service for `settings`; nothing is read, started or reached before a request needs it.
+
+    `private` are files of the service, such as its token, that no tool may reach wherever they lie.
+    """
     home = Path.home()
     users = user_directory(home, environment)
     root = Path(settings.session_dir) if settings.session_dir else users / "sessions"
@@ -39,6 +44,7 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
             boxes=Boxes(settings.sandbox, home=home, hidden=(_real(users), _real(root.expanduser()))),
+            private=tuple({_real(path) for path in private}),
             secrets=lambda: secret_values(environment),
         )
     )

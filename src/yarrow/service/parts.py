@@ -34,6 +34,8 @@ class Parts(Struct, frozen=True):
     """What is configured about calls that would be asked."""
     boxes: Boxes = NO_BOXES
     """What shell commands run in."""
+    private: tuple[Path, ...] = ()
+    """Files of the service that no tool may reach: real paths."""
     pause: Pause = WITH_TIME
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple

@@ -12,6 +12,8 @@ from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
+from yarrow.policy.permission.paths import denied_places
+from yarrow.policy.permission.unknown import unknown_tools
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import skill_directories
 from yarrow.provider.base import ProviderInfo
@@ -191,8 +193,11 @@ class Sessions:
             )
         settings = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
-        workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
-        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace)
+        workspace = Workspace.make(
+            entry.cwd, settings.extra, (*settings.read, *map(str, skills)), private=self._parts.private
+        )
+        denied = denied_places(self._parts.consent.rules, entry.cwd)
+        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace, denied)
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
@@ -221,7 +226,8 @@ class Sessions:
         most = self._parts.settings.service.subscribers
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=most)
         missing = await asyncio.to_thread(self._parts.boxes.warning)
-        entry.warnings += (*self._parts.added.warnings, *warnings, *filter(None, [missing]))
+        rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
+        entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, [missing]))
         await self._active.add(entry)
         await entry.tell(HookName.SESSION_START)
         return entry
