@@ -15,6 +15,7 @@ from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
+from yarrow.session.redacting_stream import RedactingStream
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import within_limits
@@ -219,11 +220,15 @@ async def _without_secrets(
     pieces: AsyncGenerator[Progress | Result], redactor: Redactor
 ) -> AsyncGenerator[Progress | Result]:
     """Pass on what a tool puts out, the keys that this process knows taken out of it: model, events and file see it."""
+    stream = RedactingStream(redactor)
     async with aclosing(pieces):
         async for piece in pieces:
+            told = stream.feed(piece.text) if isinstance(piece, Progress) else stream.flush()
+            if told:
+                yield Progress(told)
             match piece:
-                case Progress(text):
-                    yield Progress(redactor.text(text))
+                case Progress():
+                    pass
                 case Done(text, diff, images):
                     yield Done(redactor.text(text), redactor.text(diff), images)
                 case ToolFailed(text):

@@ -124,7 +124,9 @@ class Questions:
 
         Raises `StorageError`. When this is cancelled the answer is no.
         """
-        told = PermissionRequest(new_id(), call.id, call.name, call.arguments, reason, request.contained)
+        redactor = self._desk.redactor
+        arguments, reason = redactor.json(call.arguments), redactor.text(reason)
+        told = PermissionRequest(new_id(), call.id, call.name, arguments, reason, request.contained)
         question = _Question(told, request.like, consent.keep)
         await to_the_end(self._begin(question))
         later = self.later or asyncio.get_running_loop().call_later

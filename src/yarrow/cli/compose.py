@@ -12,6 +12,7 @@ from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.secrets import secret_values
+from yarrow.provider.keys import known_keys
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
@@ -45,7 +46,8 @@ def compose(
             consent=_consent(settings.permissions, user_file(home, environment)),
             boxes=Boxes(settings.sandbox, home=home, hidden=(_real(users), _real(root.expanduser()))),
             private=tuple({_real(path) for path in private}),
-            secrets=lambda: secret_values(environment),
+            secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
+            keys=lambda: known_keys(settings, environment),
         )
     )
 

@@ -39,7 +39,9 @@ class Parts(Struct, frozen=True):
     pause: Pause = WITH_TIME
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple
-    """Values that leave the service in no export."""
+    """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
+    keys: Callable[[], Collection[str]] = tuple
+    """Keys of providers, which are recorded and told nowhere."""
 
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""
