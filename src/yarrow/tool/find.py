@@ -17,7 +17,7 @@ from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
-from yarrow.tool.paths import locate, missing, prefix_of
+from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_program
 from yarrow.tool.threads import in_thread
 from yarrow.tool.walk import walk
@@ -63,8 +63,11 @@ def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Ev
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
         return ToolFailed(real.text)
-    if not real.exists():
-        return ToolFailed(missing(path, arguments.path))
+    try:
+        if not real.exists():
+            return ToolFailed(missing(path, arguments.path))
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        return ToolFailed(os_problem(error, arguments.path))
     if not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a directory.")
     return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace)

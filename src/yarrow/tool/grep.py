@@ -65,6 +65,13 @@ class Grep:
 
 
 def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+    try:
+        return _search(arguments, context)
+    except OSError as error:
+        return ToolFailed(os_problem(error, arguments.path))
+
+
+def _search(arguments: GrepArguments, context: ToolContext) -> "_Search | ToolFailed":
     path = locate(arguments.path, context.cwd)
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
@@ -79,11 +86,8 @@ def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Ev
         return ToolFailed("The pattern is empty.")
     if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
         return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
-    try:
-        prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
-        return _Search(arguments, real, prefix, workspace=context.workspace)
-    except OSError as error:
-        return ToolFailed(os_problem(error, arguments.path))
+    prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
+    return _Search(arguments, real, prefix, workspace=context.workspace)
 
 
 class _Search:
