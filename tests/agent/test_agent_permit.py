@@ -5,46 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.questioning import asked, results, told
-from msgspec.structs import replace
+from agent.questioning import results, told
+from agent.real_tools import Real
 
-from doubles.rig import Rig
-from yarrow.agent.permission import Consent, Given
-from yarrow.agent.ports import Equipment
 from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import AllowedCall
 from yarrow.event import events as ev
-from yarrow.policy.workspace import Workspace
-from yarrow.tool.base import ToolContext
-from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
-
-
-class Real(Rig):
-    """A rig with the built-in tools in a directory."""
-
-    def __init__(self, cwd: Path, *calls: tuple[str, dict[str, Any]], **more: Any) -> None:
-        turns = [[{"call": {"name": name, "arguments": arguments}}] for name, arguments in calls]
-        super().__init__([*turns, [{"text": "done"}]], permissions=more.pop("permissions", PermissionMode.ASK))
-        self.cwd = cwd
-        self.contained = more.pop("contained", False)
-        self.consent = Consent(**more)
-
-    @property
-    def equipment(self) -> Equipment:
-        context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd))
-        made = replace(super().equipment, registry=Registry(BUILTIN_TOOLS), context=context)
-        return replace(made, contained=self.contained)
-
-    async def answered(self, *answers: str) -> list[str]:
-        """Run, give the answers to the questions in order, and return the results' texts."""
-        with self.agent.questions.attended():
-            await self.start()
-            for answer in answers:
-                (question,) = await asked(self)
-                await self.agent.questions.answer(question.request_id, Given(answer))  # type: ignore[arg-type]
-            self.bodies = await self.finish()
-        assert len(told(self.bodies, ev.PermissionRequest)) == len(answers)
-        return [result.text for result in results(self)]
 
 
 @pytest.fixture
@@ -137,3 +103,17 @@ async def test_the_question_shows_the_whole_call(ws: Path) -> None:
     await rig.answered("no")
     (question,) = told(rig.bodies, ev.PermissionRequest)
     assert json.loads(question.arguments) == {"command": command}
+
+
+@pytest.mark.parametrize("contained", [True, False])
+async def test_a_question_and_what_is_kept_of_it_say_whether_there_is_a_sandbox(ws: Path, contained: bool) -> None:
+    kept: list[AllowedCall] = []
+
+    async def keep(call: AllowedCall) -> None:
+        kept.append(call)
+
+    rig = Real(ws, ("bash", {"command": "true"}), rules={"bash": "ask"}, contained=contained, keep=keep)
+    await rig.answered("always")
+    (question,) = told(rig.bodies, ev.PermissionRequest)
+    assert question.contained is contained
+    assert kept == [AllowedCall("bash", "true", str(ws), uncontained=not contained)]

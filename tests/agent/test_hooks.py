@@ -58,6 +58,7 @@ async def test_every_place_of_a_run_is_told_in_its_order() -> None:
     given = {name: payload for name, payload, _ in seen}
     assert given["ModifyInput"] == {"text": "go", "images": [], "how": "prompt"}
     assert given["BeforeToolCall"]["call"]["arguments"] == {"text": "two"}
+    assert given["BeforeToolCall"]["contained"] is False
     assert given["AfterToolCall"]["text"] == "did two"
     assert given["AfterProviderResponse"]["message"]["content"] == [{"type": "text", "text": "done"}]
     assert given["AgentEnd"]["reason"] == "COMPLETED"

@@ -496,3 +496,11 @@ def test_colours_can_be_refused(world: World, variables: dict[str, str]) -> None
 def test_other_words_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="`json`"):
         doctor(words)
+
+
+async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:
+    world.script([{"text": "x"}], permissions={"rules": {"Bash(rm*)": "deny", "bash(rm*)": "deny"}})
+    ended = await world.run("doctor")
+    assert ended.code == 0
+    assert ended.out.count("concerns nothing") == 1
+    assert "perhaps 'bash' is meant" in " ".join(ended.out.split())

@@ -40,6 +40,7 @@ class House:
         *,
         added: Added | None = None,
         rules: dict[str, str] | None = None,
+        keys: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.sessions = folder / "sessions"
@@ -71,6 +72,8 @@ class House:
             added=added,
             home=self.home,
             users=self.users,
+            keys=lambda: keys,
+            secrets=lambda: keys,
             consent=Consent(rules={"act": "auto"} if rules is None else rules, keep=self._keep),
         )
         self.servicer = Servicer(self.parts)

@@ -16,7 +16,8 @@ ASK, AUTO, DENY, PLAN = PermissionMode.ASK, PermissionMode.AUTO, PermissionMode.
 
 
 def shell(command: str = "make", *, contained: bool = False) -> Request:
-    return Request("bash", Kind.SHELL, False, command, AllowedCall("bash", command, "/w"), contained=contained)
+    like = AllowedCall("bash", command, "/w", uncontained=not contained)
+    return Request("bash", Kind.SHELL, False, command, like, contained=contained)
 
 
 def file(tool: str = "write", path: str = "/w/a", *, outside: bool = False) -> Request:
@@ -89,6 +90,16 @@ def test_what_a_person_allowed() -> None:
     assert decided(call, {"bash(make*)": "deny"}, ASK, call.like) is Deny
     assert decided(call, {}, PLAN, call.like) is Deny
     assert decided(shell("make test "), {}, ASK, call.like) is Ask
+
+
+def test_what_was_allowed_in_a_sandbox_is_asked_about_outside_of_one() -> None:
+    inside, outside = shell(contained=True), shell()
+    asking = {"bash": "ask"}
+    assert decided(inside, asking, ASK, inside.like) is Allow
+    assert decided(inside, asking, ASK, outside.like) is Allow
+    assert decided(outside, asking, ASK, outside.like) is Allow
+    assert decided(outside, asking, ASK, inside.like) is Ask
+    assert decided(outside, {}, ASK, AllowedCall("bash", "make", "/w")) is Ask  # kept before it was told apart
 
 
 def test_the_reasons_name_what_they_are_about() -> None:

@@ -37,7 +37,7 @@ def test_roots_are_real_and_the_first_is_the_working_directory(root: Path) -> No
 @pytest.mark.parametrize("setting", ["extra", "read"])
 def test_a_setting_that_is_no_path_says_which(root: Path, setting: str, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        Workspace.make(root / "ws", **{setting: [text]})
+        Workspace.make(root / "ws", **{setting: (text,)})  # type: ignore[arg-type]
     assert raised.value.message.startswith(f"workspace.{setting} holds {text!r}, which is not a path: ")
 
 

@@ -191,3 +191,28 @@ async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Pat
     assert "followed" in notice["text"]
     roles = [record.role for record in world.records() if isinstance(record, Message)]
     assert roles == [Role.USER, Role.USER, Role.ASSISTANT]
+
+
+async def test_no_tool_reaches_the_token_wherever_it_lies(world: World, socket: Path) -> None:
+    token = world.project / "token"
+    world.script(
+        [
+            {"call": {"name": "bash", "arguments": {"command": "cat token; ls -l token"}}},
+            {"call": {"name": "read", "arguments": {"path": "token"}}},
+            {"call": {"name": "grep", "arguments": {"path": ".", "pattern": "."}}},
+            {"call": {"name": "write", "arguments": {"path": "token", "content": "mine"}}},
+        ],
+        [{"text": "Nothing."}],
+    )
+    process = await world.start("serve", "--socket", str(socket), "--token-file", str(token))
+    assert process.stderr is not None
+    assert b"listening" in await asyncio.wait_for(process.stderr.readline(), 30)
+    try:
+        ended = await world.run("--attach", str(socket), "--token-file", str(token), "--json", "go")
+        assert ended.code == 0, ended.err
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert "token" in ended.out
+    assert token.read_text().strip() not in ended.out
+    assert token.read_text().strip() != "mine"

@@ -207,3 +207,52 @@ async def test_an_imported_session_does_not_bring_a_permission(tmp_path: Path) -
         branched = await stub.BranchSession(pb.BranchSessionRequest(session_id=made.session_id))
         state = await stub.GetState(pb.GetStateRequest(session_id=branched.session_id))
         assert state.settings.permissions == pb.PERMISSION_MODE_AUTO
+
+
+async def test_a_rule_for_a_tool_that_is_not_there_is_told(tmp_path: Path) -> None:
+    house = house_of(tmp_path, rules={"act": "auto", "atc(x)": "deny"})
+    async with stub_of(house) as stub:
+        await play(stub, house.prompt(session_id="s1"))
+        (warning,) = (await stub.GetState(pb.GetStateRequest(session_id="s1"))).warnings
+    assert "'atc(x)'" in warning
+    assert "'act' is meant" in warning
+
+
+async def test_of_answers_at_once_the_first_counts_and_the_others_are_told(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
+        event = await until_asked(call)
+        words = ("ONCE", "NO", "SESSION", "ONCE", "ALWAYS")
+        came = await asyncio.gather(
+            *(stub.AnswerPermission(answer(event, word)) for word in words), return_exceptions=True
+        )
+        await rest_of(call)
+        late = await refused(stub.AnswerPermission(answer(event, "NO")))
+        await play(stub, house.prompt(session_id="s2"))
+        foreign = answer(event)
+        foreign.session_id = "s2"
+        assert reason_of(await refused(stub.AnswerPermission(foreign))) == "NOT_FOUND"
+    reasons = [reason_of(one) if isinstance(one, grpc.aio.AioRpcError) else "" for one in came]
+    assert reasons == ["", "NOT_RUNNING", "NOT_RUNNING", "", "NOT_RUNNING"]
+    assert "was answered before: once (person)" in str(late.details())
+    assert house.act.ran == ["a"]
+    assert house.allowed == []
+
+
+async def test_a_plan_stays_one_in_what_is_made_of_the_session(tmp_path: Path) -> None:
+    house = house_of(tmp_path, rules={"*": "auto"})
+    async with stub_of(house) as stub:
+        request = house.prompt(session_id="s1")
+        request.settings.permissions = pb.PERMISSION_MODE_PLAN
+        await play(stub, request)
+        made = [
+            (await stub.BranchSession(pb.BranchSessionRequest(session_id="s1"))).session_id,
+            (await stub.ForkSession(pb.ForkSessionRequest(session_id="s1"))).session_id,
+            (await stub.RebaseSession(pb.RebaseSessionRequest(session_id="s1", indices=[0]))).session_id,
+        ]
+        for session_id in ("s1", *made):
+            by_hand = pb.RunToolRequest(session_id=session_id, tool="act", arguments_json='{"text": "x"}')
+            events = [response.event async for response in stub.RunTool(by_hand)]
+            assert "only plans" in events[-1].tool_output.text
+    assert house.act.ran == []

@@ -63,14 +63,15 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
     ),
     (ev.Notice("X", "y"), "notice", {"code": "X", "text": "y"}),
     (
-        ev.PermissionRequest("q", "c", "bash", '{"command": "ls"}', "it runs without a sandbox"),
+        ev.PermissionRequest("q", "c", "bash", '{"command": "ls"}', "the rule says to ask", contained=True),
         "permissionRequest",
         {
             "requestId": "q",
             "toolCallId": "c",
             "tool": "bash",
             "argumentsJson": '{"command": "ls"}',
-            "reason": "it runs without a sandbox",
+            "reason": "the rule says to ask",
+            "contained": True,
         },
     ),
     (

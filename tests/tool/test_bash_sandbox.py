@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tool_calls import call, context_of
 
 from yarrow.errors import ConfigError
+from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.sandbox.sandbox import launcher, unavailable
 from yarrow.tool.base import ToolContext
@@ -37,6 +38,21 @@ async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
     assert outcome.done.text.startswith(f"{boxed.cwd}\n")
     assert "Read-only file system" in outcome.text
     assert (boxed.cwd / "f").read_text() == "x\n"
+
+
+async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) -> None:
+    for name in ("secret/plan", "token", "open"):
+        (ws / name).parent.mkdir(exist_ok=True)
+        (ws / name).write_text("4711\n")
+    (ws / "way").symlink_to("secret")
+    context = context_of(ws, private=(ws / "token",))
+    rules = {"read(way/**)": "deny", "read(/usr/**)": "deny", "read(*/open)": "deny"}
+    box = Boxes("workspace", home=Path.home()).box("s1", context.workspace, denied_places(rules, ws))
+    command = {"command": "cat secret/plan way/plan token; ls secret; cat open"}
+    outcome = await call("bash", replace(context, sandbox=box), command)
+    assert outcome.text.count("4711") == 1  # what is named by `*` alone is not looked for
+    assert (ws / "secret/plan").read_text() == (ws / "token").read_text() == "4711\n"
+    assert "belongs to Yarrow itself" in (await call("read", context, {"path": "token"})).failed.text
 
 
 async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:

@@ -71,3 +71,22 @@ def test_every_path_is_one_line_and_is_had_back(path: str) -> None:
     text = told(path)
     assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
     assert meant(text) == path
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read", {"path": "x" * 300}),
+        ("ls", {"path": "x" * 300}),
+        ("grep", {"path": "x" * 300, "pattern": "a"}),
+        ("find", {"path": "x" * 300, "pattern": "a"}),
+        ("bash", {"command": "true", "cwd": "x" * 300}),
+    ],
+)
+async def test_a_name_that_is_too_long_is_told_and_no_fault_of_the_tool(
+    ws: Path, tool: str, arguments: dict[str, str], dry_run: bool
+) -> None:
+    text = (await call(tool, ws, arguments, dry_run=dry_run)).text
+    assert "File name too long" in text
+    assert "failed" not in text

@@ -19,6 +19,7 @@ from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.seat import Seat
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
+from yarrow.agent.veil import Veil
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, QueuedText
 from yarrow.message import Block, ToolCall
@@ -143,6 +144,7 @@ class Agent:
         early: list[Body] = []
         try:
             await self.settled()
+            self._desk.redactor = equipment.keys
             await self._desk.lock()
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
             message = self._desk.user_message(new_id(), content, typed)
@@ -227,6 +229,7 @@ class Agent:
     async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
         try:
             await self.settled()
+            self._desk.redactor = equipment.keys
             await self._desk.lock()
             self._compactor.begin()
             aside = prepare()
@@ -276,7 +279,7 @@ class Agent:
 
     def _ports(self, equipment: Equipment) -> Ports:
         return Ports(
-            emit=self._desk.publish,
+            emit=self._desk.publish if equipment.keys.idle else Veil(self._desk.publish, equipment.keys),
             points=self._points,
             pause=self._desk.pause,
             questions=self.questions,

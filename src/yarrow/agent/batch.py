@@ -8,13 +8,14 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from yarrow.agent.permit import Permission
+from yarrow.agent.permit import SHELL_TOOLS, Permission
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
 from yarrow.agent.settle import to_the_end
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
+from yarrow.session.redacting_stream import RedactingStream
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import within_limits
@@ -156,7 +157,12 @@ class Batch:
         async with aclosing(pieces):
             # What cannot be run is answered by the registry.
             if not call.invalid_arguments:
-                result = await points.before_call(call, read_only=self._equipment.registry.read_only(call.name))
+                equipment = self._equipment
+                result = await points.before_call(
+                    call,
+                    read_only=equipment.registry.read_only(call.name),
+                    contained=equipment.contained and call.name in SHELL_TOOLS,
+                )
             if result is None:
                 async for piece in pieces:
                     if isinstance(piece, Progress):
@@ -214,11 +220,15 @@ async def _without_secrets(
     pieces: AsyncGenerator[Progress | Result], redactor: Redactor
 ) -> AsyncGenerator[Progress | Result]:
     """Pass on what a tool puts out, the keys that this process knows taken out of it: model, events and file see it."""
+    stream = RedactingStream(redactor)
     async with aclosing(pieces):
         async for piece in pieces:
+            told = stream.feed(piece.text) if isinstance(piece, Progress) else stream.flush()
+            if told:
+                yield Progress(told)
             match piece:
-                case Progress(text):
-                    yield Progress(redactor.text(text))
+                case Progress():
+                    pass
                 case Done(text, diff, images):
                     yield Done(redactor.text(text), redactor.text(diff), images)
                 case ToolFailed(text):

@@ -29,7 +29,7 @@ class Delivery:
 
     def shown(self) -> QueueUpdate:
         """Return what waits."""
-        return self._queues.shown()
+        return self._desk.redactor.struct(self._queues.shown())
 
     async def queue(self, content: tuple[Block, ...], how: How, *, typed: str, points: Points) -> str:
         """Accept a text; return the id of the message it becomes, once it is on disk.

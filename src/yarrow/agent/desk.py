@@ -7,11 +7,13 @@ from contextlib import AsyncExitStack
 from msgspec import Struct
 
 from yarrow.agent.retry import WITH_TIME, Pause
+from yarrow.agent.veil import veiled
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
 from yarrow.message import Block, Message, Role
 from yarrow.session.ids import timestamp
 from yarrow.session.record import Record
+from yarrow.session.redaction import NOTHING_SECRET
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import Log
 
@@ -34,7 +36,8 @@ class Desk:
         self.session = source.state
         self.bus = bus
         self.pause = pause
-        self.publish: Callable[[Body], None] = bus.publish
+        self.redactor = NOTHING_SECRET
+        """Takes the keys of providers out of all that is recorded or told; set for each run."""
         self._source = source
         self._now = now
         self._lock = AsyncExitStack()
@@ -51,8 +54,16 @@ class Desk:
         """Let go of the file. Raises `StorageError`, for letting go may write too."""
         await self._lock.aclose()
 
+    def publish(self, body: Body) -> None:
+        """Tell whoever watches."""
+        self.bus.publish(veiled(body, self.redactor))
+
     async def append(self, *records: Record) -> None:
-        """Make records durable, then part of the session. Raises `StorageError`."""
+        """Make records durable, then part of the session, both without keys. Raises `StorageError`.
+
+        What is sent to a model is what is in the file: it stays the same when the session is loaded again.
+        """
+        records = tuple(map(self.redactor.struct, records))
         if records:
             await self._source.log.append(*records)
             self.session = fold(self.session, records)

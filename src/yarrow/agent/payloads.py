@@ -95,6 +95,8 @@ class BeforeToolCallPayload(Struct, frozen=True, rename="camel"):
 
     call: Call
     read_only: bool
+    contained: bool = False
+    """Whether it would run in a sandbox. Nothing is done when this is changed."""
     answer: Answer | None = None
 
 

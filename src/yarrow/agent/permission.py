@@ -14,6 +14,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
 from yarrow.message import Message, Role, Text, ToolCall
+from yarrow.policy.permission.request import Request
 from yarrow.session.ids import new_id
 from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState
@@ -118,13 +119,15 @@ class Questions:
                 for question in self._open.values():
                     question.unless_claimed(_NOBODY)
 
-    async def ask(self, call: ToolCall, reason: str, *, like: AllowedCall, consent: Consent) -> Given:
+    async def ask(self, call: ToolCall, request: Request, reason: str, *, consent: Consent) -> Given:
         """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
 
         Raises `StorageError`. When this is cancelled the answer is no.
         """
-        told = PermissionRequest(new_id(), call.id, call.name, call.arguments, reason)
-        question = _Question(told, like, consent.keep)
+        redactor = self._desk.redactor
+        arguments, reason = redactor.json(call.arguments), redactor.text(reason)
+        told = PermissionRequest(new_id(), call.id, call.name, arguments, reason, request.contained)
+        question = _Question(told, request.like, consent.keep)
         await to_the_end(self._begin(question))
         later = self.later or asyncio.get_running_loop().call_later
         timer = later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))

@@ -1,6 +1,7 @@
 """Whether one call may run: what it reaches, what the policy says to that, and what a person answers."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -12,14 +13,15 @@ from yarrow.agent.permission import Given, Questions
 from yarrow.agent.ports import Equipment
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
-from yarrow.policy.permission.decide import Allow, Ask, Deny, decide
+from yarrow.policy.permission.decide import Allow, Ask, Deny, decide, denial
+from yarrow.policy.permission.paths import ALL_FILE_TOOLS, Closed, PathRules
 from yarrow.policy.permission.request import Kind, Request
+from yarrow.policy.permission.rules import matched
+from yarrow.policy.permission.verdict import Verdict
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
 
-FILE_TOOLS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
-"""Tools whose one path is their argument `path`; an extension cannot take their names."""
 SHELL_TOOLS = frozenset({"bash"})
 _EVERYWHERE = Workspace((Path("/"),))
 """What it refuses, such as secrets and what git runs, no answer of a person opens."""
@@ -38,6 +40,13 @@ class Permission:
         """Return where the call may run, or why it does not. Raises `StorageError`."""
         equipment, consent = self._equipment, self._equipment.consent
         request = request_of(tool, arguments, context, contained=equipment.contained)
+        context = _closed(context, request, consent.rules)
+        if request.kind is Kind.SHELL and (rule := context.workspace.closed.against(_real_cwd(request))):
+            return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
+        if context.dry_run and not tool.read_only:
+            # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
+            denied = denial(matched(consent.rules, request))
+            return ToolFailed(denied.text) if denied else context
         allowed = consent.always | self._questions.allowed if self._questions else consent.always
         decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
         match decision:
@@ -48,10 +57,31 @@ class Permission:
             case Ask(reason):
                 if self._questions is None:
                     return _widened(context, request)
-                given = await self._questions.ask(self._call, reason, like=request.like, consent=consent)
+                given = await self._questions.ask(self._call, request, reason, consent=consent)
                 return _refusal(given, reason) if given.answer == "no" else _widened(context, request)
             case _:
                 assert_never(decision)
+
+
+def _closed(context: ToolContext, request: Request, rules: Mapping[str, str]) -> ToolContext:
+    """Return the context in which the rules close what a call may not reach, wherever it finds it.
+
+    A shell can reach what `read` can. What a rule says to ask about is open to a call that is itself asked about.
+    """
+    if request.kind is Kind.OTHER or not rules:
+        return context
+    tool = "read" if request.kind is Kind.SHELL else request.tool
+    by_path = PathRules.make(rules, tool, context.cwd)
+    if request.kind is Kind.SHELL:
+        closed = Closed(PathRules(tuple(one for one in by_path.rules if one.verdict is Verdict.DENY)))
+    else:
+        first = by_path.first(request.subject, *request.names)
+        closed = Closed(by_path, excused=first.rule if first and first.verdict is Verdict.ASK else "")
+    return replace(context, workspace=replace(context.workspace, closed=closed))
+
+
+def _real_cwd(request: Request) -> str:
+    return str(_real(Path(request.like.cwd)))
 
 
 def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
@@ -61,15 +91,16 @@ def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: b
         command: str = arguments.command
         # Where it runs is part of what it does.
         where = str(locate(arguments.cwd, context.cwd)) if arguments.cwd else cwd
-        like = AllowedCall(tool.name, command, where)
+        like = AllowedCall(tool.name, command, where, uncontained=not contained)
         return Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained)
-    if tool.name in FILE_TOOLS:
+    if tool.name in ALL_FILE_TOOLS:
         path = locate(arguments.path, context.cwd)
         real = _real(path)
         directory = real if _is_directory(real) else real.parent
         like = AllowedCall(tool.name, str(directory), cwd)
         outside = _outside(path, context.workspace, writes=not tool.read_only)
-        return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, outside=outside)
+        names = (os.path.normpath(path),)
+        return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, names=names, outside=outside)
     # Sorted, so that the same arguments are the same text in whatever order a model names them.
     subject = msgspec.json.encode(arguments, order="sorted").decode()
     return Request(tool.name, Kind.OTHER, tool.read_only, subject, AllowedCall(tool.name, subject, cwd))

@@ -74,12 +74,14 @@ class Points:
         if HookName.AFTER_PROVIDER_RESPONSE in self._hooks:
             await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(message))
 
-    async def before_call(self, call: ToolCall, *, read_only: bool) -> Result | None:
+    async def before_call(self, call: ToolCall, *, read_only: bool, contained: bool) -> Result | None:
         """Return the result that a hook gives in place of running the call; None to run it."""
         if HookName.BEFORE_TOOL_CALL not in self._hooks:
             return None
         try:
-            asked = await self._run(HookName.BEFORE_TOOL_CALL, pl.BeforeToolCallPayload(_call(call), read_only))
+            asked = await self._run(
+                HookName.BEFORE_TOOL_CALL, pl.BeforeToolCallPayload(_call(call), read_only, contained)
+            )
         except RequiredHookFailed as failed:
             return ToolFailed(f"Not run: {failed}. It must look at every call; ask the user to repair it.")
         if asked.answer is None:

@@ -53,6 +53,8 @@ class Equipment(Struct, frozen=True):
     """What a person said beforehand about calls that would be asked."""
     redactor: Redactor = NOTHING_SECRET
     """Takes out of tool outputs what must not go further."""
+    keys: Redactor = NOTHING_SECRET
+    """Takes the keys of providers out of whatever is recorded or told."""
     contained: bool = False
     """Whether shell commands run in a sandbox."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from yarrow._version import VERSION
@@ -12,6 +12,7 @@ from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.secrets import secret_values
+from yarrow.provider.keys import known_keys
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
@@ -21,8 +22,13 @@ from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
 
 
-def compose(settings: Settings, environment: Mapping[str, str], added: Added) -> Servicer:
-    """Return the service for `settings`; nothing is read, started or reached before a request needs it."""
+def compose(
+    settings: Settings, environment: Mapping[str, str], added: Added, *, private: Iterable[Path] = ()
+) -> Servicer:
+    """Return the service for `settings`; nothing is read, started or reached before a request needs it.
+
+    `private` are files of the service, such as its token, that no tool may reach wherever they lie.
+    """
     home = Path.home()
     users = user_directory(home, environment)
     root = Path(settings.session_dir) if settings.session_dir else users / "sessions"
@@ -39,7 +45,9 @@ def compose(settings: Settings, environment: Mapping[str, str], added: Added) ->
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
             boxes=Boxes(settings.sandbox, home=home, hidden=(_real(users), _real(root.expanduser()))),
-            secrets=lambda: secret_values(environment),
+            private=tuple({_real(path) for path in private}),
+            secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
+            keys=lambda: known_keys(settings, environment),
         )
     )
 

@@ -46,10 +46,13 @@ class _Discreet(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         # Here, since most runs log nothing.
+        from yarrow.config.settings import Settings
         from yarrow.policy.secrets import secret_values
+        from yarrow.provider.keys import known_keys
         from yarrow.session.redaction import Redactor
 
-        text = Redactor(secret_values(self._environment)).text(super().format(record))
+        secrets = {*secret_values(self._environment), *known_keys(Settings(), self._environment)}
+        text = Redactor(secrets).text(super().format(record))
         return _json(record, text) if self._as_json else text
 
 

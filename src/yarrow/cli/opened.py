@@ -54,7 +54,10 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
                     raise
                 raise _nobody(address) from None
         return
-    servicer = compose(start.loaded.settings, os.environ, start.extensions.added)
+    # A token of some other service, which a command must not have either.
+    token = token_file(start.arguments.remote)
+    private = (token,) if token else ()
+    servicer = compose(start.loaded.settings, os.environ, start.extensions.added, private=private)
     registrar = Registrar()
     add_AgentServiceServicer_to_server(servicer, registrar)
     try:

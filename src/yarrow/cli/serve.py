@@ -22,7 +22,8 @@ async def serve(start: Start) -> ExitCode:
         complain(notice, ExitCode.DONE)
     try:
         listening = await asyncio.to_thread(_listening, start)
-        async with serving(compose(settings, os.environ, added), listening) as addresses:
+        service = compose(settings, os.environ, added, private=_private(start, listening))
+        async with serving(service, listening) as addresses:
             complain(
                 f"listening on {' and '.join(addresses)}; permission is asked of clients that can answer", ExitCode.DONE
             )
@@ -48,6 +49,14 @@ def _listening(start: Start) -> Listening:
         tcp=_tcp(start, users.absolute() / "tls") if remote.listen else None,
         reflection=remote.reflection,
     )
+
+
+def _private(start: Start, listening: Listening) -> tuple[Path, ...]:
+    """Return the files by which whoever has them is let in, or taken for the service."""
+    remote = start.arguments.remote
+    beside = token_beside(listening.socket)
+    own = (listening.socket, beside, token_file(remote) or beside)
+    return (*own, absolute(remote.tls_key, "--tls-key")) if remote.tls_key else own
 
 
 def _tcp(start: Start, folder: Path) -> Tcp:

@@ -100,7 +100,8 @@ async def asking(stub: Stub, person: Person | None) -> AsyncGenerator[Asking | N
 
 def question(request: pb.PermissionRequest) -> str:
     """Return what a person is shown: the whole call, with everything in it that a terminal would obey or hide."""
-    head = f"yarrow: {visible(request.tool)} asks for permission: {visible(request.reason)}"
+    where = " (in a sandbox)" if request.contained else ""
+    head = f"yarrow: {visible(request.tool)} asks for permission{where}: {visible(request.reason)}"
     return f"{head}\n{visible(said(request))}\n{CHOICES}"
 
 

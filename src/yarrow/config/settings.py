@@ -87,7 +87,7 @@ class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """Seconds, when the call names none."""
 
 
-class AllowedCall(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class AllowedCall(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """A call that was allowed always: the same again runs unasked."""
 
     tool: str
@@ -95,6 +95,8 @@ class AllowedCall(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     """Of bash the command, of a file tool the directory, of any other tool its arguments as JSON."""
     cwd: str
     """The working directory that it was allowed in."""
+    uncontained: bool = False
+    """Of bash, whether it was allowed outside of a sandbox; else it runs unasked in one alone."""
 
 
 class PermissionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -190,6 +190,8 @@ class PermissionRequest(Struct, frozen=True):
     tool: str
     arguments: str
     reason: str
+    contained: bool = False
+    """Whether the call would run in a sandbox."""
 
 
 Answer = Literal["once", "session", "always", "no"]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
+from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
 
@@ -46,16 +47,22 @@ class Workspace(Struct, frozen=True):
     writable: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
     """Roots that may be read besides the writable ones."""
+    private: tuple[Path, ...] = ()
+    """Files and directories of the service itself, such as its token: nobody reads or writes them."""
+    closed: Closed = Closed()
+    """What the rules of the settings keep from the tool that is given this."""
 
     @classmethod
-    def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
+    def make(
+        cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = (), *, private: tuple[Path, ...] = ()
+    ) -> "Workspace":
         """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`.
 
         Raises ConfigError when one of them is not a path.
         """
         writable = tuple(_configured("workspace.extra", text, cwd) for text in extra)
         readable = tuple(_configured("workspace.read", text, cwd) for text in read)
-        return cls(writable=(_real(cwd), *writable), readable=readable)
+        return cls(writable=(_real(cwd), *writable), readable=readable, private=private)
 
     def resolve_read(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be read."""
@@ -64,6 +71,8 @@ class Workspace(Struct, frozen=True):
             return real
         if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
+        if closed := self._closed(path, real):
+            return closed
         if _root(real, self.writable + self.readable) is None and not in_scratch(real):
             return Refused(
                 f"{_both(path, real)} lies outside the workspace ({self.writable[0]}) and is not read. "
@@ -78,6 +87,8 @@ class Workspace(Struct, frozen=True):
             return real
         if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
+        if closed := self._closed(path, real):
+            return closed
         root = _root(real, self.writable)
         if root is None:
             return Refused(
@@ -88,6 +99,17 @@ class Workspace(Struct, frozen=True):
         if _is_protected(real, root) or _is_protected(literal, _root(literal, self.writable) or root):
             return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
         return real
+
+    def leaves_out(self, real: str) -> bool:
+        """Whether a tool that lists or searches passes over a real path below what it was given."""
+        return bool(self.closed.against(real)) or any(real == str(own) for own in self.private)
+
+    def _closed(self, path: Path, real: Path) -> Refused | None:
+        if any(real.is_relative_to(own) for own in self.private):
+            return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
+        if rule := self.closed.against(str(real), os.path.normpath(path)):
+            return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
+        return None
 
     def open_read(self, path: Path, flags: int = READING) -> int | Refused:
         """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from typing import cast
 
-from yarrow.config.settings import ProviderSettings
+from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
+from yarrow.policy.secrets import SHORTEST, is_secret_variable
 from yarrow.provider.plan import Plan
 
 COMMAND_LIMIT = 10.0
@@ -24,6 +26,22 @@ VENDOR_KEYS = {
 """Variables that hold the key of a vendor, by provider type; the first that is set counts."""
 
 
+MOST_USED = 256
+"""Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
+_used: dict[str, None] = {}
+
+
+def known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of providers that this process knows now, without those that are too short to be looked for."""
+    named = [one.api_key_env for one in settings.providers.values()]
+    vendors = itertools.chain.from_iterable(VENDOR_KEYS.values())
+    headers = [header for one in settings.providers.values() for header in one.headers.items()]
+    brought = [text for name, text in headers if is_secret_variable(name.replace("-", "_"), text)]
+    bare = [text.rpartition(" ")[2] for text in brought]
+    values = (*_used, *(environment.get(name, "").strip() for name in (*named, *vendors)), *brought, *bare)
+    return frozenset(value for value in values if len(value) >= SHORTEST)
+
+
 async def configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
     """Return the key that the provider's own settings lead to, empty when they name none.
 
@@ -35,7 +53,12 @@ async def configured_key(name: str, settings: ProviderSettings, environment: Map
             raise _missing(f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set")
         return key
     if settings.api_key_command:
-        return await _run(settings.api_key_command, f"providers.{name}.apiKeyCommand", environment)
+        key = await _run(settings.api_key_command, f"providers.{name}.apiKeyCommand", environment)
+        _used.pop(key, None)
+        _used[key] = None
+        if len(_used) > MOST_USED:
+            del _used[next(iter(_used))]
+        return key
     return ""
 
 

@@ -34,10 +34,14 @@ class Parts(Struct, frozen=True):
     """What is configured about calls that would be asked."""
     boxes: Boxes = NO_BOXES
     """What shell commands run in."""
+    private: tuple[Path, ...] = ()
+    """Files of the service that no tool may reach: real paths."""
     pause: Pause = WITH_TIME
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple
-    """Values that leave the service in no export."""
+    """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
+    keys: Callable[[], Collection[str]] = tuple
+    """Keys of providers, which are recorded and told nowhere."""
 
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""

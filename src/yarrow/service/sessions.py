@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+from collections.abc import Collection
 from functools import partial
+from typing import Literal
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from yarrow.agent.agent import Agent
 from yarrow.agent.context import Meter, Ratios
@@ -12,6 +16,8 @@ from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
+from yarrow.policy.permission.paths import denied_places
+from yarrow.policy.permission.unknown import unknown_tools
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import skill_directories
 from yarrow.provider.base import ProviderInfo
@@ -36,8 +42,7 @@ class Sessions:
         self._active = Active(parts.settings.service.sessions)
         self._draining = False
         self._ratios = Ratios()
-        self._secrets: frozenset[str] = frozenset()
-        self._redacting = NOTHING_SECRET
+        self._redactors: dict[str, tuple[frozenset[str], Redactor]] = {}
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -108,7 +113,8 @@ class Sessions:
             context=context,
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
-            redactor=self._redactor(),
+            redactor=self._redactor("secrets", self._parts.secrets()),
+            keys=self._redactor("keys", self._parts.keys()),
             contained=context.sandbox is not None,
         )
         return entry.equipment
@@ -165,13 +171,13 @@ class Sessions:
         self._active.clear()
         self._parts.manager.close()
 
-    def _redactor(self) -> Redactor:
-        """Return what takes the secrets out that are known now: a key may be asked of a command at any time."""
-        secrets = frozenset(self._parts.secrets())
-        if secrets != self._secrets:
-            self._secrets = secrets
-            self._redacting = Redactor(secrets)
-        return self._redacting
+    def _redactor(self, name: Literal["secrets", "keys"], values: Collection[str]) -> Redactor:
+        """Return what takes the values out that are known now: a key may be asked of a command at any time."""
+        known, redactor = self._redactors.get(name, (frozenset[str](), NOTHING_SECRET))
+        if known != frozenset(values):
+            redactor = Redactor(values)
+            self._redactors[name] = (frozenset(values), redactor)
+        return redactor
 
     def _offered(self, named: tuple[str, ...] | None, info: ProviderInfo) -> tuple[str, ...] | None:
         """Return the tools to offer: those that were named, else all, or to a weak model those that only read."""
@@ -191,8 +197,11 @@ class Sessions:
             )
         settings = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
-        workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
-        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace)
+        workspace = Workspace.make(
+            entry.cwd, settings.extra, (*settings.read, *map(str, skills)), private=self._parts.private
+        )
+        denied = denied_places(self._parts.consent.rules, entry.cwd)
+        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace, denied)
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
@@ -202,6 +211,8 @@ class Sessions:
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         header, warnings = await make_header(session_id, plan, self._parts)
+        redactor = self._redactor("keys", self._parts.keys())
+        header = replace(header, system_prompt=redactor.text(header.system_prompt), name=redactor.text(header.name))
         log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
         return await self._enter(log, SessionState(header), warnings)
 
@@ -221,7 +232,8 @@ class Sessions:
         most = self._parts.settings.service.subscribers
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=most)
         missing = await asyncio.to_thread(self._parts.boxes.warning)
-        entry.warnings += (*self._parts.added.warnings, *warnings, *filter(None, [missing]))
+        rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
+        entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, [missing]))
         await self._active.add(entry)
         await entry.tell(HookName.SESSION_START)
         return entry

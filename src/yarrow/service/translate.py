@@ -197,6 +197,7 @@ def to_question(asked: ev.PermissionRequest) -> pb.PermissionRequest:
         tool=asked.tool,
         arguments_json=asked.arguments,
         reason=asked.reason,
+        contained=asked.contained,
     )
 
 

@@ -36,6 +36,8 @@ class Redactor:
         # The longest first, so that no secret leaves a rest of another that it is a part of.
         spellings = sorted({way for secret in secrets for way in _spellings(secret)}, key=lambda way: (-len(way), way))
         self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
+        self.spellings = tuple(spellings)
+        """Everything that is looked for, the longest first."""
 
     @property
     def idle(self) -> bool:
@@ -46,11 +48,31 @@ class Redactor:
         """Return the text without secrets."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
+    def search(self, text: str, at: int) -> tuple[int, int] | None:
+        """Return where the next secret from a place on begins and ends."""
+        found = self._pattern.search(text, at) if self._pattern is not None else None
+        return found.span() if found else None
+
+    def json(self, text: str) -> str:
+        """Return the text of a JSON value without secrets, however they are escaped; as it was when it has none."""
+        if self._pattern is None or not ("\\" in text or self._pattern.search(text)):
+            return text
+        try:
+            plain = msgspec.json.decode(text)
+            changed = self.value(plain)
+            if changed is plain:
+                return text
+            shown = self.text(text)
+            return shown if _says(shown, changed) else msgspec.json.encode(changed).decode()
+        except (msgspec.DecodeError, RecursionError, UnicodeError):  # no JSON, or too deep a one
+            return self.text(text)
+
     def value(self, value: Any) -> Any:
         """Return a JSON value without secrets in its texts and names of fields; the same object when it has none.
 
-        An object whose text changes loses its `opaque`, by which a provider signed what was there before. Raises
-        `RecursionError` for one that is nested too deeply.
+        An object whose text changes loses its `opaque`, by which a provider signed what was there before, and one that
+        holds opaque blocks with a secret loses these: a backend takes them byte for byte or not at all. Raises
+        `RecursionError` for a value that is nested too deeply.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -73,14 +95,34 @@ class Redactor:
         return value if all(map(_same, value, changed)) else changed
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        changed = {
-            name if name in FIELDS else self.text(name): item if _is_word(name, item) else self.value(item)
-            for name, item in value.items()
-        }
+        changed = {name if name in FIELDS else self.text(name): self._field(name, item) for name, item in value.items()}
         if changed.keys() == value.keys() and all(map(_same, value.values(), changed.values())):
             return value
         changed.pop("opaque", None)
         return changed
+
+    def _field(self, name: str, item: Any) -> Any:
+        if _is_word(name, item):
+            return item
+        if name == "arguments" and isinstance(item, str):
+            return self.json(item)
+        if name == "content" and isinstance(item, list | tuple):
+            blocks = cast("list[Any] | tuple[Any, ...]", item)
+            if any(_is_opaque(block) and self.value(block) is not block for block in blocks):
+                item = [block for block in blocks if not _is_opaque(block)]
+        return self.value(item)
+
+
+def _says(text: str, value: object) -> bool:
+    """Whether a text, in which secrets were replaced as they stand, is still that JSON value."""
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except msgspec.DecodeError:
+        return False
+
+
+def _is_opaque(value: object) -> bool:
+    return isinstance(value, dict) and cast("dict[str, Any]", value).get("type") == "opaque"
 
 
 def _is_word(name: str, value: object) -> bool:

@@ -108,8 +108,11 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
     cwd, note = context.cwd, ""
     if arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
-        if not cwd.is_dir():
-            return ToolFailed(f"cwd {arguments.cwd} is not a directory.")
+        try:
+            if not cwd.is_dir():
+                return ToolFailed(f"cwd {arguments.cwd} is not a directory.")
+        except OSError as error:  # a name that is too long, a directory that may not be entered
+            return ToolFailed(os_problem(error, f"cwd {arguments.cwd}"))
     elif not cwd.is_dir():
         note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
         if not context.dry_run:

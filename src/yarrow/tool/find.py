@@ -11,13 +11,13 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.policy.secrets import is_secret_file
-from yarrow.policy.workspace import Refused
+from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
-from yarrow.tool.paths import locate, missing, prefix_of
+from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_program
 from yarrow.tool.threads import in_thread
 from yarrow.tool.walk import walk
@@ -63,20 +63,24 @@ def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Ev
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
         return ToolFailed(real.text)
-    if not real.exists():
-        return ToolFailed(missing(path, arguments.path))
+    try:
+        if not real.exists():
+            return ToolFailed(missing(path, arguments.path))
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        return ToolFailed(os_problem(error, arguments.path))
     if not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a directory.")
-    return _Search(arguments, real, prefix_of(path, context.cwd))
+    return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace)
 
 
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
-    def __init__(self, arguments: FindArguments, root: Path, prefix: str) -> None:
+    def __init__(self, arguments: FindArguments, root: Path, prefix: str, *, workspace: Workspace) -> None:
         self._arguments = arguments
         self._prefix = prefix
         self._root = root
+        self._workspace = workspace
         self._glob = Glob(arguments.pattern)
         self._was_slow = False
         self._start()
@@ -84,6 +88,7 @@ class _Search:
     def _start(self) -> None:
         self._found: Smallest[list[str]] = Smallest(max(1, self._arguments.limit))
         self._secrets = 0
+        self._closed = 0
 
     async def by_ripgrep(self, program: str) -> bool:
         """Look; return False when ripgrep refused."""
@@ -117,6 +122,8 @@ class _Search:
             lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern, or set limit]")
         if self._secrets:
             lines.append(f"[{self._secrets:,} left out: files such as .env hold secrets]")
+        if self._closed:
+            lines.append(f"[{self._closed:,} left out: closed by the user's settings]")
         if self._was_slow:
             lines.append(f"[stopped after {SEARCH_SECONDS:g} s; narrow the path]")
         return Done("\n".join(lines))
@@ -126,5 +133,7 @@ class _Search:
             return
         if is_secret_file(path.rpartition("/")[2]):
             self._secrets += 1
+        elif self._workspace.leaves_out(f"{self._root}/{path}"):
+            self._closed += 1
         else:
             self._found.add(path.split("/"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.secrets import is_secret_file
-from yarrow.policy.workspace import Refused
+from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Query, Report
@@ -65,6 +65,13 @@ class Grep:
 
 
 def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+    try:
+        return _search(arguments, context)
+    except OSError as error:
+        return ToolFailed(os_problem(error, arguments.path))
+
+
+def _search(arguments: GrepArguments, context: ToolContext) -> "_Search | ToolFailed":
     path = locate(arguments.path, context.cwd)
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
@@ -79,16 +86,14 @@ def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Ev
         return ToolFailed("The pattern is empty.")
     if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
         return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
-    try:
-        return _Search(arguments, real, prefix_of(path if real.is_dir() else path.parent, context.cwd))
-    except OSError as error:
-        return ToolFailed(os_problem(error, arguments.path))
+    prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
+    return _Search(arguments, real, prefix, workspace=context.workspace)
 
 
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
-    def __init__(self, arguments: GrepArguments, target: Path, prefix: str) -> None:
+    def __init__(self, arguments: GrepArguments, target: Path, prefix: str, *, workspace: Workspace) -> None:
         self._arguments = arguments
         self._query = Query(
             pattern=arguments.pattern,
@@ -98,11 +103,12 @@ class _Search:
             limit=max(1, arguments.limit),
         )
         self._target = target
+        self._workspace = workspace
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
         self._prefix = prefix
         self._report = Report(self._query, prefix)
-        self._notes = [] if self._is_file else _secrets_note(target)
+        self._notes = [] if self._is_file else _notes(target, workspace)
 
     async def by_ripgrep(self, program: str) -> bool:
         """Search; return False when ripgrep refused."""
@@ -144,10 +150,13 @@ class _Search:
         return Done(self._report.text(self._notes))
 
     def _is_wanted(self, path: str) -> bool:
-        return not is_secret_file(path.rpartition("/")[2]) and all(glob.matches(path) for glob in self._globs)
+        if is_secret_file(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
+            return False
+        return self._is_file or not self._workspace.leaves_out(f"{self._target}/{path}")
 
 
-def _secrets_note(directory: Path) -> list[str]:
+def _notes(directory: Path, workspace: Workspace) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
     names = sorted(told(path.name) for path in directory.iterdir() if is_secret_file(path.name))
-    return [f"{', '.join(names)} not searched: secrets"] if names else []
+    secrets = f"{', '.join(names)} not searched: secrets" if names else ""
+    return [note for note in (secrets, workspace.closed.note()) if note]

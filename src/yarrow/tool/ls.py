@@ -2,8 +2,9 @@
 
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -47,7 +48,7 @@ class Ls:
             if isinstance(descriptor, Refused):
                 return ToolFailed(descriptor.text)
             try:
-                return Done(listing(descriptor, max(1, arguments.limit)))
+                return Done(listing(descriptor, max(1, arguments.limit), left_out_of(path, context)))
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
@@ -58,11 +59,25 @@ class Ls:
             return ToolFailed(os_problem(error, arguments.path))
 
 
-def listing(directory: int, limit: int) -> str:
+def left_out_of(directory: Path, context: ToolContext) -> Callable[[str], bool]:
+    """Return what tells whether the rules of the settings close a name of a directory."""
+    real = os.path.realpath(directory)
+    return lambda name: context.workspace.leaves_out(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
+
+
+def listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> str:
     """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
+    left_out = 0
     with os.scandir(directory) as entries:
         for entry in entries:
-            names.add(entry.name + ("/" if entry.is_dir() else ""))
-    text = "\n".join(told(name) for name in names.kept()) or "[the directory is empty]"
-    return text if names.count <= limit else f"{text}\n[{limit:,} of {names.count:,} names; set limit to see more]"
+            if is_left_out(entry.name):
+                left_out += 1
+            else:
+                names.add(entry.name + ("/" if entry.is_dir() else ""))
+    lines = [told(name) for name in names.kept()] or ["[the directory is empty]"][left_out:]
+    if names.count > limit:
+        lines.append(f"[{limit:,} of {names.count:,} names; set limit to see more]")
+    if left_out:
+        lines.append(f"[{left_out:,} left out: closed by the user's settings]")
+    return "\n".join(lines)

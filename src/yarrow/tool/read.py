@@ -3,7 +3,7 @@
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import BinaryIO
@@ -17,7 +17,7 @@ from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size
-from yarrow.tool.ls import LS_LIMIT, listing
+from yarrow.tool.ls import LS_LIMIT, left_out_of, listing
 from yarrow.tool.paths import locate, missing, os_problem
 from yarrow.tool.threads import in_thread
 
@@ -63,19 +63,21 @@ def _read(arguments: ReadArguments, context: ToolContext, stop: threading.Event)
         descriptor = context.workspace.open_read(path)
         if isinstance(descriptor, Refused):
             return ToolFailed(descriptor.text)
-        return _opened(descriptor, arguments, stop)
+        return _opened(descriptor, arguments, stop, is_left_out=left_out_of(path, context))
     except FileNotFoundError:
         return ToolFailed(missing(path, arguments.path))
     except OSError as error:
         return ToolFailed(os_problem(error, arguments.path))
 
 
-def _opened(descriptor: int, arguments: ReadArguments, stop: threading.Event) -> Result:
+def _opened(
+    descriptor: int, arguments: ReadArguments, stop: threading.Event, *, is_left_out: Callable[[str], bool]
+) -> Result:
     with ExitStack() as closing:
         closing.callback(os.close, descriptor)
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
-            return Done(listing(descriptor, LS_LIMIT))
+            return Done(listing(descriptor, LS_LIMIT, is_left_out))
         if not stat.S_ISREG(mode):
             return ToolFailed(f"{arguments.path} is not a regular file.")
         with os.fdopen(descriptor, "rb", closefd=False) as file:

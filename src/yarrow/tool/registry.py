@@ -56,9 +56,9 @@ class Registry:
     ) -> AsyncGenerator[Progress | Result]:
         """Run one call: any number of `Progress`, then exactly one result, last, whatever happens but cancellation.
 
-        `permit` is asked last before the tool runs; its errors are the caller's. `offered` are the names the model was
-        told; a call of another is a call of an unknown tool. Close the generator (`contextlib.aclosing`), so that a
-        tool that runs is ended at once.
+        `permit` is asked last before the tool runs, or says what it would do; its errors are the caller's. `offered`
+        are the names the model was told; a call of another is a call of an unknown tool. Close the generator
+        (`contextlib.aclosing`), so that a tool that runs is ended at once.
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
@@ -66,13 +66,11 @@ class Registry:
             return
         tool, arguments = prepared
         context = msgspec.structs.replace(context, dry_run=dry_run)
-        if not dry_run or tool.read_only:
-            permitted = await permit(tool, arguments, context)
-            if isinstance(permitted, ToolFailed):
-                yield within_limits(permitted)
-                return
-            context = permitted
-        async with aclosing(_done(tool, arguments, context)) as pieces:
+        permitted = await permit(tool, arguments, context)
+        if isinstance(permitted, ToolFailed):
+            yield within_limits(permitted)
+            return
+        async with aclosing(_done(tool, arguments, permitted)) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -1589,6 +1589,7 @@ class PermissionRequest(_message.Message):
     TOOL_FIELD_NUMBER: _builtins.int
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    CONTAINED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Names it in AnswerPermission."""
     tool_call_id: _builtins.str
@@ -1599,6 +1600,8 @@ class PermissionRequest(_message.Message):
     """The arguments as the text of a JSON object."""
     reason: _builtins.str
     """Why it is asked."""
+    contained: _builtins.bool
+    """Whether the call would run in a sandbox; of the tools only bash does."""
     def __init__(
         self,
         *,
@@ -1607,10 +1610,11 @@ class PermissionRequest(_message.Message):
         tool: _builtins.str = ...,
         arguments_json: _builtins.str = ...,
         reason: _builtins.str = ...,
+        contained: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "reason", b"reason", "request_id", b"request_id", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "contained", b"contained", "reason", b"reason", "request_id", b"request_id", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

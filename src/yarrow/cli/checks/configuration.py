@@ -12,8 +12,10 @@ from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
 from yarrow.extension.discovery import entry_points
+from yarrow.policy.permission.unknown import unknown_tools
 
 SECTION = "settings"
+_UNLOADED = "; unless an extension brings it, which are not loaded here"
 
 
 def read_scene(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[Scene, list[Check]]:
@@ -29,7 +31,7 @@ def read_scene(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[S
         todo = "correct it; no prompt is taken before, and what follows here is about the defaults"
         faults.append(fail(SECTION, "error", seen=error.message, todo=todo, code=error.code))
     scene = Scene(home, cwd, environment, loaded, extensions)
-    return scene, [*_files(scene), *faults, *_directory(), *_notices(loaded)]
+    return scene, [*_files(scene), *faults, *_directory(), *_notices(loaded), *_rules(scene)]
 
 
 def _files(scene: Scene) -> list[Check]:
@@ -47,6 +49,18 @@ def _project(scene: Scene) -> str:
     except ConfigError:
         return "cannot be used"
     return f"{project.layer.label}, {project.standing.value}" if project else "none"
+
+
+def _rules(scene: Scene) -> list[Check]:
+    """Tell of rules that name no tool; those of extensions are not known without loading them."""
+    # Here, for the tools take time to import.
+    from yarrow.tool.builtin import BUILTIN_TOOLS
+
+    checks = list[Check]()
+    for unknown in unknown_tools(scene.loaded.settings.permissions.rules, (tool.name for tool in BUILTIN_TOOLS)):
+        seen, _, todo = unknown.partition("; ")
+        checks.append(warn(SECTION, "rule", seen=seen, todo=f"{todo}{_UNLOADED if scene.extensions else ''}"))
+    return checks
 
 
 def _directory() -> list[Check]:

@@ -4,11 +4,13 @@ from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.policy.permission.request import Kind, Request
-from yarrow.policy.permission.rules import Matched, Verdict, matched
+from yarrow.policy.permission.rules import matched
+from yarrow.policy.permission.verdict import Matched, Verdict
 
 
 class Allow(Struct, frozen=True):
@@ -46,14 +48,22 @@ def decide(
     if not call.read_only and mode is PermissionMode.DENY:
         return Deny(_READING)
     rule = matched(rules, call)
-    if rule and rule.verdict is Verdict.DENY:
-        return Deny(f"Not run: the rule {rule.rule!r} of the user's settings denies it. Go on without it.")
-    if call.like in allowed:
+    if denied := denial(rule):
+        return denied
+    # What was allowed without a sandbox is allowed in one too, and not the other way round.
+    if call.like in allowed or (call.contained and replace(call.like, uncontained=True) in allowed):
         return Allow()
     reason = _doubt(mode, rule, call)
     if not reason:
         return Allow()
     return Deny(_UNASKED) if mode is PermissionMode.DENY else Ask(reason)
+
+
+def denial(rule: Matched | None) -> Deny | None:
+    """Return what a rule that denies says; None for any other."""
+    if rule is None or rule.verdict is not Verdict.DENY:
+        return None
+    return Deny(f"Not run: the rule {rule.rule!r} of the user's settings denies it. Go on without it.")
 
 
 def _doubt(mode: PermissionMode, rule: Matched | None, call: Request) -> str:

@@ -28,6 +28,8 @@ class Request(Struct, frozen=True):
     """What rules match: a shell's command, a file tool's path with no link left, any other tool's arguments as JSON."""
     like: AllowedCall
     """What this call and every one that is like it come to."""
+    names: tuple[str, ...] = ()
+    """Of a file, the absolute path as the call names it, links and all."""
     contained: bool = False
     """Whether it runs in a sandbox."""
     outside: bool = False

@@ -2,33 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from enum import IntEnum
 from functools import lru_cache
+from pathlib import Path
 
-from msgspec import Struct
-
+from yarrow.policy.permission.paths import PathRules
 from yarrow.policy.permission.request import Kind, Request
+from yarrow.policy.permission.verdict import Matched, Verdict, parts_of
 
 METACHARACTERS = re.compile(r"[^A-Za-z0-9 _@%+=:,./-]")
 """Any of these in a command can make a shell do more than its first words say; `*` of a path is one of them too."""
 _KEPT = 1024
 """Patterns kept compiled; then the one not used for longest is compiled anew."""
-
-
-class Verdict(IntEnum):
-    """What a rule says; a greater one is stricter."""
-
-    AUTO = 0
-    ASK = 1
-    DENY = 2
-
-
-class Matched(Struct, frozen=True):
-    """What the rules say of a call, and the rule that says so."""
-
-    verdict: Verdict
-    rule: str
-    has_pattern: bool
 
 
 def matched(rules: Mapping[str, str], request: Request) -> Matched | None:
@@ -40,19 +24,19 @@ def matched(rules: Mapping[str, str], request: Request) -> Matched | None:
     for rule, word in rules.items():
         tool, pattern = parts_of(rule)
         verdict = Verdict[word.upper()]
+        if pattern is not None and request.kind is Kind.FILE:
+            continue  # below
         if tool in (request.tool, "*") and _matches(pattern, verdict, request):
             rank = len(pattern) + 1 if pattern is not None else int(tool != "*")
             found.append((verdict is Verdict.DENY, rank, verdict, rule))
+    if request.kind is Kind.FILE:
+        cwd = Path(request.like.cwd)
+        by_path = PathRules.make(rules, request.tool, cwd).first(request.subject, *request.names)
+        found += [by_path.rank] if by_path else []
     if not found:
         return None
     _, _, verdict, rule = max(found)
     return Matched(verdict, rule, parts_of(rule)[1] is not None)
-
-
-def parts_of(rule: str) -> tuple[str, str | None]:
-    """Return the tool and the pattern of a rule; `bash(git *)` has one, `bash` has none."""
-    tool, bracket, rest = rule.partition("(")
-    return (tool.strip(), rest.removesuffix(")")) if bracket else (rule.strip(), None)
 
 
 def _matches(pattern: str | None, verdict: Verdict, request: Request) -> bool:

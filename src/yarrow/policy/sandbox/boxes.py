@@ -1,6 +1,7 @@
 """Decides what the shell commands of a session run in, by what is configured and what the machine can."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from yarrow.errors import ConfigError
@@ -24,8 +25,10 @@ class Boxes:
         why = unavailable() if self._level == "workspace" else ""
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
 
-    def box(self, session_id: str, workspace: Workspace) -> Box | None:
+    def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> Box | None:
         """Return the sandbox of a session, None where there is none.
+
+        What of `denied` lies in the workspace is empty inside.
 
         Raises `ConfigError` when one is demanded that the machine cannot give.
         """
@@ -47,13 +50,19 @@ class Boxes:
             readable=workspace.readable,
             home=self._home.resolve(),
             private=scratch_directory() / f"box-{name}",
-            hidden=self._hidden,
+            hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
         )
 
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
         kept = (self._home.resolve(), scratch_directory())
         return any(place.is_relative_to(root) for place in kept for root in workspace.writable)
+
+
+def _inside(places: Iterable[Path], workspace: Workspace) -> list[Path]:
+    """Return those that lie in what is shown of a workspace; hiding others could take away what commands run on."""
+    shown = workspace.writable + workspace.readable
+    return [place for place in places if any(place.is_relative_to(root) for root in shown)]
 
 
 NO_BOXES = Boxes("off", home=Path("/"))

@@ -75,7 +75,8 @@ class Question:
         size = terminal.output.get_size()
         if size.columns < FEWEST_COLUMNS or size.rows < FEWEST_ROWS + 1:
             return [("", TOO_SMALL[: size.columns * size.rows])]
-        head = f"{visible(self._request.tool)} asks for permission: {visible(self._request.reason)}"
+        where = " (in a sandbox)" if self._request.contained else ""
+        head = f"{visible(self._request.tool)} asks for permission{where}: {visible(self._request.reason)}"
         rows = [("bold", row) for row in _wrapped(head, size.columns)]
         rows += [("", ""), *(("", row) for row in _wrapped(visible(said(self._request)), size.columns))]
         foot = CHOICES if self._text is None else f"No: {visible(self._text)}_   {TYPING}"

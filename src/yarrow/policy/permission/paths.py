@@ -1,0 +1,130 @@
+"""What a rule's pattern says about paths: which it names, and what lies below them."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.permission.verdict import Verdict, parts_of
+
+ALL_FILE_TOOLS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
+COVERED = {"read": ALL_FILE_TOOLS, "write": frozenset({"write", "edit"}), "edit": frozenset({"write", "edit"})}
+"""Tools that a stricter rule with a path counts for besides its own: they show, or change, the same files."""
+_WILD = re.compile(r"(/\*\*/|\*+)")
+_BELOW = re.compile(r"(?:/\*+)+$")
+
+
+class PathRule(Struct, frozen=True):
+    """One rule, ready to be matched."""
+
+    verdict: Verdict
+    rule: str
+    rank: tuple[bool, int, Verdict, str]
+    """What a greater one of wins, as for all rules."""
+    pattern: re.Pattern[str]
+
+
+class PathRules(Struct, frozen=True):
+    """The rules with a path that concern one tool in one working directory.
+
+    A pattern that is relative counts from the working directory, `~/` from the home; one that begins with `*` may begin
+    anywhere. `*` is any text, `/**/` any directories or none. What is asked or denied covers all that lies below, and
+    is found under the names of links in the pattern too; what is allowed is the real path alone.
+    """
+
+    rules: tuple[PathRule, ...] = ()
+
+    @classmethod
+    def make(cls, rules: Mapping[str, str], tool: str, cwd: Path) -> "PathRules":
+        """Take those of the configured rules that concern a tool."""
+        found: list[PathRule] = []
+        for rule, word in rules.items():
+            named, pattern = parts_of(rule)
+            verdict = Verdict[word.upper()]
+            strict = verdict is not Verdict.AUTO
+            if pattern is None or not (named in (tool, "*") or (strict and tool in COVERED.get(named, ()))):
+                continue
+            rank = (verdict is Verdict.DENY, len(pattern) + 1, verdict, rule)
+            compiled = _compiled(_absolute(pattern, cwd), strict=strict)
+            found.append(PathRule(verdict, rule, rank, compiled))
+        return cls(tuple(sorted(found, key=lambda one: one.rank, reverse=True)))
+
+    def first(self, *paths: str) -> PathRule | None:
+        """Return the rule that counts for a file; of its absolute paths the first is the real one, others name it.
+
+        One that denies wins over all others; of these the longest pattern wins, and of two as long the stricter.
+        """
+        for one in self.rules:
+            names = paths if one.verdict is not Verdict.AUTO else paths[:1]
+            if any(one.pattern.fullmatch(f"{name}/") for name in names):
+                return one
+        return None
+
+
+class Closed(Struct, frozen=True):
+    """What the rules keep from a tool, also where it lies below of what the tool may see."""
+
+    rules: PathRules = PathRules()
+    excused: str = ""
+    """The rule that a person was asked about for this call."""
+
+    def against(self, *paths: str) -> str:
+        """Return the rule that closes a file, of which `paths` are as in `PathRules.first`; empty when none does."""
+        one = self.rules.first(*paths)
+        return one.rule if one and self._closes(one) else ""
+
+    def note(self) -> str:
+        """Return which rules may keep something back from a search; empty when none does."""
+        kept = ", ".join(repr(one.rule) for one in self.rules.rules if self._closes(one))
+        return f"left out, if there: what the user's settings close by {kept}" if kept else ""
+
+    def _closes(self, one: PathRule) -> bool:
+        return one.verdict is Verdict.DENY or (one.verdict is Verdict.ASK and one.rule != self.excused)
+
+
+def denied_places(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
+    """Return the places that may not be read by the rules, as far as these name them without `*` in between."""
+    places: list[Path] = []
+    for rule, word in rules.items():
+        named, pattern = parts_of(rule)
+        if named in ("read", "*") and pattern is not None and word == "deny":
+            stem = _BELOW.sub("", _absolute(pattern, cwd))
+            if stem.startswith("/") and "*" not in stem:
+                places.append(Path(os.path.realpath(stem)))
+    return tuple(places)
+
+
+def _absolute(pattern: str, cwd: Path) -> str:
+    """Return the pattern as one of absolute paths, or beginning with `*`."""
+    if pattern == "~" or pattern.startswith("~/"):
+        pattern = f"{Path.home()}{pattern[1:]}"
+    if pattern.startswith("*"):
+        return pattern
+    # Two slashes at the beginning mean something of their own to `normpath`, and nothing to anybody else.
+    return "/" + os.path.normpath(f"{cwd}/{pattern}" if pattern[:1] != "/" else pattern).lstrip("/")
+
+
+def _compiled(pattern: str, *, strict: bool) -> re.Pattern[str]:
+    """Return what matches a path with a slash behind it."""
+    if not strict:
+        return re.compile(_regex(pattern) + "/", re.DOTALL)
+    spellings = {pattern, _without_links(pattern)}
+    return re.compile(f"(?:{'|'.join(map(_regex, sorted(spellings)))})(?:/.*)?", re.DOTALL)
+
+
+def _regex(pattern: str) -> str:
+    return "".join(
+        ("/(?:.*/)?" if part == "/**/" else ".*") if at % 2 else re.escape(part)
+        for at, part in enumerate(_WILD.split(pattern))
+    )
+
+
+def _without_links(pattern: str) -> str:
+    """Return the pattern with the directories that it names before any `*` followed to where they lead."""
+    head, star, tail = pattern.partition("*")
+    directory, slash, name = head.rpartition("/")
+    if not star or not slash:
+        return os.path.realpath(pattern) if slash else pattern
+    return f"{os.path.realpath(directory or '/').rstrip('/')}/{name}{star}{tail}"

@@ -1,0 +1,62 @@
+"""Secrets that are cut in pieces: what is told comes to the same as of the whole text, and little is held back."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from yarrow.session.redacting_stream import RedactingStream
+from yarrow.session.redaction import Redactor
+
+KEYS = ("sk-abcabcabd", "abcabca", "sk-abc\nsecond-line-of-it", "a/b c+d%e")
+TOKENS = (
+    *KEYS,
+    "sk-",
+    "s",
+    "sk-abcabcab",
+    "abc",
+    "abcabc",
+    "d",
+    "\n",
+    " ",
+    "x",
+    "second-line-of-it",
+    "a%2Fb",
+    "\\n",
+    "é",
+)
+
+
+def told(pieces: list[str], keys: tuple[str, ...] = KEYS) -> str:
+    stream = RedactingStream(Redactor(keys))
+    return "".join([*map(stream.feed, pieces), stream.flush()])
+
+
+@given(st.lists(st.sampled_from(TOKENS)).map("".join), st.data())
+def test_any_pieces_come_to_the_whole(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert told(pieces) == Redactor(KEYS).text(text)
+    assert told(list(text)) == Redactor(KEYS).text(text)
+
+
+@example(text="sk-abcabcabd")
+@example(text="xx sk-abcabcabdabcabca")
+@given(text=st.lists(st.sampled_from(TOKENS)).map("".join))
+def test_no_more_is_held_back_than_may_begin_a_secret(text: str) -> None:
+    redactor = Redactor(KEYS)
+    stream = RedactingStream(redactor)
+    given_out = ""
+    for at, letter in enumerate(text):
+        given_out += stream.feed(letter)
+        so_far = text[: at + 1]
+        held = redactor.text(so_far)[len(given_out) :]
+        assert redactor.text(so_far).startswith(given_out) or any(
+            spelling.startswith(so_far[place:]) for spelling in redactor.spellings for place in range(len(so_far))
+        )
+        assert len(held) < max(map(len, redactor.spellings))
+
+
+@pytest.mark.parametrize("text", ["nothing at all", "a word. ", "sk", ""])
+def test_with_no_secret_the_text_comes_as_it_is(text: str) -> None:
+    stream = RedactingStream(Redactor(()))
+    assert (stream.feed(text), stream.flush()) == (text, "")
