@@ -83,6 +83,10 @@ class House:
         assert isinstance(provider, ScriptedProvider)
         return provider
 
+    def running(self, session_id: str) -> bool:
+        """Whether a run of the session goes on."""
+        return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
+
     async def open_gate(self, name: str) -> None:
         (await self.scripted()).gates.setdefault(name, asyncio.Event()).set()
 

@@ -44,11 +44,9 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         address = address_of(attach)
         if address.startswith("unix:") and not _is_there(address):
             raise _nobody(address)
-        async with await attached(
-            start.arguments, token_file(start.arguments.remote), start.loaded.settings.service
-        ) as channel:
+        async with attached(start.arguments, token_file(start.arguments.remote), start.loaded.settings.service) as stub:
             try:
-                yield AgentServiceStub(channel)
+                yield stub
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
                     raise
