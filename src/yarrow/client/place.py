@@ -9,6 +9,16 @@ Told: TypeAlias = tuple[pb.AgentEvent, str]
 _UNTOLD = "the run is over, and how it ended was not told: the connection was cut, or the service was started again"
 
 
+def untold(session_id: str, run_id: str) -> tuple[pb.AgentEvent, pb.AgentEvent]:
+    """Return what stands for the end of a run that was not told: a gap of unknown size, and an end that says so."""
+    missed = pb.AgentEvent(session_id=session_id, run_id=run_id, gap=pb.Gap())
+    end = pb.AgentEvent(session_id=session_id, run_id=run_id)
+    end.agent_end.reason = pb.END_REASON_ERROR
+    end.agent_end.error.code = "UNREACHABLE"
+    end.agent_end.error.message = _UNTOLD
+    return missed, end
+
+
 class Place:
     """Begins before the first event of a run, whose prompt has the id `message_id`."""
 
@@ -68,14 +78,8 @@ class Place:
 
     def untold(self) -> list[Told]:
         """Return what stands for the end of a run that was not told: a gap, and an end that says so."""
-        missed = pb.AgentEvent(session_id=self._session_id, run_id=self._run_id)
-        missed.gap.first_sequence = self.sequence + 1
-        end = pb.AgentEvent(session_id=self._session_id, run_id=self._run_id)
-        end.agent_end.reason = pb.END_REASON_ERROR
-        end.agent_end.error.code = "UNREACHABLE"
-        end.agent_end.error.message = _UNTOLD
         self.ended = True
-        return [(missed, "gap"), (end, "agent_end")]
+        return [(event, event.WhichOneof("event") or "") for event in untold(self._session_id, self._run_id)]
 
     def _taken(self, event: pb.AgentEvent, kind: str) -> list[Told]:
         """Return the event with what was held back before it; nothing when it is of another run."""
