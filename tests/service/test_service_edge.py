@@ -154,6 +154,44 @@ async def test_streams_of_one_session_are_bounded(tmp_path: Path) -> None:
         assert (await read(stub.StreamEvents(request))).event.sequence == 1
 
 
+async def test_texts_that_wait_are_bounded_in_number_and_together(tmp_path: Path) -> None:
+    house = House(tmp_path, HELD, service=ServiceSettings(queued_texts=3, queued_characters=10))
+    async with stub_of(house) as stub:
+        session, prompt = await running(house, stub)
+        await stub.Steer(pb.SteerRequest(session_id=session, text="12345"))
+        long, fits = (pb.FollowUpRequest(session_id=session, text=text) for text in ("123456", "12345"))
+        assert await refusal(stub.FollowUp(long)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        await stub.FollowUp(fits)
+        prompt.cancel()
+    house = House(tmp_path, HELD, service=ServiceSettings(queued_texts=2))
+    async with stub_of(house) as stub:
+        session, _ = await running(house, stub)
+        for kind in (stub.Steer(pb.SteerRequest(session_id=session, text="x")), stub.FollowUp(fits_in(session))):
+            await kind
+        refused = await refusal(stub.Steer(pb.SteerRequest(session_id=session, text="x")))
+        assert refused == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+
+
+def fits_in(session: str) -> pb.FollowUpRequest:
+    return pb.FollowUpRequest(session_id=session, text="x")
+
+
+async def test_what_a_model_writes_for_a_merge_counts_as_a_run(tmp_path: Path) -> None:
+    turns: list[list[dict[str, Any]]] = [[{"text": "a"}], [{"text": "b"}], [{"wait": "gate"}, {"text": "joined"}]]
+    house = House(tmp_path, [*turns, [{"text": "c"}]], service=ServiceSettings(runs=1))
+    async with stub_of(house) as stub:
+        sessions = [(await play(stub, house.prompt()))[0].session_id for _ in range(2)]
+        merge = pb.MergeSessionRequest(session_id=sessions[0], other_session_id=sessions[1])
+        merging = asyncio.ensure_future(stub.MergeSession(merge))
+        while len((await house.scripted()).requests) < 3:
+            await asyncio.sleep(0.01)
+        assert await refusal(read(stub.Prompt(house.prompt()))) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        assert await refusal(stub.MergeSession(merge)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        await house.open_gate("gate")
+        assert (await merging).session_id
+        assert kinds(await play(stub, house.prompt()))[-1] == "agent_end"
+
+
 async def test_a_service_that_ends_says_when_to_try_again(house: House) -> None:
     async with stub_of(house) as stub:
         house.servicer.drain()

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from msgspec import Struct
 
 from yarrow.agent.retry import WITH_TIME, Pause
+from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
 from yarrow.message import Block, Message, Role
@@ -29,11 +30,18 @@ class Desk:
     """One session and its only writer's means. What is appended is durable first, and then part of the session."""
 
     def __init__(
-        self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time, pause: Pause = WITH_TIME
+        self,
+        source: Source,
+        bus: Bus,
+        *,
+        now: Callable[[], float] = time.time,
+        pause: Pause = WITH_TIME,
+        limits: ServiceSettings = ServiceSettings(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.session = source.state
         self.bus = bus
         self.pause = pause
+        self.limits = limits
         self.publish: Callable[[Body], None] = bus.publish
         self._source = source
         self._now = now
