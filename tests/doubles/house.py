@@ -17,12 +17,13 @@ from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
+from yarrow.service.registering import register
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -99,7 +100,7 @@ class House:
 @asynccontextmanager
 async def stub_of(house: House) -> AsyncGenerator["AgentServiceAsyncStub"]:
     registrar = Registrar()
-    add_AgentServiceServicer_to_server(house.servicer, registrar)
+    register(house.servicer, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield AgentServiceStub(channel)
     await house.servicer.close()

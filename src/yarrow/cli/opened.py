@@ -17,8 +17,9 @@ from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import Extensions
+from yarrow.service.registering import register
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -54,7 +55,7 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         return
     servicer = compose(start.loaded.settings, os.environ, start.extensions.added)
     registrar = Registrar()
-    add_AgentServiceServicer_to_server(servicer, registrar)
+    register(servicer, registrar)
     try:
         async with InMemoryChannel(registrar) as channel:
             yield AgentServiceStub(channel)
