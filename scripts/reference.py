@@ -53,6 +53,7 @@ MEANINGS: dict[Code, str] = {
     Code.SESSION_UNKNOWN: "There is no such session.",
     Code.SESSION_NOT_ACTIVE: "The session is saved but not in memory; GetState loads it.",
     Code.MODEL_UNKNOWN: "The provider has no such model.",
+    Code.ALREADY_ACCEPTED: "A prompt of this `message_id` was accepted before; follow its run with StreamEvents.",
     Code.BUSY: "The session runs; wait for its end or abort it.",
     Code.NOT_RUNNING: "The session does not run, or its run is being aborted.",
     Code.LOCKED: "Another process writes to the session.",

@@ -5,7 +5,7 @@ YarrowError
  |   `- ConfigError       ... in a configuration file or variable
  |- InvalidArgument       a field of a request is wrong
  |- NotFound              SESSION_UNKNOWN, SESSION_NOT_ACTIVE, MODEL_UNKNOWN
- |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT: right request, wrong moment
+ |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT, ALREADY_ACCEPTED: right request, wrong moment
  |- LimitExceeded         TOO_LARGE, TOO_MANY: a bounded thing is full
  |- StorageError          STORAGE: the disk refused
  |- ProviderError         a model backend failed; its code says how
@@ -30,6 +30,7 @@ class Code(StrEnum):
     SESSION_UNKNOWN = "SESSION_UNKNOWN"
     SESSION_NOT_ACTIVE = "SESSION_NOT_ACTIVE"
     MODEL_UNKNOWN = "MODEL_UNKNOWN"
+    ALREADY_ACCEPTED = "ALREADY_ACCEPTED"
     BUSY = "BUSY"
     NOT_RUNNING = "NOT_RUNNING"
     LOCKED = "LOCKED"

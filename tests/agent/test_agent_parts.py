@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from yarrow.agent.queues import Queues, Waiting
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import TRANSITIONS, StateMachine
+from yarrow.config.settings import ServiceSettings
 from yarrow.event.events import AgentState, QueuedText, StateChange
 
 
@@ -35,7 +36,7 @@ def text(name: str, *, follow_up: bool = False) -> Waiting:
 
 
 def test_what_could_not_be_delivered_is_at_the_head_again() -> None:
-    queues = Queues()
+    queues = Queues(ServiceSettings())
     queues.open()
     for one in (text("a"), text("b"), text("f", follow_up=True)):
         queues.push(one)
@@ -46,7 +47,7 @@ def test_what_could_not_be_delivered_is_at_the_head_again() -> None:
 
 
 def test_a_text_is_withdrawn_once() -> None:
-    queues = Queues()
+    queues = Queues(ServiceSettings())
     queues.open()
     one = text("a")
     queues.push(one)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from doubles.rig import ListLog, Rig, call
-from yarrow.agent import draft, queues
-from yarrow.agent.queues import MAX_WAITING
+from yarrow.agent import draft
+from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role, StopReason, Text, Thinking, ThinkingLevel
@@ -16,6 +16,8 @@ from yarrow.provider.base import CompletionRequest, ProviderEvent, TextPiece
 from yarrow.provider.script import of
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.session.record import Queued, Undelivered
+
+LIMITS = ServiceSettings()
 
 
 def end(bodies: list[ev.Body]) -> ev.AgentEnd:
@@ -164,17 +166,6 @@ async def test_an_endless_answer_is_cut_and_kept(monkeypatch: pytest.MonkeyPatch
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-async def test_waiting_texts_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "MAX_WAITING_BYTES", 10)
-    rig = Rig([[{"wait": "w"}, {"text": "a"}]])
-    await rig.start()
-    await rig.agent.steer((Text("123456"),))
-    with pytest.raises(LimitExceeded):
-        await rig.agent.steer((Text("12345"),))
-    rig.agent.abort()
-    assert [one.text for one in end(await rig.finish()).undelivered] == ["123456"]
-
-
 async def test_a_failure_after_text_keeps_the_text_and_never_sends_it_back() -> None:
     rig = Rig([[{"text": "Half an ans"}, {"error": {"code": "SERVER_ERROR", "message": "gone"}}], [{"text": "ok"}]])
     await rig.run()
@@ -278,12 +269,12 @@ async def test_texts_are_refused_when_no_run_takes_them() -> None:
 async def test_waiting_texts_are_bounded() -> None:
     rig = Rig([[{"wait": "w"}, {"text": "a"}]])
     await rig.start()
-    for number in range(MAX_WAITING):
+    for number in range(LIMITS.queued_texts):
         await rig.agent.steer((Text(str(number)),), follow_up=True)
     with pytest.raises(LimitExceeded):
         await rig.agent.steer((Text("one too many"),))
     rig.agent.abort()
-    assert len(end(await rig.finish()).undelivered) == MAX_WAITING
+    assert len(end(await rig.finish()).undelivered) == LIMITS.queued_texts
 
 
 async def test_a_second_prompt_is_refused_while_one_runs() -> None:

@@ -244,8 +244,11 @@ async def test_a_note_does_not_break_a_line_of_a_file() -> None:
 async def test_a_terminal_shows_thinking_dimmed_and_apart() -> None:
     out = Tape(is_terminal=True)
     err = Tape(is_terminal=True, shared=out)
-    thoughts = [event("thinking_delta", text=text) for text in ("Let ", "me\x1b[2J")]
-    events = whole(*turn("m1", "first", calls=thoughts), *turn("m2", calls=thoughts), *turn("m3", "last"))
+
+    def thoughts() -> list[pb.AgentEvent]:
+        return [event("thinking_delta", text=text) for text in ("Let ", "me\x1b[2J")]
+
+    events = whole(*turn("m1", "first", calls=thoughts()), *turn("m2", calls=thoughts()), *turn("m3", "last"))
     await run(FakeService(*events), out, err)
     dim = "\x1b[2mLet \x1b[22m\x1b[2mme␛[2J\x1b[22m\n"
     assert out.shown == f"first\n{dim[:-1]}{dim}last\n"
@@ -367,8 +370,11 @@ async def test_what_the_prompt_asks_of_the_service() -> None:
     service = FakeService(*whole())
     prompt = pb.PromptRequest(text="hi", session_id="other", options=pb.PromptOptions(ephemeral=True))
     await run(service, Tape(), Tape(), prompt=prompt)
-    options = pb.PromptOptions(abort_on_disconnect=True, batch=True, ephemeral=True)
-    assert service.requests == [pb.PromptRequest(text="hi", session_id="s1", options=options)]
+    (request,) = service.requests
+    options = pb.PromptOptions(batch=True, ephemeral=True)
+    # Its connection may be cut and made again, so that the run does not end with it; the id says which prompt it is.
+    assert request.message_id
+    assert request == pb.PromptRequest(text="hi", session_id="s1", options=options, message_id=request.message_id)
     assert prompt.session_id == "other"
 
 

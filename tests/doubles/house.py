@@ -17,12 +17,13 @@ from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.parts import Parts
 from yarrow.service.providers import Providers
+from yarrow.service.registering import register
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -86,6 +87,10 @@ class House:
         assert isinstance(provider, ScriptedProvider)
         return provider
 
+    def running(self, session_id: str) -> bool:
+        """Whether a run of the session goes on."""
+        return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
+
     async def open_gate(self, name: str) -> None:
         (await self.scripted()).gates.setdefault(name, asyncio.Event()).set()
 
@@ -98,7 +103,7 @@ class House:
 @asynccontextmanager
 async def stub_of(house: House) -> AsyncGenerator["AgentServiceAsyncStub"]:
     registrar = Registrar()
-    add_AgentServiceServicer_to_server(house.servicer, registrar)
+    register(house.servicer, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield AgentServiceStub(channel)
     await house.servicer.close()

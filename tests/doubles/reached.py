@@ -12,9 +12,9 @@ from grpc import aio
 from doubles.house import House
 from yarrow.service.auth import Guard, own_token, token_beside
 from yarrow.service.certificate import NAME, Tls, self_made
+from yarrow.service.registering import register
 from yarrow.service.server import Listening, Tcp, serving
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -51,7 +51,7 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
     token = own_token(token_beside(socket))
     if kind == "tcp":
         server = aio.server(interceptors=(Guard(token),))
-        add_AgentServiceServicer_to_server(house.servicer, server)
+        register(house.servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
@@ -77,7 +77,7 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
 @asynccontextmanager
 async def in_process(house: House) -> AsyncGenerator[aio.Channel]:
     registrar = Registrar()
-    add_AgentServiceServicer_to_server(house.servicer, registrar)
+    register(house.servicer, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield channel
     await house.servicer.close()

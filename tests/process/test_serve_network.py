@@ -61,7 +61,12 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         wrong = await world.run(*attach, "--tls-pin", f"sha256:{'0' * 64}", "hi")
         assert wrong.code == 2
         assert pin in wrong.err
-        assert (await world.run(*attach, "hi")).code == 3  # nobody this machine trusts signed the certificate
+        # Nobody this machine trusts signed the certificate; grpc's notes of it are for those alone who ask for them.
+        stranger = await world.run(*attach, "hi")
+        assert stranger.code == 3
+        assert [line.partition(":")[0] for line in stranger.err.splitlines()] == ["yarrow"]
+        asked = await world.run(*attach, "hi", env={"GRPC_VERBOSITY": "INFO"})
+        assert "Handshake failed" in asked.err
         token = tmp_path / "token"
         token.write_text("wrong\n")
         token.chmod(0o600)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from doubles.house import House
 from doubles.reached import DOORS, METHODS, behind, call, in_process, request_of
 from yarrow.errors import UsageError
 from yarrow.service.auth import own_token, read_token
+from yarrow.service.certificate import self_made
 from yarrow.v1 import agent_pb2 as pb
 
 S = grpc.StatusCode
@@ -131,8 +133,6 @@ async def test_a_client_without_the_certificate_that_is_asked_for_is_not_let_in(
 
 
 async def test_another_certificate_than_the_pinned_one_is_not_trusted(house: House, tmp_path: Path) -> None:
-    from yarrow.service.certificate import self_made
-
     async with behind(house, tmp_path / "run", "tls") as reached:
         other = grpc.ssl_channel_credentials(self_made(tmp_path / "other").certificate)
         options = (("grpc.ssl_target_name_override", "yarrow"),)
@@ -207,3 +207,28 @@ async def test_a_page_gets_no_answer(house: House, tmp_path: Path, door: str, he
         answer = await answer_to(reached.address, head.encode() + framed, tmp_path / "run/tls/service.crt")
         assert b"HTTP/1.1 200" not in answer
         assert not list(house.sessions.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("door", ["unix", "tls"])
+async def test_a_preflight_of_a_browser_is_not_allowed_anything(house: House, tmp_path: Path, door: str) -> None:
+    async with behind(house, tmp_path / "run", door) as reached:
+        head = "OPTIONS /yarrow.v1.AgentService/NewSession HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n"
+        head += "Access-Control-Request-Method: POST\r\n\r\n"
+        answer = await answer_to(reached.address, head.encode(), tmp_path / "run/tls/service.crt")
+        assert b"access-control" not in answer.lower()
+        assert b"HTTP/1.1 20" not in answer
+
+
+async def test_a_foreign_authority_opens_nothing(house: House, tmp_path: Path) -> None:
+    authority = ("grpc.default_authority", "evil.example:80")
+    async with behind(house, tmp_path / "run") as reached, reached.channel(authority) as channel:
+        request = pb.NewSessionRequest(session_id="theirs", cwd=str(house.cwd))
+        assert (await call(channel, METHODS["NewSession"], request))[0] is S.UNAUTHENTICATED
+        assert not list(house.sessions.rglob("*.jsonl"))
+
+
+def test_a_certificate_without_the_library_that_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(UsageError, match=r"yarrow\[tls\].*--tls-cert"):
+        self_made(tmp_path / "tls")
+    assert not list((tmp_path / "tls").iterdir())

@@ -68,11 +68,36 @@ async def test_an_unknown_session(house: House, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_what_is_no_message_and_what_is_too_large(house: House, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("door", ["process", "unix", "tls"])
+async def test_what_is_no_message_is_refused_with_a_reason(house: House, tmp_path: Path, name: str, door: str) -> None:
+    if door == "process":
+        async with in_process(house) as channel:
+            assert await undecodable(channel, name) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+    else:
+        async with behind(house, tmp_path / "run", door) as reached, reached.channel() as channel:
+            found = await undecodable(channel, name, metadata=reached.bearer)
+            assert found == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+            # Without the token nothing is told of it.
+            assert (await undecodable(channel, name)) == (S.UNAUTHENTICATED, "UNAUTHENTICATED")
+
+
+async def undecodable(channel: grpc.aio.Channel, name: str, **how: Any) -> tuple[grpc.StatusCode, str]:
+    """Status and reason of a call whose request is three bytes that are no message."""
+    path, method, data = f"/yarrow.v1.AgentService/{name}", METHODS[name], b"\xff\xff\xff"
+    if method.server_streaming:
+        doing: Any = read(channel.unary_stream(path)(data, **how))
+    elif method.client_streaming:
+        doing = channel.stream_unary(path)(iter([data]), **how)
+    else:
+        doing = channel.unary_unary(path)(data, **how)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await doing
+    return refused.value.code(), reason_of(refused.value)
+
+
+@pytest.mark.parametrize("name", EVERY)
+async def test_what_is_too_large(house: House, tmp_path: Path, name: str) -> None:
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
-        status, sentence = await call(channel, METHODS[name], b"\xff\xff\xff", metadata=door.bearer)
-        assert status in (S.INTERNAL, S.UNKNOWN, S.INVALID_ARGUMENT)
-        assert harmless(house, sentence)
         status, sentence = await call(channel, METHODS[name], bytes((8 << 20) + 1), metadata=door.bearer)
         assert status is S.RESOURCE_EXHAUSTED
         assert harmless(house, sentence)
@@ -152,6 +177,44 @@ async def test_streams_of_one_session_are_bounded(tmp_path: Path) -> None:
         await house.open_gate("gate")
         assert kinds(await rest(prompt))[-1] == "agent_end"
         assert (await read(stub.StreamEvents(request))).event.sequence == 1
+
+
+async def test_texts_that_wait_are_bounded_in_number_and_together(tmp_path: Path) -> None:
+    house = House(tmp_path, HELD, service=ServiceSettings(queued_texts=3, queued_characters=10))
+    async with stub_of(house) as stub:
+        session, prompt = await running(house, stub)
+        await stub.Steer(pb.SteerRequest(session_id=session, text="12345"))
+        long, fits = (pb.FollowUpRequest(session_id=session, text=text) for text in ("123456", "12345"))
+        assert await refusal(stub.FollowUp(long)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        await stub.FollowUp(fits)
+        prompt.cancel()
+    house = House(tmp_path, HELD, service=ServiceSettings(queued_texts=2))
+    async with stub_of(house) as stub:
+        session, _ = await running(house, stub)
+        for kind in (stub.Steer(pb.SteerRequest(session_id=session, text="x")), stub.FollowUp(fits_in(session))):
+            await kind
+        refused = await refusal(stub.Steer(pb.SteerRequest(session_id=session, text="x")))
+        assert refused == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+
+
+def fits_in(session: str) -> pb.FollowUpRequest:
+    return pb.FollowUpRequest(session_id=session, text="x")
+
+
+async def test_what_a_model_writes_for_a_merge_counts_as_a_run(tmp_path: Path) -> None:
+    turns: list[list[dict[str, Any]]] = [[{"text": "a"}], [{"text": "b"}], [{"wait": "gate"}, {"text": "joined"}]]
+    house = House(tmp_path, [*turns, [{"text": "c"}]], service=ServiceSettings(runs=1))
+    async with stub_of(house) as stub:
+        sessions = [(await play(stub, house.prompt()))[0].session_id for _ in range(2)]
+        merge = pb.MergeSessionRequest(session_id=sessions[0], other_session_id=sessions[1])
+        merging = asyncio.ensure_future(stub.MergeSession(merge))
+        while len((await house.scripted()).requests) < 3:
+            await asyncio.sleep(0.01)
+        assert await refusal(read(stub.Prompt(house.prompt()))) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        assert await refusal(stub.MergeSession(merge)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY", 1.0)
+        await house.open_gate("gate")
+        assert (await merging).session_id
+        assert kinds(await play(stub, house.prompt()))[-1] == "agent_end"
 
 
 async def test_a_service_that_ends_says_when_to_try_again(house: House) -> None:

@@ -70,14 +70,17 @@ class Agent:
         """Return the tokens of the context, as far as they are known or can be estimated."""
         return self._compactor.used(equipment)
 
-    async def prompt(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str = "") -> str:
+    async def prompt(
+        self, content: tuple[Block, ...], equipment: Equipment, *, typed: str = "", message_id: str = ""
+    ) -> str:
         """Accept a prompt and start its run; return the run's id once the prompt is on disk.
 
-        `typed` is what a person wrote, when that was a command of which `content` was made.
+        `typed` is what a person wrote, when that was a command of which `content` was made. `message_id` is that of the
+        message it becomes; empty makes one.
         Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was accepted.
         """
         self._seat.take("steer it, queue a follow-up or abort it")
-        return await to_the_end(self._accept(content, equipment, typed))
+        return await to_the_end(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
 
     async def compact(self, instructions: str, equipment: Equipment) -> None:
         """Begin to compact the context; its events tell the rest.
@@ -140,14 +143,14 @@ class Agent:
         """Return the time now, as records hold it."""
         return self._desk.timestamp()
 
-    async def _accept(self, content: tuple[Block, ...], equipment: Equipment, typed: str) -> str:
+    async def _accept(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
         try:
             await self.settled()
             self._desk.redactor = equipment.keys
             await self._desk.lock()
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
-            message = self._desk.user_message(new_id(), content, typed)
+            message = self._desk.user_message(message_id, content, typed)
             left = self.session.queued
             denied = left_unanswered(self.session, self._desk.timestamp())
             await self._desk.append(

@@ -17,7 +17,7 @@ class Delivery:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._queues = Queues()
+        self._queues = Queues(desk.limits)
 
     def open(self) -> None:
         """Take texts from now on."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.agent.veil import veiled
+from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
 from yarrow.message import Block, Message, Role
@@ -31,11 +32,18 @@ class Desk:
     """One session and its only writer's means. What is appended is durable first, and then part of the session."""
 
     def __init__(
-        self, source: Source, bus: Bus, *, now: Callable[[], float] = time.time, pause: Pause = WITH_TIME
+        self,
+        source: Source,
+        bus: Bus,
+        *,
+        now: Callable[[], float] = time.time,
+        pause: Pause = WITH_TIME,
+        limits: ServiceSettings = ServiceSettings(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.session = source.state
         self.bus = bus
         self.pause = pause
+        self.limits = limits
         self.redactor = NOTHING_SECRET
         """Takes the keys of providers out of all that is recorded or told; set for each run."""
         self._source = source

@@ -4,14 +4,10 @@ from collections import deque
 
 from msgspec import Struct
 
+from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code, LimitExceeded, Precondition
 from yarrow.event.events import QueuedText, QueueUpdate
 from yarrow.message import Block
-
-MAX_WAITING_BYTES = 8 << 20
-"""Characters of the texts that may wait together; what would exceed them is refused with TOO_MANY."""
-MAX_WAITING = 64
-"""Texts that may wait in one session; the next one is refused with TOO_MANY."""
 
 
 class Waiting(Struct, frozen=True):
@@ -26,7 +22,8 @@ class Waiting(Struct, frozen=True):
 class Queues:
     """Open while a run takes texts; whoever closes it gets what was not delivered."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ServiceSettings) -> None:
+        self._limits = limits
         self._steers: deque[Waiting] = deque()
         self._follow_ups: deque[Waiting] = deque()
         self._open = False
@@ -41,12 +38,13 @@ class Queues:
             raise Precondition(
                 "no run is going on that could take this text: send it as a prompt", code=Code.NOT_RUNNING
             )
-        if len(self._steers) + len(self._follow_ups) >= MAX_WAITING:
-            raise LimitExceeded(f"{MAX_WAITING} texts wait already: let some be delivered first", code=Code.TOO_MANY)
+        most, longest = self._limits.queued_texts, self._limits.queued_characters
+        if len(self._steers) + len(self._follow_ups) >= most:
+            raise LimitExceeded(f"{most} texts wait already: let some be delivered first", code=Code.TOO_MANY)
         waits = sum(len(one.shown.text) for one in (*self._steers, *self._follow_ups))
-        if waits + len(waiting.shown.text) > MAX_WAITING_BYTES:
+        if waits + len(waiting.shown.text) > longest:
             raise LimitExceeded(
-                f"the texts that wait would hold more than {MAX_WAITING_BYTES} characters: let some be delivered first",
+                f"the texts that wait would hold more than {longest} characters: let some be delivered first",
                 code=Code.TOO_MANY,
             )
         (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)

@@ -1,11 +1,15 @@
 """Connects to a service that runs elsewhere: at a socket of this machine, or over the network by TLS."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 
 from yarrow.cli.arguments import Arguments, Remote
 from yarrow.cli.places import absolute, split_address
+from yarrow.client.bearer import bearing
+from yarrow.client.stub import Stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.service.auth import read_token, token_beside
@@ -20,8 +24,9 @@ def address_of(attach: str) -> str:
     return attach if ":" in attach else f"{UNIX}{absolute(attach, '--attach')}"
 
 
-async def attached(arguments: Arguments, token: Path | None, limits: ServiceSettings) -> grpc.aio.Channel:
-    """Return a channel whose calls carry the token; `token` is its file, None for the one beside the socket.
+@asynccontextmanager
+async def attached(arguments: Arguments, token: Path | None, limits: ServiceSettings) -> AsyncGenerator[Stub]:
+    """Open a stub whose calls carry the token; `token` is its file, None for the one beside the socket.
 
     Raises `UsageError` when the token or a certificate cannot be used.
     """
@@ -29,18 +34,20 @@ async def attached(arguments: Arguments, token: Path | None, limits: ServiceSett
     options: tuple[tuple[str, int | str], ...] = client_options(limits)
     if address.startswith(UNIX):
         socket = Path(address.removeprefix(UNIX).removeprefix("//"))
-        base = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
-        token = token or token_beside(socket)
+        bearer = read_token(token or token_beside(socket))
+        channel = grpc.aio.insecure_channel(address, options=options)
     else:
         split_address(address, "--attach")
         if token is None:
             raise UsageError(f"{address} is not on this machine's disk: name the file of its token with --token-file")
-        base = await _tls(remote, address)
+        bearer = read_token(token)
+        credentials = await _tls(remote, address)
         if remote.tls_pin:
             # A certificate that is trusted for itself need not name the address at which its service is.
             options = (*options, ("grpc.ssl_target_name_override", NAME))
-    bearer = grpc.access_token_call_credentials(read_token(token))
-    return grpc.aio.secure_channel(address, grpc.composite_channel_credentials(base, bearer), options=options)
+        channel = grpc.aio.secure_channel(address, credentials, options=options)
+    async with channel:
+        yield bearing(channel, bearer)
 
 
 async def _tls(remote: Remote, address: str) -> grpc.ChannelCredentials:

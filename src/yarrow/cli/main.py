@@ -76,8 +76,10 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
 
             return doctor(_with_json(arguments))
         case _:
-            from yarrow.cli.run import run
+            from yarrow.cli.quiet import quiet
 
+            with quiet():
+                from yarrow.cli.run import run
             return run(arguments, extensions)
 
 

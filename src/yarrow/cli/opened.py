@@ -17,8 +17,9 @@ from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import Extensions
+from yarrow.service.registering import register
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -44,11 +45,9 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         address = address_of(attach)
         if address.startswith("unix:") and not _is_there(address):
             raise _nobody(address)
-        async with await attached(
-            start.arguments, token_file(start.arguments.remote), start.loaded.settings.service
-        ) as channel:
+        async with attached(start.arguments, token_file(start.arguments.remote), start.loaded.settings.service) as stub:
             try:
-                yield AgentServiceStub(channel)
+                yield stub
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
                     raise
@@ -59,7 +58,7 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
     private = (token,) if token else ()
     servicer = compose(start.loaded.settings, os.environ, start.extensions.added, private=private)
     registrar = Registrar()
-    add_AgentServiceServicer_to_server(servicer, registrar)
+    register(servicer, registrar)
     try:
         async with InMemoryChannel(registrar) as channel:
             yield AgentServiceStub(channel)

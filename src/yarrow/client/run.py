@@ -1,12 +1,14 @@
 """Sends one prompt and shows its events to a viewer until the run is over."""
 
 import contextlib
+from contextlib import aclosing
 from typing import Protocol
 
 from grpc import aio
 from msgspec import Struct
 
 from yarrow.client.asking import Asking, Person, asking
+from yarrow.client.following import Following
 from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
@@ -42,32 +44,33 @@ async def follow(
 ) -> Outcome:
     """Send a prompt to a session and show what comes of it.
 
-    The run is aborted when this is cancelled or the viewer raises. A request for permission is put to the `person`;
-    without one it is answered with no. Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
+    The run is aborted when this is cancelled or the viewer raises; a connection that is cut does not end it, and is
+    made again. A request for permission is put to the `person`; without one it is answered with no.
+    Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
     """
     request = pb.PromptRequest()
     request.CopyFrom(prompt)
     request.session_id = session.session_id
     request.options.batch = True
-    request.options.abort_on_disconnect = True
     request.options.answers_permissions = person is not None
     end: pb.AgentEnd | None = None
     denied = False
-    call = stub.Prompt(request)
-    async with asking(stub, person) as questions:
+    following = Following(stub, request)
+    async with asking(stub, person) as questions, aclosing(following.batches()) as batches:
         try:
-            async for response in call:
-                for event in (response.event, *response.more):
-                    # Empty for a kind that only a newer service knows.
-                    kind = event.WhichOneof("event") or ""
+            async for batch in batches:
+                for event, kind in batch:
                     if kind == "agent_end":
                         end = event.agent_end
                     elif kind.startswith("permission_"):
                         denied |= await _consider(stub, event, questions)
                     await viewer.show(event, kind)
                 await viewer.drain()
-        finally:
-            call.cancel()
+        except aio.AioRpcError:
+            raise
+        except BaseException:  # whatever it is, nobody watches the run any more
+            await following.abort()
+            raise
     return _outcome(session, end, denied=denied)
 
 

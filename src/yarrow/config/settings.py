@@ -121,6 +121,10 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """That go on at one time, of all sessions; the next one is refused."""
     subscribers: int = 256
     """Streams that one session's events go to; the next one is refused."""
+    queued_texts: int = 64
+    """Steers and follow-ups that wait in one session; the next one is refused."""
+    queued_characters: int = 8 << 20
+    """Of those texts together; what would exceed them is refused."""
     streams: int = 256
     """Calls on one connection; the next waits for one to end."""
     message_bytes_in: int = 8 << 20

@@ -8,14 +8,17 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
 
-from yarrow.errors import Code, YarrowError
+from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.service.calls import Call
 from yarrow.service.errors import STATUS, refuse
+from yarrow.service.registering import Undecodable
 
 _logger = logging.getLogger("yarrow.service")
 
 Unary = TypeVar("Unary", bound=Callable[..., Awaitable[Any]])
 Streaming = TypeVar("Streaming", bound=Callable[..., AsyncIterator[Any]])
+
+Request = TypeVar("Request")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -27,6 +30,7 @@ def answers(handler: Unary) -> Unary:
     async def wrapped(self: object, request: object, context: Context) -> Any:
         call = Call(handler.__name__, request)
         try:
+            _check(request)
             response = await handler(self, request, context)
         except Exception as error:  # noqa: BLE001 - the edge of the service: nothing passes it as a traceback
             await _refuse(context, error, call)
@@ -47,6 +51,7 @@ def streams(handler: Streaming) -> Streaming:
         call = Call(handler.__name__, request)
         items = handler(self, request, context)
         try:
+            _check(request)
             async for item in items:
                 yield item
             call.status = "OK"
@@ -58,6 +63,19 @@ def streams(handler: Streaming) -> Streaming:
             await cast("AsyncGenerator[Any]", items).aclose()
 
     return cast("Streaming", wrapped)
+
+
+def _check(request: object) -> None:
+    """Raise `InvalidArgument` for a request that could not be read."""
+    if isinstance(request, Undecodable):
+        raise InvalidArgument("request", "its bytes are no message of this method")
+
+
+async def readable(requests: AsyncIterator[Request]) -> AsyncGenerator[Request]:
+    """Yield the requests of a stream. Raises `InvalidArgument` at one that could not be read."""
+    async for request in requests:
+        _check(request)
+        yield request
 
 
 async def _refuse(context: Context, error: Exception, call: Call) -> NoReturn:

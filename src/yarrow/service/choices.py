@@ -12,6 +12,7 @@ from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
 from yarrow.service.translate import PERMISSION_MODES, THINKING_LEVELS, from_content
+from yarrow.session.ids import valid_id
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
 
@@ -75,6 +76,13 @@ def read_name(name: str) -> str:
     if len(name) > MAX_NAME:
         raise InvalidArgument("name", f"has {len(name)} characters; the limit is {MAX_NAME}")
     return name
+
+
+def read_id(field: str, chosen: str) -> str:
+    """Return an id that a client chose; empty is none. Raises `InvalidArgument` when it has not the form of one."""
+    if chosen and not valid_id(chosen):
+        raise InvalidArgument(field, f"{chosen[:200]!r} does not match [A-Za-z0-9_-]{{1,64}}")
+    return chosen
 
 
 def read_cwd(cwd: str) -> Path:

@@ -90,6 +90,11 @@ class Entry:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(notice.text)
 
+    def check_first(self, message_id: str) -> None:
+        """Raise `Precondition` (ALREADY_ACCEPTED) when a message of that id was recorded before; empty is none."""
+        if message_id and any(message.id == message_id for message in reversed(self.state.messages)):
+            raise Precondition(f"the prompt {message_id} was accepted before", code=Code.ALREADY_ACCEPTED)
+
     def subscribe(self, after: int | None = None) -> Subscription:
         """Return a subscription as `Bus.subscribe` does. Raises `LimitExceeded` (TOO_MANY)."""
         if self.bus.subscribers >= self._most_subscribers:

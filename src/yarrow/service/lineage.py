@@ -50,7 +50,9 @@ class Lineage:
         left_out = await asyncio.to_thread(lineage.left_out, source, indices)
         summary = None
         if squash and left_out:
-            summary = await condensed(left_out, await self._scribe(await self._entry(session_id)))
+            scribe = await self._scribe(await self._entry(session_id))
+            with self._sessions.writing():
+                summary = await condensed(left_out, scribe)
         made = await asyncio.to_thread(
             lineage.rebase, source, indices, new_id=new_id(), timestamp=self._now(), summary=summary
         )
@@ -66,9 +68,10 @@ class Lineage:
         other = await self._load(await self._parts.manager.resolve(other_id))
         news = await asyncio.to_thread(lineage.since_common_ancestor, current, other)
         scribe = await self._scribe(entry)
-        short = await condensed(news, scribe) if summary else None
         state = fold(SessionState(current.header), (stored.value for stored in current.records))
-        text = await joined(context_of(state).sent().messages, news, scribe)
+        with self._sessions.writing():
+            short = await condensed(news, scribe) if summary else None
+            text = await joined(context_of(state).sent().messages, news, scribe)
         synthesis = self._synthesis(other, text, entry)
         return await self._keep(
             lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, condensed=short)

@@ -3,13 +3,20 @@
 from yarrow.config.settings import ServiceSettings
 
 _KEEPALIVE = (
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    # A connection that is gone without a word is noticed after the sum of both.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
 )
 _PINGS = (
     # Who pings an idle connection more often than every 10 s for the third time is cut off.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_ping_strikes", 3),
+)
+_RECONNECT = (
+    # A service that was started again is there soon; grpc would wait up to two minutes between two tries.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
 
@@ -19,6 +26,7 @@ def client_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
         ("grpc.max_receive_message_length", limits.message_bytes_out),
         ("grpc.max_send_message_length", limits.message_bytes_in),
         *_KEEPALIVE,
+        *_RECONNECT,
     )
 
 

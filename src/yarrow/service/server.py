@@ -17,9 +17,9 @@ from yarrow.service.auth import Guard
 from yarrow.service.certificate import Tls
 from yarrow.service.health import Health
 from yarrow.service.options import server_options
+from yarrow.service.registering import register
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server
 
 DRAIN_SECONDS = 30.0
 """How long runs may go on after the service was told to end; then they are aborted."""
@@ -58,7 +58,7 @@ async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
     """
     _prepare(listening.socket)
     server = grpc.aio.server(interceptors=(Guard(listening.token),), options=server_options(listening.limits))
-    add_AgentServiceServicer_to_server(servicer, server)
+    register(servicer, server)
     health = Health(server, SERVICE)
     if listening.reflection:
         _reflect(server)

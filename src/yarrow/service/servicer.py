@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service import views
 from yarrow.service.answers import Context, answers, streams
-from yarrow.service.choices import read_choices, read_content, read_cwd, read_name
+from yarrow.service.choices import read_choices, read_content, read_cwd, read_id, read_name
 from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.entry import batches
@@ -55,6 +55,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """Start a run and stream its events."""
         self._sessions.admit()
         content = read_content(request.text, await fitted(request.images), request.attachments)
+        message_id = read_id("message_id", request.message_id)
         plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
         await self._check_first_images(request, plan)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
@@ -66,7 +67,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         presence = attending(entry, answers=request.options.answers_permissions)
         try:
             self._sessions.admit(entry)
-            run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed)
+            entry.check_first(message_id)
+            run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed, message_id=message_id)
             limit = BATCH_EVENTS if request.options.batch else 1
             epoch = self.epoch
             while True:

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -41,6 +42,7 @@ class Sessions:
         self._parts = parts
         self._active = Active(parts.settings.service.sessions)
         self._draining = False
+        self._written = 0
         self._ratios = Ratios()
         self._redactors: dict[str, tuple[frozenset[str], Redactor]] = {}
         # A lock lives as long as somebody opens the session it is for.
@@ -141,6 +143,22 @@ class Sessions:
                 await entry.close()
             await self._parts.manager.delete(session_id)
 
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Count what a model writes outside of a run as one meanwhile. Raises as `admit` does."""
+        self.admit()
+        if self._running >= (most := self._parts.settings.service.runs):
+            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
+        self._written += 1
+        try:
+            yield
+        finally:
+            self._written -= 1
+
+    @property
+    def _running(self) -> int:
+        return self._active.running + self._written
+
     def drain(self) -> None:
         """Let nothing begin any more."""
         self._draining = True
@@ -154,7 +172,7 @@ class Sessions:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
         most = self._parts.settings.service.runs
         # A session that is busy itself is refused for that.
-        if entry is not None and not entry.agent.busy and self._active.running >= most:
+        if entry is not None and not entry.agent.busy and self._running >= most:
             raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
 
     def active(self, session_id: str) -> bool:
@@ -228,9 +246,10 @@ class Sessions:
         session_id = state.header.id
         bus = Bus(session_id, now=self._parts.now)
         source = Source(log, state, partial(self._reread, session_id))
-        agent = Agent(Desk(source, bus, now=self._parts.now, pause=self._parts.pause), Meter(self._ratios))
-        most = self._parts.settings.service.subscribers
-        entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=most)
+        limits = self._parts.settings.service
+        desk = Desk(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
+        agent = Agent(desk, Meter(self._ratios))
+        entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=limits.subscribers)
         missing = await asyncio.to_thread(self._parts.boxes.warning)
         rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
         entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, [missing]))

@@ -1709,12 +1709,18 @@ class PromptRequest(_message.Message):
     CWD_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session; empty makes one."""
     text: _builtins.str
     """The prompt."""
     cwd: _builtins.str
     """The working directory of a session that this makes; absolute. Empty: the service's own."""
+    message_id: _builtins.str
+    """The id of the message that the prompt becomes, chosen by the client: [A-Za-z0-9_-]{1,64}; empty: the service's own.
+    Sent again under the same id, a prompt that was accepted is answered ALREADY_EXISTS (ALREADY_ACCEPTED) and not run
+    a second time, so that a client whose connection was cut may repeat it.
+    """
     @_builtins.property
     def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
         """Images that go with it."""
@@ -1741,10 +1747,11 @@ class PromptRequest(_message.Message):
         cwd: _builtins.str = ...,
         settings: Global___SessionSettings | None = ...,
         attachments: _abc.Iterable[_builtins.str] | None = ...,
+        message_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "cwd", b"cwd", "images", b"images", "options", b"options", "session_id", b"session_id", "settings", b"settings", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "cwd", b"cwd", "images", b"images", "message_id", b"message_id", "options", b"options", "session_id", b"session_id", "settings", b"settings", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

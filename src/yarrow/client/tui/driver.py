@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.client.json_event import dumps
 from yarrow.client.missed import messages_after
+from yarrow.client.place import untold
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
 from yarrow.client.tui.history import History
@@ -118,18 +119,8 @@ class Driver:
         while True:
             try:
                 if tries:
-                    # Loads it again where the service was started anew.
-                    await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
-                request = pb.StreamEventsRequest(
-                    session_id=session_id,
-                    after_sequence=at.sequence,
-                    epoch=at.epoch,
-                    batch=True,
-                    answers_permissions=True,
-                )
-                async for response in self.stub.StreamEvents(request):
-                    if tries:
-                        self._watcher.connection("")
+                    at = await self._again(session_id, at)
+                async for response in self.stub.StreamEvents(at.request(session_id)):
                     tries = 0
                     events = [response.event, *response.more]
                     at = at.after(response.epoch, events)
@@ -140,9 +131,23 @@ class Driver:
                 if error.code() is StatusCode.NOT_FOUND:
                     self._watcher.connection("the session was deleted")
                     return
+                if error.code() is StatusCode.UNAUTHENTICATED:
+                    self._watcher.connection("the service has another token now; leave and attach again")
+                    return
                 self._watcher.connection("the service cannot be reached; trying again")
             await asyncio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
             tries += 1
+
+    async def _again(self, session_id: str, at: "_Place") -> "_Place":
+        """Return where to go on after a cut. A run of a service that was started again since then is over."""
+        # Loads the session where it is not in memory.
+        state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
+        self._watcher.connection("")
+        if state.epoch == at.epoch:
+            return at
+        if at.run_id:
+            self._watcher.events(untold(session_id, at.run_id))
+        return _Place(0 if state.run_id else state.sequence, state.epoch)
 
 
 class _Place(Struct, frozen=True):
@@ -150,6 +155,26 @@ class _Place(Struct, frozen=True):
 
     sequence: int
     epoch: str
+    run_id: str = ""
+    """Of the run that goes on there; empty when there is none, or when nothing of it was told yet."""
+
+    def request(self, session_id: str) -> pb.StreamEventsRequest:
+        """Return the request for what follows."""
+        return pb.StreamEventsRequest(
+            session_id=session_id,
+            after_sequence=self.sequence,
+            epoch=self.epoch,
+            batch=True,
+            answers_permissions=True,
+        )
 
     def after(self, epoch: str, events: Sequence[pb.AgentEvent]) -> "_Place":
-        return _Place(max((event.sequence for event in events), default=0) or self.sequence, epoch or self.epoch)
+        """Return the place after some events."""
+        sequence, run_id = self.sequence, self.run_id
+        for event in events:
+            if event.HasField("gap"):
+                sequence = event.gap.last_sequence
+            elif event.sequence:
+                sequence = event.sequence
+                run_id = "" if event.HasField("agent_end") else event.run_id
+        return _Place(sequence, epoch or self.epoch, run_id)

@@ -1,0 +1,285 @@
+"""A client whose connection is cut anywhere sees every event of its run once, and a prompt is never run twice."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from doubles.house import House, kinds
+from doubles.reached import behind
+from doubles.relay import Relay, relay
+from yarrow.client import following, patience
+from yarrow.client.bearer import bearing
+from yarrow.client.failure import refusal
+from yarrow.client.missed import messages_after
+from yarrow.client.run import Outcome, follow
+from yarrow.client.session import Session, make_session
+from yarrow.config.settings import ServiceSettings
+from yarrow.event import bus
+from yarrow.service.options import client_options
+from yarrow.v1 import agent_pb2 as pb
+
+TURNS: list[list[dict[str, Any]]] = [
+    [{"text": "Hel"}, {"text": "lo. "}, {"call": {"name": "act", "arguments": {"text": "x"}}}],
+    [{"text": "Do"}, {"text": "ne."}],
+]
+HELD: list[list[dict[str, Any]]] = [[{"text": "one "}, {"wait": "gate"}, {"text": "two"}]]
+SECONDS = 30.0
+
+
+class Seen:
+    """A viewer that keeps what it is shown, and calls back before it takes the next event."""
+
+    def __init__(self, before: Callable[[int], None] = lambda _: None) -> None:
+        self.events: list[pb.AgentEvent] = []
+        self.shown = asyncio.Event()
+        self._before = before
+
+    async def show(self, event: pb.AgentEvent, kind: str) -> None:
+        assert kind == (event.WhichOneof("event") or "")
+        self._before(len(self.events))
+        self.events.append(event)
+        self.shown.set()
+
+    async def drain(self) -> None:
+        """There is always room."""
+
+    async def until(self, count: int) -> None:
+        while len(self.events) < count:
+            self.shown.clear()
+            await asyncio.wait_for(self.shown.wait(), SECONDS)
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text_delta.text for event in self.events)
+
+    def check_each_once(self) -> None:
+        sequences = [event.sequence for event in self.events]
+        assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))
+        assert kinds(self.events)[0] == "agent_start"
+        assert kinds(self.events)[-1] == "agent_end"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSES", (0.02, 0.05, 0.1))
+    monkeypatch.setattr(following, "BUSY_SECONDS", 0.02)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, TURNS * 40)
+
+
+@asynccontextmanager
+async def wired(house: House, folder: Path, **more: Any) -> AsyncGenerator[tuple[Relay, Any]]:
+    """A stub whose connection goes through a wire that can be cut."""
+    async with (
+        behind(house, folder / "run", **more) as door,
+        relay(door.address.removeprefix("unix:"), folder / "wire") as wire,
+    ):
+        options = client_options(ServiceSettings())
+        async with grpc.aio.insecure_channel(f"unix:{folder / 'wire'}", options=options) as channel:
+            yield wire, bearing(channel, door.token)
+
+
+async def ready(house: House, stub: Any) -> Session:
+    return await make_session(stub, pb.PromptRequest(cwd=str(house.cwd)))
+
+
+async def follow_soon(stub: Any, session: Session, seen: Seen) -> Outcome:
+    return await asyncio.wait_for(follow(stub, session, pb.PromptRequest(text="go"), viewer=seen), SECONDS)
+
+
+async def prompts(stub: Any, session: Session) -> int:
+    """How many prompts the session holds."""
+    messages = [one async for one in messages_after(stub, session.session_id, "")]
+    return sum(message.role == pb.ROLE_USER for message in messages)
+
+
+async def test_a_cut_before_each_event(house: House, tmp_path: Path) -> None:
+    async with wired(house, tmp_path) as (wire, stub):
+        whole = Seen()
+        assert (await follow_soon(stub, await ready(house, stub), whole)).reason == "COMPLETED"
+        for place in range(len(whole.events)):
+            session, seen = await ready(house, stub), Seen(lambda at, place=place: wire.cut() if at == place else None)
+            assert (await follow_soon(stub, session, seen)).reason == "COMPLETED", place
+            seen.check_each_once()
+            assert kinds(seen.events) == kinds(whole.events)
+            assert await prompts(stub, session) == 1
+    assert len(house.act.ran) == len(whole.events) + 1
+
+
+@pytest.mark.parametrize("start", range(0, 40, 10))
+async def test_a_cut_after_any_byte(house: House, tmp_path: Path, start: int) -> None:
+    """Also in the middle of a frame, and between the prompt and its first event: it is repeated and not run twice."""
+    async with wired(house, tmp_path) as (wire, stub):
+        for after in range(start, 900, 40):
+            session, seen = await ready(house, stub), Seen()
+            wire.cuts = [after]
+            wire.cut()
+            outcome = await follow_soon(stub, session, seen)
+            assert outcome.reason == "COMPLETED", after
+            seen.check_each_once()
+            assert seen.text == "Hello. Done."
+            assert await prompts(stub, session) == 1
+
+
+async def test_a_prompt_whose_answer_was_lost_is_repeated_and_run_once(tmp_path: Path) -> None:
+    house = House(tmp_path, HELD * 2)
+    async with wired(house, tmp_path) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        wire.is_mute = True
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        while not house.running(session.session_id):
+            await asyncio.sleep(0.01)
+        wire.is_mute = False
+        wire.cut()
+        await seen.until(1)
+        await house.open_gate("gate")
+        assert (await doing).reason == "COMPLETED"
+        seen.check_each_once()
+        assert seen.text == "one two"
+        assert await prompts(stub, session) == 1
+
+
+async def test_a_run_that_ended_while_nobody_was_connected_is_told_whole(tmp_path: Path) -> None:
+    house = House(tmp_path, HELD)
+    async with wired(house, tmp_path) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        await seen.until(5)
+        wire.is_down = True
+        wire.cut()
+        await house.open_gate("gate")
+        while house.running(session.session_id):
+            await asyncio.sleep(0.01)
+        wire.is_down = False
+        assert (await doing).reason == "COMPLETED"
+        seen.check_each_once()
+        assert seen.text == "one two"
+
+
+async def test_an_end_that_is_no_more_kept_is_stood_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring lets go of the run; a reader that comes back later is told a gap and an end, and does not wait."""
+    monkeypatch.setattr(bus, "RING_SECONDS", 0.0)
+    house = House(tmp_path, HELD)
+    async with wired(house, tmp_path) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        await seen.until(5)
+        wire.is_down = True
+        wire.cut()
+        await house.open_gate("gate")
+        while house.running(session.session_id):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        wire.is_down = False
+        outcome = await doing
+        assert (outcome.reason, outcome.error_code) == ("ERROR", "UNREACHABLE")
+        assert kinds(seen.events)[-2:] == ["gap", "agent_end"]
+
+
+async def test_a_service_that_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
+    house = House(tmp_path, HELD)
+    async with wired(house, tmp_path) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        await seen.until(5)
+        wire.is_down = True
+        wire.cut()
+        with pytest.raises(grpc.aio.AioRpcError) as lost:
+            await doing
+        assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert refusal(lost.value).reason == ""
+        await house.open_gate("gate")
+
+
+async def test_a_connection_that_is_silent_for_good_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody says that it is cut: nothing comes any more, neither events nor signs of life nor answers."""
+    monkeypatch.setattr(following, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(following, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
+    house = House(tmp_path, HELD)
+    async with wired(house, tmp_path, heartbeat=0.02) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        await seen.until(5)
+        # Signs of life keep a silent run going for longer than silence is borne.
+        await asyncio.wait([doing], timeout=1.0)
+        assert not doing.done()
+        wire.lose()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await doing
+        await house.open_gate("gate")
+
+
+async def test_several_clients_see_one_run_and_any_may_steer_it_and_abort_it(tmp_path: Path) -> None:
+    house = House(tmp_path, [*HELD, [{"text": "three "}, {"wait": "never"}]])
+    async with behind(house, tmp_path / "run") as door, door.channel() as first, door.channel() as second:
+        one: Any = bearing(first, door.token)
+        two: Any = bearing(second, door.token)
+        session, mine, theirs = await ready(house, one), Seen(), Seen()
+        doing = asyncio.ensure_future(follow_soon(one, session, mine))
+        await mine.until(5)
+        watching = asyncio.ensure_future(watch(two, session, theirs))
+        await theirs.until(5)
+        await two.Steer(pb.SteerRequest(session_id=session.session_id, text="and this"))
+        await house.open_gate("gate")
+        while "three" not in mine.text:
+            await mine.until(len(mine.events) + 1)
+        await two.Abort(pb.AbortRequest(session_id=session.session_id))
+        assert (await doing).reason == "ABORTED"
+        await watching
+        assert theirs.events == mine.events
+        mine.check_each_once()
+        assert "and this" in str(mine.events)
+
+
+async def watch(stub: Any, session: Session, seen: Seen) -> None:
+    """Follow a run of another client from its beginning to its end."""
+    request = pb.StreamEventsRequest(session_id=session.session_id, after_sequence=0, batch=True)
+    async for response in stub.StreamEvents(request):
+        for event in (response.event, *response.more):
+            await seen.show(event, event.WhichOneof("event") or "")
+        if kinds(seen.events)[-1] == "agent_end":
+            return
+
+
+async def test_another_client_answers_a_question(tmp_path: Path) -> None:
+    turns: list[list[dict[str, Any]]] = [[{"call": {"name": "act", "arguments": {"text": "x"}}}], [{"text": "done"}]]
+    house = House(tmp_path, turns, rules={"act": "ask"})
+    async with behind(house, tmp_path / "run") as door, door.channel() as first, door.channel() as second:
+        one: Any = bearing(first, door.token)
+        two: Any = bearing(second, door.token)
+        session, seen, person = await ready(house, one), Seen(), Silent()
+        request = pb.PromptRequest(text="go")
+        doing = asyncio.ensure_future(follow(one, session, request, viewer=seen, person=person))
+        await asyncio.wait_for(person.asked.wait(), SECONDS)
+        (asked,) = (await two.GetState(pb.GetStateRequest(session_id=session.session_id))).permission_requests
+        await two.AnswerPermission(
+            pb.AnswerPermissionRequest(
+                session_id=session.session_id, request_id=asked.request_id, answer=pb.PERMISSION_ANSWER_ONCE
+            )
+        )
+        assert (await asyncio.wait_for(doing, SECONDS)).reason == "COMPLETED"
+        assert house.act.ran == ["x"]
+
+
+class Silent:
+    """A person who is asked and says nothing."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def answer(self, question: str) -> str:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return question
