@@ -118,7 +118,7 @@ def test_pictures_are_told_by_what_the_files_hold(tmp_path: Path) -> None:
     found = pictures(
         "look @shot.txt and @shot.txt, @fake.png @dir.png @missing.png @nul\0 mail@shot.txt", str(tmp_path)
     )
-    assert [(image.media_type, image.data) for image in found] == [("image/png", PNG)]
+    assert [(name, image.media_type, image.data) for name, image in found.items()] == [("shot.txt", "image/png", PNG)]
 
 
 async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:

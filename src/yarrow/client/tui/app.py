@@ -19,11 +19,11 @@ from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
 from yarrow.client.tui.editor.external import NoEditor, edit
-from yarrow.client.tui.editor.pictures import pictures
 from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.saying import dropped, paste_picture
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -47,6 +47,8 @@ class Opening(Struct, frozen=True):
     notices: tuple[str, ...] = ()
     make: Callable[[], Awaitable[str]] | None = None
     """Makes another session with the settings of the command line, for /new; returns its id."""
+    outlives: bool = False
+    """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
 
 class App:
@@ -59,7 +61,8 @@ class App:
         self._terminal = terminal
         self.driver = Driver(stub, Watcher(self._take, self._connection, self._ended))
         sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.scene.cwd)
-        self.editor = Editor(sources, sign=PROMPT_SIGN if terminal.look.has_signs else "> ")
+        sign = PROMPT_SIGN if terminal.look.has_signs else "> "
+        self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
         self._changed = asyncio.Event()
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,22 +83,32 @@ class App:
         await self.open(self.opening.session_id)
         for notice in self.opening.notices:
             self.note("notice", notice)
+        try:
+            await self._until_quit()
+        except EOFError:
+            # The terminal is gone.
+            pass
+        except asyncio.CancelledError:
+            self._say_the_rest()
+            raise
+        else:
+            self._say_the_rest()
+        return self.driver.session_id
+
+    async def _until_quit(self) -> None:
+        """Take keys until the end; when it comes nothing of what was started goes on."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         for work in (self._frames(), self._clock(), self._questions.run()):
             self.start(work)
         try:
             await self.screen.run()
-        except EOFError:
-            # The terminal is gone.
-            pass
         finally:
             loop.set_exception_handler(None)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.driver.close()
-        return self.driver.session_id
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else; a bug in it ends the program."""
@@ -148,25 +161,10 @@ class App:
         """End the program."""
         self.screen.end()
 
-    async def say(self, typed: Typed) -> None:
-        """Send a text: as a prompt, or to the run that is going on."""
-        images = await asyncio.to_thread(pictures, typed.text, self.scene.cwd) if self.scene.status.has_images else []
-        if not self.scene.status.running:
-            try:
-                await self.driver.prompt(pb.PromptRequest(text=typed.text, images=images))
-            except aio.AioRpcError as error:
-                # A run began just now, by this client or another.
-                if refusal(error).reason != "BUSY":
-                    raise
-            else:
-                return
-        await self.driver.queue(typed.text, images, follow_up=typed.follow_up)
-
-    async def shell(self, command: str, *, silent: bool) -> None:
-        """Run a command for the person; unless `silent` the model is told of it."""
-        self.scene.call(f"{'!!' if silent else '!'}{command}")
+    def call(self, command: str) -> None:
+        """Show a command that the person runs; what comes of it follows."""
+        self.scene.call(command)
         self._changed.set()
-        await self.driver.run_tool("bash", {"command": command}, silent=silent)
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view, and return what comes of it."""
@@ -212,6 +210,7 @@ class App:
             "think": partial(self.do, Typed("/thinking more")),
             "models": partial(self.do, Typed("/model")),
             "edit": lambda: self.start(self.write_outside()),
+            "picture": lambda: self.start(paste_picture(self)),
             "help": partial(self.do, Typed("/help")),
             "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
@@ -266,6 +265,14 @@ class App:
         else:
             # The terminal is somebody else's for now; what is to be printed waits.
             self._changed.set()
+
+    def _say_the_rest(self) -> None:
+        """Print what was not printed when the program ends, once; what is unfinished as it stands."""
+        if self.scene.status.running:
+            self.scene.note(
+                "notice", "the run goes on in the service" if self.opening.outlives else "aborted: the run ends here"
+            )
+        self.screen.leave(self.scene.rest(self.screen.size[0]))
 
     def _status_line(self) -> str:
         return self.scene.status_line(self.screen.size[0] - 1)

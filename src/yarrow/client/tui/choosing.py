@@ -63,7 +63,9 @@ async def model(app: "App") -> str:
     if not choices:
         raise WrongWords(f"{listed.provider} lists no models: /model NAME takes any")
     picked = await app.view(
-        lambda terminal: pick(terminal, f"Models of {listed.provider}", choices, present=state.provider.model)
+        lambda terminal: pick(
+            terminal, (f"Models of {listed.provider}", "Models"), choices, present=state.provider.model
+        )
     )
     return f"{listed.provider}/{picked}" if picked else ""
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from yarrow.client.table import COMMANDS, Here, WrongWords, perform_line
 from yarrow.client.tui import choosing
 from yarrow.client.tui.keys import KEYS
+from yarrow.client.tui.saying import say, shell
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ async def do(app: "App", typed: Typed) -> None:
     text = typed.text.strip()
     if text.startswith("!"):
         silent = text.startswith("!!")
-        await app.shell(text.lstrip("!").strip(), silent=silent)
+        await shell(app, text.lstrip("!").strip(), silent=silent)
         return
     found = _NAME.match(text)
     if found is None:
-        await app.say(typed)
+        await say(app, typed)
         return
     name, rest = found[1], text[found.end() :].strip()
     if name in OWN:
@@ -57,7 +58,7 @@ async def do(app: "App", typed: Typed) -> None:
     elif name in COMMANDS:
         await _by_table(app, text)
     elif name in await expanding(app):
-        await app.say(typed)
+        await say(app, typed)
     else:
         raise WrongWords(_unknown(name))
 

@@ -17,6 +17,9 @@ from yarrow.v1 import agent_pb2 as pb
 ROWS_BELOW = 4
 """Rows that the unfinished block leaves to the status line, the editor and what is above."""
 
+ENDLESS_ROWS = 1 << 30
+"""Rows that are there when nothing is drawn below any more."""
+
 
 class Scene:
     """Changes with events and with what the person does; drawing is somebody else's."""
@@ -88,6 +91,12 @@ class Scene:
         """Return what is to be printed now on a terminal of this size, and what is drawn below it."""
         view = View(columns, self._look, max(rows - ROWS_BELOW, 0), self._folds_output, self._folds_thinking)
         return advance(self._shown, self._history, view)
+
+    def rest(self, columns: int) -> str:
+        """Return all that was not printed, as whole lines; it is never asked for twice."""
+        view = View(columns, self._look, ENDLESS_ROWS, self._folds_output, self._folds_thinking)
+        frame = advance(self._shown, self._history, view)
+        return frame.scrollback + "".join(f"{line}\n" for line in frame.live)
 
     def printed(self, frame: Frame) -> None:
         """Count a frame as printed."""

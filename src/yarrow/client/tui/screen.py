@@ -129,6 +129,12 @@ class Screen:
             await asyncio.wait([running])
         running.result()
 
+    def leave(self, text: str) -> None:
+        """Print whole lines where the live part was, after `run` ended."""
+        if text:
+            self._app.output.write_raw(text.replace("\n", "\r\n"))
+            self._app.output.flush()
+
     @asynccontextmanager
     async def aside(self) -> AsyncGenerator[None]:
         """Leave the terminal to something else for a while."""

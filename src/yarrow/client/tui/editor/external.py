@@ -3,13 +3,17 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 
 USUAL = "vi"
 """The editor where none is named."""
+END_SECONDS = 1.0
+"""How long an editor that is told to end may take to put the terminal in order; then it is killed."""
 
 
 class NoEditor(Exception):
@@ -26,7 +30,11 @@ async def edit(text: str, environment: Mapping[str, str]) -> str:
             file.write(text)
         # Taken apart without a shell, so that nothing in a name is run.
         process = await asyncio.create_subprocess_exec(*shlex.split(named), name)
-        code = await process.wait()
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                await _end(process)
         if code:
             raise NoEditor(f"{named} ended with {code}: the text is as it was")
         return path.read_text("utf-8", "replace").removesuffix("\n")
@@ -35,3 +43,32 @@ async def edit(text: str, environment: Mapping[str, str]) -> str:
     finally:
         with suppress(OSError):
             path.unlink()
+
+
+async def _end(process: Process) -> None:
+    """End an editor, and what it started, with the program: it would go on reading from the terminal of others."""
+    family = [process.pid, *_offspring(process.pid)]
+    _tell(family, signal.SIGTERM)
+    ended = asyncio.ensure_future(process.wait())
+    late = asyncio.get_running_loop().call_later(END_SECONDS, _tell, family, signal.SIGKILL)
+    while not ended.done():
+        # Whoever cancels once more does not hurry it: it is over within a second.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+    late.cancel()
+    _tell(family[1:], signal.SIGKILL)
+
+
+def _tell(family: Sequence[int], number: signal.Signals) -> None:
+    for one in family:
+        with suppress(OSError):
+            os.kill(one, number)
+
+
+def _offspring(pid: int) -> list[int]:
+    """Return the processes that one started, and theirs, where the system tells."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(one for child in children for one in _offspring(child))]

@@ -9,6 +9,7 @@ from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.listing import Actions, ListView, Row
 from yarrow.v1 import agent_pb2 as pb
 
+TITLES = ("Make a session of these messages", "Make a session of")
 FIRST_WORDS = 200
 """Characters of a message that are shown."""
 
@@ -53,9 +54,13 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
         "enter": whole,
         "s": squashed,
     }
-    foot = "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back"
+    feet = (
+        "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back",
+        "Space choose  A all  Enter make  S sum up  / filter  Esc back",
+        "Space A Enter S /",
+    )
     at = max(len(messages) - 1, 0)
-    return await ListView("Make a session of these messages", rows, Actions(keys, foot), at=at).run(terminal)
+    return await ListView(TITLES, rows, Actions(keys, feet), at=at).run(terminal)
 
 
 def groups(messages: Sequence[pb.Message]) -> list[frozenset[int]]:
