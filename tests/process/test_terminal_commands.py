@@ -117,7 +117,10 @@ async def test_merge_compact_resume_and_stats(world: World) -> None:
 async def test_templates_and_skills(world: World) -> None:
     templates = world.home / ".yarrow" / "prompts"
     skill = world.home / ".yarrow" / "skills" / "tidy"
-    world.script([{"expect": {"contains": "Review it well"}}, {"text": "reviewed"}])
+    world.script(
+        [{"expect": {"contains": "Review it well"}}, {"text": "reviewed"}],
+        *([{"expect": {"contains": "Tidy up."}}, {"text": answer}] for answer in ("tidied", "tidied again")),
+    )
     templates.mkdir()
     skill.mkdir(parents=True)
     (templates / "review.md").write_text("Review it well: $ARGUMENTS")
@@ -125,9 +128,20 @@ async def test_templates_and_skills(world: World) -> None:
     async with Screen(world, size=(100, 60)) as screen:
         await screen.ready()
         screen.send("/help\r")
-        await screen.until(lambda _: "/review" in screen.text and "/tidy" in screen.text)
+        await screen.until(lambda _: "/review" in screen.text and "/skill:tidy" in screen.text)
         screen.send("/review this\r")
         await screen.until("reviewed")
+        # What was written is shown, and not what became of it.
+        assert "untrusted_input" not in screen.text
+        screen.send("/skill:tidy\r")
+        await screen.until("tidied")
+        screen.send("/tid\t")
+        await screen.until(lambda _: screen.editor[:1] == ["/skill:tidy"])
+        screen.send("\x03/tidy\r")
+        await screen.until("tidied again")
+        screen.send("/skill:tidi now\r")
+        await screen.until("there is no skill tidi; did you mean /skill:tidy?")
+        assert screen.editor == ["/skill:tidi now"]
 
 
 @pytest.mark.parametrize("line", ["/compact", "/branch", "/rebase 0", "/model other"])

@@ -892,22 +892,26 @@ class QueuedText(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     FOLLOW_UP_FIELD_NUMBER: _builtins.int
+    TYPED_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """The id of the message it becomes."""
     text: _builtins.str
     """The text."""
     follow_up: _builtins.bool
     """Whether it is a follow-up rather than a steer."""
+    typed: _builtins.str
+    """What was written, when that was a command of which the text was made."""
     def __init__(
         self,
         *,
         message_id: _builtins.str = ...,
         text: _builtins.str = ...,
         follow_up: _builtins.bool = ...,
+        typed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow_up", b"follow_up", "message_id", b"message_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow_up", b"follow_up", "message_id", b"message_id", "text", b"text", "typed", b"typed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1097,19 +1101,23 @@ class AgentStart(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    TYPED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The prompt's text."""
     message_id: _builtins.str
     """The id of the user message."""
+    typed: _builtins.str
+    """What was written, when that was a command of which the text was made."""
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         message_id: _builtins.str = ...,
+        typed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "text", b"text", "typed", b"typed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3372,7 +3380,7 @@ class Command(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name, without the slash."""
+    """Its name, without the slash; of a skill `skill:` and its name, which alone will do where no template has it."""
     description: _builtins.str
     """One sentence."""
     source: _builtins.str

@@ -1,7 +1,7 @@
 """What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -15,8 +15,10 @@ from yarrow.v1 import agent_pb2 as pb
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
 
-_NAME = re.compile(r"/([\w:-]+)(?:\s+|$)")
+_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """A command's name; a path has a second slash in it and is none."""
+SKILL = "skill:"
+"""What the command of a skill begins with; where nothing else has the name, the name alone will do."""
 LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
 MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
 
@@ -57,10 +59,10 @@ async def do(app: "App", typed: Typed) -> None:
         await OWN[name].run(app, rest)
     elif name in COMMANDS:
         await _by_table(app, text)
-    elif name in await expanding(app):
+    elif {name, f"{SKILL}{name}"} & (found := (await expanding(app)).keys()):
         await say(app, typed)
     else:
-        raise WrongWords(_unknown(name))
+        raise WrongWords(_unknown(name, found))
 
 
 async def _by_table(app: "App", text: str) -> None:
@@ -76,13 +78,14 @@ async def expanding(app: "App") -> dict[str, str]:
     return {command.name: command.description for command in listed.commands}
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, expanding: Iterable[str]) -> str:
     # Here, since only a mistake needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*OWN, *COMMANDS], n=1, cutoff=0.7)
+    near = get_close_matches(name, [*OWN, *COMMANDS, *expanding], n=1, cutoff=0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists them."
-    return f"there is no command /{name}; {hint} To send it as a text, begin with a space before another word."
+    what = f"skill {name.removeprefix(SKILL)}" if name.startswith(SKILL) else f"command /{name}"
+    return f"there is no {what}; {hint} To send it as a text, begin with a space before another word."
 
 
 async def _new(app: "App", _rest: str) -> None:

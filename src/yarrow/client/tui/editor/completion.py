@@ -33,8 +33,8 @@ class Sources(Struct, frozen=True):
     """What follows a command, by its name."""
 
 
-_COMMAND = re.compile(r"/[\w:-]*")
-_AFTER = re.compile(r"/([\w:-]+)\s+(\S*)")
+_COMMAND = re.compile(r"/[\w.:-]*")
+_AFTER = re.compile(r"/([\w.:-]+)\s+(\S*)")
 _MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 _WORD = re.compile(r"\S+$")
 
@@ -66,7 +66,7 @@ class Words(Completer):
             return text, [
                 Choice(f"/{one.word}", one.help)
                 for one in await self._sources.commands()
-                if one.word.startswith(text[1:])
+                if one.word.startswith(text[1:]) or one.word.partition(":")[2].startswith(text[1:] or ":")
             ]
         if (found := _AFTER.fullmatch(text)) and (source := self._sources.after.get(found[1])):
             return found[2], [one for one in await source() if found[2].casefold() in one.word.casefold()]

@@ -36,6 +36,10 @@ class Editor:
         self.pastes = Pastes()
         self.attached = Attached()
         self._drop = drop
+        self._takes_only_one = False
+        """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
+        self.buffer.on_completions_changed += self._completed
+        self.buffer.on_text_changed += self._wait_for_none
         control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
@@ -122,6 +126,15 @@ class Editor:
             self.buffer.complete_next()
         else:
             self.buffer.start_completion(select_first=False, insert_common_part=True)
+            self._takes_only_one = True
+
+    def _completed(self, _buffer: Buffer) -> None:
+        state = self.buffer.complete_state
+        if self._takes_only_one and state and len(state.completions) == 1 and state.current_completion is None:
+            self.buffer.go_to_completion(0)
+
+    def _wait_for_none(self, _buffer: Buffer) -> None:
+        self._takes_only_one = False
 
     def _backspace(self) -> None:
         before = self.buffer.document.text_before_cursor
