@@ -1,7 +1,6 @@
 """The terminal UI itself: what is typed goes to the service, and what the service tells is shown."""
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -18,12 +17,12 @@ from yarrow.client.table import Failed, WrongWords
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
+from yarrow.client.tui.patience import Patience
 from yarrow.client.tui.questions import Questions
-from yarrow.client.tui.saying import dropped, paste_picture
+from yarrow.client.tui.saying import dropped, paste_picture, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -65,6 +64,7 @@ class App:
         self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
         self._changed = asyncio.Event()
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
+        self.patience = Patience(self._waits)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
@@ -142,7 +142,7 @@ class App:
         """End what is going on."""
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
-        elif self.scene.status.running:
+        elif not self.patience.give_up() and self.scene.status.running:
             self.start(self.driver.abort())
 
     def clear(self) -> None:
@@ -176,16 +176,6 @@ class App:
     async def _ask(self, request: pb.PermissionRequest) -> Answered:
         return await self.view(Question(request).run)
 
-    async def write_outside(self) -> None:
-        """Write what is in the editor in the person's own."""
-        try:
-            async with self.screen.aside():
-                text = await edit(self.editor.whole, os.environ)
-            self.editor.set_text(text)
-        except NoEditor as error:
-            self.note("error", str(error))
-        self._changed.set()
-
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
         self.scene.state(await self.driver.state())
@@ -209,7 +199,7 @@ class App:
             "leave": self._leave,
             "think": partial(self.do, Typed("/thinking more")),
             "models": partial(self.do, Typed("/model")),
-            "edit": lambda: self.start(self.write_outside()),
+            "edit": lambda: self.start(write_outside(self)),
             "picture": lambda: self.start(paste_picture(self)),
             "help": partial(self.do, Typed("/help")),
             "fold_output": partial(self.fold, thinking=False),
@@ -239,6 +229,20 @@ class App:
         self.scene.take(events)
         self._questions.see(events)
         self._changed.set()
+        if self.scene.status.cost is not None and any(event.HasField("message_end") for event in events):
+            self.start(self._reload_cost())
+
+    def _waits(self, doing: str, since: float) -> None:
+        self.scene.waits(doing, since)
+        self.screen.refresh()
+
+    async def _reload_cost(self) -> None:
+        try:
+            self.scene.cost(await self.driver.state())
+        except aio.AioRpcError:
+            # The figure stays as it was; that the service cannot be reached is told elsewhere.
+            return
+        self.screen.refresh()
 
     def _connection(self, problem: str) -> None:
         self.scene.connection(problem)
@@ -255,7 +259,7 @@ class App:
     async def _clock(self) -> None:
         while True:
             await asyncio.sleep(CLOCK_SECONDS)
-            if self.scene.status.running:
+            if self.scene.status.ticks:
                 self.screen.refresh()
 
     def _draw(self) -> None:

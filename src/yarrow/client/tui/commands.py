@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """A command's name; a path has a second slash in it and is none."""
+_LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
+"""Commands that may take long, and what the status line says meanwhile."""
 SKILL = "skill:"
 """What the command of a skill begins with; where nothing else has the name, the name alone will do."""
 LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
@@ -66,7 +68,11 @@ async def do(app: "App", typed: Typed) -> None:
 
 
 async def _by_table(app: "App", text: str) -> None:
-    answer = await perform_line(Here(app.stub, app.driver.session_id, app.scene.cwd), text)
+    here = Here(app.stub, app.driver.session_id, app.scene.cwd)
+    doing = _LONG.get(text[1:].split(maxsplit=1)[0])
+    # The others are quick, or are told by events and ended like a run.
+    call = perform_line(here, text)
+    answer = await (app.patience.wait(doing, call) if doing else call)
     if answer.session_id and answer.session_id != app.driver.session_id:
         await app.open(answer.session_id)
     app.note("command", answer.text)
@@ -105,6 +111,11 @@ async def _rebase(app: "App", rest: str) -> None:
 
 async def _resume(app: "App", rest: str) -> None:
     await _by_table(app, f"/resume {rest}") if rest else await choosing.tree(app)
+
+
+async def _merge(app: "App", rest: str) -> None:
+    if other := rest or await choosing.merge(app):
+        await _by_table(app, f"/merge {other}")
 
 
 async def _show(app: "App", rest: str) -> None:
@@ -185,6 +196,7 @@ OWN: dict[str, Own] = {
     "tree": Own("", "the saved sessions, to go on with one or to make another of it", _tree),
     "rebase": Own("", "make a session of messages that you choose", _rebase),
     "resume": Own("[SESSION]", "go on with a saved session", _resume),
+    "merge": Own("[SESSION] [--summary]", "bring another session into this one", _merge),
     "show": Own("[CALL]", "the whole output of a tool", _show),
     "new": Own("", "begin another session", _new),
     "model": Own("[PROVIDER/MODEL]", "go on with another model", _model),

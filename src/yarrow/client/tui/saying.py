@@ -1,4 +1,4 @@
-"""Sends what a person says, with its pictures, and runs what they want run."""
+"""Takes what a person writes, here or in an editor of their own, with its pictures, and sends or runs it."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from grpc import aio
 from yarrow.client.failure import refusal
 from yarrow.client.table import WrongWords
 from yarrow.client.tui.clipboard import NoClipboard, read_image
+from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.editor.pictures import LARGEST, image_of, pasted, pictures
 from yarrow.v1 import agent_pb2 as pb
 
@@ -46,6 +47,17 @@ async def shell(app: "App", command: str, *, silent: bool) -> None:
         raise WrongWords("the agent is running: run the command when it is over, or press Esc to end it")
     app.call(f"{'!!' if silent else '!'}{command}")
     await app.driver.run_tool("bash", {"command": command}, silent=silent)
+
+
+async def write_outside(app: "App") -> None:
+    """Write what is in the editor in the person's own."""
+    try:
+        async with app.screen.aside():
+            text = await edit(app.editor.whole, os.environ)
+        app.editor.set_text(text)
+    except NoEditor as error:
+        app.note("error", str(error))
+    app.screen.refresh()
 
 
 async def paste_picture(app: "App") -> None:
