@@ -197,11 +197,11 @@ class App:
             "abort": self.abort,
             "clear": self.clear,
             "leave": self._leave,
-            "think": partial(self.do, Typed("/thinking more")),
-            "models": partial(self.do, Typed("/model")),
+            "think": partial(self.do, Typed("/thinking more", by_key=True)),
+            "models": partial(self.do, Typed("/model", by_key=True)),
             "edit": lambda: self.start(write_outside(self)),
             "picture": lambda: self.start(paste_picture(self)),
-            "help": partial(self.do, Typed("/help")),
+            "help": partial(self.do, Typed("/help", by_key=True)),
             "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
         }
@@ -214,15 +214,15 @@ class App:
         try:
             await do(self, typed)
         except aio.AioRpcError as error:
-            self._refused(typed.text, refusal(error).message)
+            self._refused(typed, refusal(error).message)
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
-            self._refused(typed.text, str(error))
+            self._refused(typed, str(error))
 
-    def _refused(self, text: str, why: str) -> None:
+    def _refused(self, typed: Typed, why: str) -> None:
         self.note("error", why)
-        if not self.editor.text:
+        if not self.editor.text and not typed.by_key:
             # What was typed is not lost.
-            self.editor.set_text(text)
+            self.editor.set_text(typed.text)
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:

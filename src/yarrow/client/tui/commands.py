@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from yarrow.client.table import COMMANDS, Here, WrongWords, perform_line
+from yarrow.client.table import COMMANDS, Command, Here, WrongWords, perform_line
 from yarrow.client.tui import choosing
 from yarrow.client.tui.keys import KEYS
 from yarrow.client.tui.saying import say, shell
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """A command's name; a path has a second slash in it and is none."""
+WAITS = " (not while the agent runs)"
+WHILE_IT_RUNS = (
+    "While the agent runs, texts, templates and skills wait: those sent with Enter for the tools that are running, "
+    "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked."
+)
 _LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
 """Commands that may take long, and what the status line says meanwhile."""
 SKILL = "skill:"
@@ -31,6 +36,8 @@ class Typed(Struct, frozen=True):
     text: str
     follow_up: bool = False
     """Whether it is for the end of the run."""
+    by_key: bool = False
+    """Whether a key stands for it, so that nothing was written that could be lost."""
 
 
 class Own(NamedTuple):
@@ -39,6 +46,8 @@ class Own(NamedTuple):
     usage: str
     help: str
     run: "Callable[[App, str], Awaitable[None]]"
+    waits: bool = False
+    """Whether the service refuses it while the agent runs."""
 
 
 async def do(app: "App", typed: Typed) -> None:
@@ -123,6 +132,8 @@ async def _show(app: "App", rest: str) -> None:
 
 
 async def _model(app: "App", rest: str) -> None:
+    if not rest and app.scene.status.running:
+        raise WrongWords("the agent is running: choose another model when it is over")
     rest = rest or await choosing.model(app)
     if not rest:
         return
@@ -166,15 +177,17 @@ async def _reload(app: "App", _rest: str) -> None:
 
 
 async def _help(app: "App", _rest: str) -> None:
+    listed: dict[str, Own | Command] = {**OWN, **{name: one for name, one in COMMANDS.items() if name not in OWN}}
     rows = [(key.shown, key.help) for key in KEYS]
-    rows += [(f"/{name} {own.usage}".strip(), own.help) for name, own in OWN.items()]
+    rows += [(f"/{name} {one.usage}".strip(), f"{one.help}{WAITS * one.waits}") for name, one in listed.items()]
     rows += [
-        (f"/{name} {command.usage}".strip(), command.help) for name, command in COMMANDS.items() if name not in OWN
+        ("!COMMAND", f"run a shell command and tell the model{WAITS}"),
+        ("!!COMMAND", f"run it and tell nobody{WAITS}"),
     ]
-    rows += [("!COMMAND", "run a shell command and tell the model"), ("!!COMMAND", "run it and tell nobody")]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
     width = max(len(left) for left, _ in rows)
-    app.note("command", "\n".join(f"{left:<{width}}  {right}" for left, right in rows))
+    lines = [f"{left:<{width}}  {right}" for left, right in rows]
+    app.note("command", "\n".join([*lines, "", WHILE_IT_RUNS]))
 
 
 async def _quit(app: "App", _rest: str) -> None:
@@ -199,10 +212,10 @@ OWN: dict[str, Own] = {
     "merge": Own("[SESSION] [--summary]", "bring another session into this one", _merge),
     "show": Own("[CALL]", "the whole output of a tool", _show),
     "new": Own("", "begin another session", _new),
-    "model": Own("[PROVIDER/MODEL]", "go on with another model", _model),
-    "thinking": Own("LEVEL", "how much the model thinks", _thinking),
-    "permissions": Own("MODE", "what tools may do without asking", _permissions),
-    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run),
+    "model": Own("[PROVIDER/MODEL]", "go on with another model", _model, waits=True),
+    "thinking": Own("LEVEL", "how much the model thinks", _thinking, waits=True),
+    "permissions": Own("MODE", "what tools may do without asking", _permissions, waits=True),
+    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run, waits=True),
     "copy": Own("", "copy the last answer", _copy),
     "reload": Own("", "print the session anew", _reload),
     "help": Own("", "keys and commands", _help),
