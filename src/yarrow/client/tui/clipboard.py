@@ -26,6 +26,7 @@ _WRITERS = (
     (("wl-copy",), "WAYLAND_DISPLAY"),
     (("xclip", "-selection", "clipboard", "-i"), "DISPLAY"),
     (("pbcopy",), ""),
+    (("tmux", "load-buffer", "-w", "-"), "TMUX"),
 )
 
 

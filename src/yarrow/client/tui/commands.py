@@ -1,5 +1,6 @@
 """What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,6 +9,7 @@ from msgspec import Struct
 
 from yarrow.client.table import COMMANDS, Command, Here, WrongWords, perform_line
 from yarrow.client.tui import choosing
+from yarrow.client.tui.clipboard import write_text
 from yarrow.client.tui.keys import KEYS
 from yarrow.client.tui.saying import say, shell
 from yarrow.v1 import agent_pb2 as pb
@@ -168,8 +170,12 @@ async def _copy(app: "App", _rest: str) -> None:
     text = app.scene.last_answer()
     if not text:
         raise WrongWords("there is no answer to copy yet")
-    app.screen.copy(text)
-    app.note("command", f"copied the last answer, {len(text):,} characters, if your terminal lets programs copy")
+    taken = app.screen.copy(text)
+    if program := await write_text(text, os.environ):
+        app.note("command", f"copied the last answer, {len(text):,} characters, by {program}")
+    else:
+        of = "" if taken == len(text) else f" of {len(text):,}"
+        app.note("command", f"copied the last answer, {taken:,}{of} characters, if your terminal lets programs copy")
 
 
 async def _reload(app: "App", _rest: str) -> None:

@@ -97,11 +97,12 @@ class Screen:
         """Draw what changed."""
         self._app.invalidate()
 
-    def copy(self, text: str) -> None:
-        """Put a text into the clipboard, where the terminal lets programs do that."""
-        data = b64encode(text.encode("utf-8", "replace")[:COPIED_BYTES]).decode()
-        self._app.output.write_raw(f"\x1b]52;c;{data}\x07")
+    def copy(self, text: str) -> int:
+        """Put a text into the clipboard, where the terminal lets programs do that; return how many characters of it."""
+        taken = text.encode("utf-8", "replace")[:COPIED_BYTES].decode("utf-8", "ignore")
+        self._app.output.write_raw(f"\x1b]52;c;{b64encode(taken.encode()).decode()}\x07")
         self._app.output.flush()
+        return len(taken)
 
     def end(self, error: BaseException | None = None) -> None:
         """Let `run` return, or raise; what has the terminal meanwhile is cancelled."""
