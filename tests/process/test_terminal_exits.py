@@ -4,11 +4,11 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, chunk
+from doubles.processes import gone
 from doubles.screen import SECONDS, Screen
 from doubles.world import World
 
@@ -90,7 +90,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
         ("scene", "Scene", "take", "go\r"),
         ("scene", "Scene", "frame", ""),
         ("views.picker", "ListView", "_move", "/model\r\x1b[B"),
-        ("app", "App", "say", "go\r"),
+        ("app", "App", "note", "!\r"),
     ],
 )
 async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: str, name: str, keys: str) -> None:
@@ -202,18 +202,3 @@ async def pid_in(world: World, name: str) -> int:
         while not (text := (world.home / name).read_text() if (world.home / name).exists() else "").endswith("\n"):
             await asyncio.sleep(0.01)
         return int(text)
-
-
-async def gone(pid: int) -> None:
-    """Wait until a process is no more."""
-    async with asyncio.timeout(SECONDS):
-        while state_of(pid) != "Z":
-            await asyncio.sleep(0.01)
-
-
-def state_of(pid: int) -> str:
-    """Return the state of a process; one that is no more is in the same as one that waits to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"

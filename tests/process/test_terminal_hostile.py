@@ -53,7 +53,7 @@ async def test_case_U_04_texts_thoughts_calls_outputs_and_file_names(world: Worl
         screen.send("/reload\r")
         await screen.until("the end")
         screen.send("@a\t")
-        await screen.until("@a")
+        await screen.until('@"a')
         assert obeyed(screen.drawn) == []
         assert not screen.emulator.title_set
         assert not screen.emulator.bell_rung

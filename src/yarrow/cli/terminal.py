@@ -4,11 +4,13 @@ import errno
 import os
 import select
 import sys
+from functools import partial
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import with_backend
 from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, chosen, opened
+from yarrow.cli.strays import Strays
 from yarrow.client.describe import short
 from yarrow.client.session import make_session
 from yarrow.client.tui.app import App, Opening
@@ -46,7 +48,9 @@ async def _run(start: Start, request: pb.PromptRequest) -> str:
                 return (await make_session(stub, request)).session_id
 
             opening = Opening(session.session_id, start.loaded.notices, another, outlives=bool(start.arguments.attach))
-            return await App(stub, opening, ends).run()
+            app = App(stub, opening, ends)
+            with Strays(partial(app.note, "notice")):
+                return await app.run()
 
 
 def _is_closed(descriptor: int) -> bool:

@@ -53,7 +53,7 @@ async def write_outside(app: "App") -> None:
     """Write what is in the editor in the person's own."""
     try:
         async with app.screen.aside():
-            text = await edit(app.editor.whole, os.environ)
+            text = await edit(app.editor.whole, os.environ, app.screen.descriptor)
         app.editor.set_text(text)
     except NoEditor as error:
         app.note("error", str(error))

@@ -81,6 +81,11 @@ class Screen:
         size = self._app.output.get_size()
         return size.columns, size.rows
 
+    @property
+    def descriptor(self) -> int:
+        """What is drawn on."""
+        return self._app.output.fileno()
+
     def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
         """Print lines for good, and draw the unfinished block; return False when the terminal is not ours now."""
         if not self._app.draws:

@@ -20,8 +20,11 @@ class NoEditor(Exception):
     """The editor could not be run, or failed; the message says which, and what to set."""
 
 
-async def edit(text: str, environment: Mapping[str, str]) -> str:
-    """Return the text as the person left it. Raises `NoEditor`; then it is as it was."""
+async def edit(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
+    """Return the text as the person left it. Raises `NoEditor`; then it is as it was.
+
+    `terminal` is the descriptor that the editor draws on; None is that of this process.
+    """
     named = environment.get("VISUAL") or environment.get("EDITOR") or USUAL
     descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
     path = Path(name)
@@ -29,7 +32,7 @@ async def edit(text: str, environment: Mapping[str, str]) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         # Taken apart without a shell, so that nothing in a name is run.
-        process = await asyncio.create_subprocess_exec(*shlex.split(named), name)
+        process = await asyncio.create_subprocess_exec(*shlex.split(named), name, stdout=terminal, stderr=terminal)
         try:
             code = await process.wait()
         finally:
