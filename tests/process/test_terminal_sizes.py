@@ -60,8 +60,9 @@ async def test_every_view_and_the_cursor(world: World, term: str, size: tuple[in
         await screen.until("made")
         screen.send("\x03/st")
         await screen.until(lambda _: "/stats" in screen.text and screen.cursor == (5, editor_row(screen)))
-        screen.send("\x03\x03")
-        await screen.press_until("\x03", lambda _: screen.left_behind() == [])
+        screen.send("\x03")
+        await screen.until(lambda _: screen.place == (2, 0) and "/st" not in screen.text)
+        screen.send("\x04")
         assert await screen.ended() == 0
         assert screen.left_behind() == []
 

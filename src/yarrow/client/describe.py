@@ -124,9 +124,14 @@ def short(session_id: str) -> str:
 
 def session_row(session: pb.SessionSummary) -> str:
     """Return a session on one line: short id, local time of the last change, name or first words."""
+    return f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title_of(session)}"
+
+
+def title_of(session: pb.SessionSummary) -> str:
+    """Return the name of a session, or the first words that were said in it, on one line."""
     title = " ".join((session.name or session.title or "(nothing said yet)").split())
     title = title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
-    return inert(f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title}")
+    return inert(title)
 
 
 def _mark(mark: str) -> str:

@@ -1,5 +1,6 @@
 """The commands about sessions, once for every client: each is a few calls of the service and an answer in words."""
 
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ from yarrow.client.missed import messages_after
 from yarrow.client.session import find_session
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
+
+NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
+"""How a command begins; a path has a second slash in it and is none."""
 
 
 class Here(Struct, frozen=True):

@@ -1,13 +1,12 @@
 """What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from yarrow.client.table import COMMANDS, Command, Here, WrongWords, perform_line
+from yarrow.client.table import COMMANDS, NAME, Command, Here, WrongWords, perform_line
 from yarrow.client.tui import choosing
 from yarrow.client.tui.clipboard import write_text
 from yarrow.client.tui.keys import KEYS
@@ -17,12 +16,10 @@ from yarrow.v1 import agent_pb2 as pb
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
 
-_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
-"""A command's name; a path has a second slash in it and is none."""
-WAITS = " (not while the agent runs)"
+WAITS = " *"
 WHILE_IT_RUNS = (
     "While the agent runs, texts, templates and skills wait: those sent with Enter for the tools that are running, "
-    "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked."
+    "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked *."
 )
 _LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
 """Commands that may take long, and what the status line says meanwhile."""
@@ -63,7 +60,7 @@ async def do(app: "App", typed: Typed) -> None:
         silent = text.startswith("!!")
         await shell(app, text.lstrip("!").strip(), silent=silent)
         return
-    found = _NAME.match(text)
+    found = NAME.match(text)
     if found is None:
         await say(app, typed)
         return
@@ -191,9 +188,24 @@ async def _help(app: "App", _rest: str) -> None:
         ("!!COMMAND", f"run it and tell nobody{WAITS}"),
     ]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
-    width = max(len(left) for left, _ in rows)
-    lines = [f"{left:<{width}}  {right}" for left, right in rows]
-    app.note("command", "\n".join([*lines, "", WHILE_IT_RUNS]))
+    app.note("command", f"{_columns(rows, app.screen.size[0])}\n\n{WHILE_IT_RUNS}")
+
+
+def _columns(rows: Iterable[tuple[str, str]], columns: int) -> str:
+    """Return what stands left and right in two columns, or one below the other where there is no room."""
+    # Here, since only the help needs it.
+    from textwrap import wrap
+
+    rows = list(rows)
+    width = max(len(left) for left, _ in rows) + 2
+    beside = columns >= 2 * width
+    indent = width if beside else 2
+    lines: list[str] = []
+    for left, right in rows:
+        first, *rest = wrap(right, max(columns - indent, 1)) or [""]
+        lines += [f"{left:<{width}}{first}"] if beside else [left, f"  {first}"]
+        lines += [f"{'':<{indent}}{line}" for line in rest]
+    return "\n".join(lines)
 
 
 async def _quit(app: "App", _rest: str) -> None:

@@ -154,6 +154,8 @@ def _parts(status: Status, look: Look, now: float) -> list[_Part]:
         parts.append(_Part(f"thinks {status.thinking}", "dim", 6))
     if status.cost:
         parts.append(_Part(dollars(status.cost), "dim", 6))
+    if not (status.ticks or status.connection):
+        parts.append(_Part("F1 helps", "dim", 8))
     if status.window:
         parts.append(_Part(_context(status, look), "dim", 7))
     return parts

@@ -33,7 +33,7 @@ class Sources(Struct, frozen=True):
     """What follows a command, by its name."""
 
 
-_COMMAND = re.compile(r"/[\w.:-]*")
+COMMAND = re.compile(r"/[\w.:-]*")
 _AFTER = re.compile(r"/([\w.:-]+)\s+(\S*)")
 _MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 _WORD = re.compile(r"\S+$")
@@ -62,7 +62,7 @@ class Words(Completer):
         """Return what is begun and what it can become."""
         if found := _MENTION.search(text):
             return found[1], await self._files(found[1])
-        if _COMMAND.fullmatch(text):
+        if COMMAND.fullmatch(text):
             return text, [
                 Choice(f"/{one.word}", one.help)
                 for one in await self._sources.commands()
@@ -80,4 +80,4 @@ class Words(Completer):
 
 def opens_by_itself(text: str) -> bool:
     """Whether completions of a text are shown without being asked for: of commands and of mentioned files."""
-    return bool(_COMMAND.fullmatch(text) or _MENTION.search(text))
+    return bool(COMMAND.fullmatch(text) or _MENTION.search(text))

@@ -11,7 +11,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 
 from yarrow.client.tui.editor.attached import Attached
-from yarrow.client.tui.editor.completion import Sources, Words, opens_by_itself
+from yarrow.client.tui.editor.completion import COMMAND, Sources, Words, opens_by_itself
 from yarrow.client.tui.editor.menu import Menu
 from yarrow.client.tui.editor.past import Past
 from yarrow.client.tui.editor.paste import Pastes
@@ -56,8 +56,11 @@ class Editor:
         return self.pastes.expand(self.text)
 
     def take(self) -> str:
-        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed."""
-        if self.close_menu() or not self.text.strip():
+        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed.
+
+        A command that was chosen in the menu is what is written.
+        """
+        if (self.close_menu() and not COMMAND.fullmatch(self.text)) or not self.text.strip():
             return ""
         text = self.whole
         self.past.add(text)

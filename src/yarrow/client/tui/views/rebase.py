@@ -24,7 +24,7 @@ class Chosen(Struct, frozen=True):
 async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) -> Chosen | None:
     """Show the messages, all chosen; None when nothing is to be made. A call and its results go together."""
     together = groups(messages)
-    texts = [f"{index:>3} {_words(message)}" for index, message in enumerate(messages)]
+    texts = [f"{index:>{len(str(len(messages)))}} {_words(message)}" for index, message in enumerate(messages)]
     chosen = set(range(len(messages)))
 
     def rows() -> list[Row]:
@@ -89,4 +89,4 @@ def _words(message: pb.Message) -> str:
         for block in message.content
         if block.HasField("tool_call")
     )
-    return f"{message.tool_name or role:<10} {' '.join(f'{text} {calls}'.split())}"
+    return f"{message.tool_name or role} {' '.join(f'{text} {calls}'.split())}"
