@@ -123,3 +123,19 @@ async def test_a_key_that_is_refused_leaves_nothing_in_the_editor(world: World) 
             screen.send(key)
             await screen.until(lambda _: re.search(r"error: .*is running", screen.text))
             assert screen.editor in ([""], [])
+
+
+async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor(world: World) -> None:
+    world.script([{"text": "an answer"}], sandbox="off")
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("!sleep 60\r")
+        await screen.until("running tools")
+        screen.send("a text\r")
+        await screen.until("error: something else goes on")
+        await screen.until(lambda _: screen.editor == ["a text"])
+        screen.send("\x1b")
+        await screen.until("aborted")
+        await screen.until("ready")
+        screen.send("\r")
+        await screen.until("an answer")

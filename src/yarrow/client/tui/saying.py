@@ -23,17 +23,29 @@ async def say(app: "App", typed: "Typed") -> None:
 
     Raises `WrongWords` for pictures that cannot go with it, and `aio.AioRpcError` when the service refuses.
     """
-    images = await _images(app, typed.text)
-    if not app.scene.status.running:
-        try:
-            await app.driver.prompt(pb.PromptRequest(text=typed.text, images=images))
-        except aio.AioRpcError as error:
-            # A run began just now, by this client or another.
-            if refusal(error).reason != "BUSY":
-                raise
-        else:
-            return
-    await app.driver.queue(typed.text, images, follow_up=typed.follow_up)
+    request = pb.PromptRequest(text=typed.text, images=await _images(app, typed.text))
+    if not app.scene.status.running and await _prompted(app, request):
+        return
+    # A run goes on, perhaps one that began just now, by this client or another.
+    try:
+        await app.driver.queue(typed.text, request.images, follow_up=typed.follow_up)
+    except aio.AioRpcError as error:
+        if refusal(error).reason != "NOT_RUNNING":
+            raise
+        # It ended just now, or what goes on is no run.
+        if not await _prompted(app, request):
+            raise WrongWords("something else goes on: send the text when it is over, or press Esc to end it") from None
+
+
+async def _prompted(app: "App", request: pb.PromptRequest) -> bool:
+    """Send a prompt; return False when the session is busy. Raises `aio.AioRpcError` for all else."""
+    try:
+        await app.driver.prompt(request)
+    except aio.AioRpcError as error:
+        if refusal(error).reason != "BUSY":
+            raise
+        return False
+    return True
 
 
 async def shell(app: "App", command: str, *, silent: bool) -> None:
