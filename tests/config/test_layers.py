@@ -325,6 +325,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         "sessionDir": "x",
         "sync": "run",
         "maxTurns": 1,
+        "prices": {},
         "retry": {},
         "service": {},
         "extensions": [],

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -24,12 +24,19 @@ class Tmux:
     """A tmux server of its own with one window; start it with `async with`."""
 
     def __init__(
-        self, world: World, *arguments: str, size: tuple[int, int] = (80, 24), term: str = "tmux-256color"
+        self,
+        world: World,
+        *arguments: str,
+        size: tuple[int, int] = (80, 24),
+        term: str = "tmux-256color",
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        """`env` is for the command alone."""
         self._world = world
         self._size = size
         self._term = term
-        self._command = shlex.join([sys.executable, "-m", "yarrow.cli.main", *arguments])
+        more = [f"{name}={value}" for name, value in (env or {}).items()]
+        self._command = shlex.join(["env", *more, sys.executable, "-m", "yarrow.cli.main", *arguments])
         self._socket = str(world.home / "tmux")
 
     async def __aenter__(self) -> Self:
@@ -73,6 +80,10 @@ class Tmux:
         path.write_text(text)
         await self._tmux("load-buffer", "-b", "one", str(path))
         await self._tmux("paste-buffer", "-p", "-b", "one")
+
+    async def buffer(self) -> str:
+        """What was copied last."""
+        return await self._tmux("show-buffer")
 
     async def resize(self, columns: int, rows: int) -> None:
         """Make the window another size."""

@@ -114,10 +114,79 @@ async def test_merge_compact_resume_and_stats(world: World) -> None:
         await screen.until("tokens")
 
 
+async def two_sessions(world: World, server: ChatServer) -> None:
+    """Leave one session behind, in which an answer was said."""
+    world.serve_by(server.root)
+    ended = await world.run("-p", "other work")
+    assert ended.code == 0
+
+
+async def test_merge_lets_a_session_be_chosen_and_tells_how_long_it_takes(world: World) -> None:
+    gate = asyncio.Event()
+    async with ChatServer([says("of the other"), says("mine"), gated("both fit", gate)]) as server:
+        await two_sessions(world, server)
+        async with Screen(world, size=(100, 30)) as screen:
+            await screen.ready()
+            screen.send("/merge\r")
+            await in_picker(screen)
+            screen.send("\x1b")
+            await left(screen)
+            screen.send("my work\r")
+            await screen.until("mine")
+            await screen.until("ready")
+            screen.send("/merge\r")
+            await in_picker(screen)
+            assert "my work" not in screen.text
+            screen.send("\r")
+            await left(screen)
+            await screen.until(lambda _: re.search(r"merging [1-9] s", screen.text))
+            screen.send("/merge 12345678\r")
+            await screen.until("one thing after the other: Esc gives up what goes on")
+            screen.send("\x03")
+            gate.set()
+            await screen.until(lambda _: re.search(r"merged with \w{8}: the session is now", screen.text))
+            await screen.until("ready")
+
+
+async def in_picker(screen: Screen) -> None:
+    await screen.until(lambda _: screen.emulator.is_alternate and "Bring which session into this one?" in screen.text)
+    assert "other work" in screen.text
+
+
+async def test_a_merge_is_given_up_with_escape_and_makes_nothing(world: World) -> None:
+    async with ChatServer([says("of the other"), says("mine"), gated("both", asyncio.Event())]) as server:
+        await two_sessions(world, server)
+        async with Screen(world, size=(100, 30)) as screen:
+            await screen.ready()
+            screen.send("my work\r")
+            await screen.until("mine")
+            await screen.until("ready")
+            screen.send("/merge\r")
+            await in_picker(screen)
+            screen.send("\r")
+            await screen.until("merging")
+            await screen.until(lambda _: len(server.prompts) == 3)
+            screen.send("\x1b")
+            await screen.until("merging was given up: nothing was made")
+            await screen.until("ready")
+            assert len(world.session_files()) == 2
+
+
+async def test_a_merge_with_nothing_else_there_says_so(world: World) -> None:
+    world.script([{"text": "ok"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("/merge\r")
+        await screen.until("there is no other session to merge")
+
+
 async def test_templates_and_skills(world: World) -> None:
     templates = world.home / ".yarrow" / "prompts"
     skill = world.home / ".yarrow" / "skills" / "tidy"
-    world.script([{"expect": {"contains": "Review it well"}}, {"text": "reviewed"}])
+    world.script(
+        [{"expect": {"contains": "Review it well"}}, {"text": "reviewed"}],
+        *([{"expect": {"contains": "Tidy up."}}, {"text": answer}] for answer in ("tidied", "tidied again")),
+    )
     templates.mkdir()
     skill.mkdir(parents=True)
     (templates / "review.md").write_text("Review it well: $ARGUMENTS")
@@ -125,9 +194,20 @@ async def test_templates_and_skills(world: World) -> None:
     async with Screen(world, size=(100, 60)) as screen:
         await screen.ready()
         screen.send("/help\r")
-        await screen.until(lambda _: "/review" in screen.text and "/tidy" in screen.text)
+        await screen.until(lambda _: "/review" in screen.text and "/skill:tidy" in screen.text)
         screen.send("/review this\r")
         await screen.until("reviewed")
+        # What was written is shown, and not what became of it.
+        assert "untrusted_input" not in screen.text
+        screen.send("/skill:tidy\r")
+        await screen.until("tidied")
+        screen.send("/tid\t")
+        await screen.until(lambda _: screen.editor[:1] == ["/skill:tidy"])
+        screen.send("\x03/tidy\r")
+        await screen.until("tidied again")
+        screen.send("/skill:tidi now\r")
+        await screen.until("there is no skill tidi; did you mean /skill:tidy?")
+        assert screen.editor == ["/skill:tidi now"]
 
 
 @pytest.mark.parametrize("line", ["/compact", "/branch", "/rebase 0", "/model other"])
@@ -167,6 +247,7 @@ async def test_turning_to_another_session_leaves_a_run_going(world: World) -> No
             await at_row(screen, " go")
             screen.send("\r")
             await left(screen)
+            await screen.until("resumed: the session is now")
             await screen.until("thinking")
             gate.set()
             await screen.until("working and done")

@@ -1,11 +1,15 @@
 """However the terminal UI ends, the terminal is as it was: cursor, line, screen and pastes."""
 
+import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from doubles.screen import Screen
+from doubles.chat_server import ChatServer, Reply, chunk
+from doubles.processes import gone
+from doubles.screen import SECONDS, Screen
 from doubles.world import World
 
 Place = Callable[[Screen], Awaitable[None]]
@@ -76,7 +80,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
         await screen.ready()
         await place(screen)
         screen.close()
-        assert await screen.ended() != 0
+        assert await screen.ended() == 130
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
         ("scene", "Scene", "take", "go\r"),
         ("scene", "Scene", "frame", ""),
         ("views.picker", "ListView", "_move", "/model\r\x1b[B"),
-        ("app", "App", "say", "go\r"),
+        ("app", "App", "note", "!\r"),
     ],
 )
 async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: str, name: str, keys: str) -> None:
@@ -102,3 +106,99 @@ async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: s
         assert await screen.ended() == 1
         assert screen.left_behind() == []
         assert "broken on purpose" in screen.text
+
+
+UNFINISHED = "first paragraph\n\nsecond, which is not fin"
+
+
+async def by_ctrl_d(screen: Screen) -> int:
+    screen.send("\x04")
+    return 0
+
+
+async def by_ctrl_c(screen: Screen) -> int:
+    screen.send("\x03")
+    await screen.until("Ctrl+C again quits")
+    screen.send("\x03")
+    return 0
+
+
+async def by_a_signal(screen: Screen) -> int:
+    screen.process.send_signal(signal.SIGTERM)
+    return 130
+
+
+@pytest.mark.parametrize("way", [by_ctrl_d, by_ctrl_c, by_a_signal])
+async def test_an_unfinished_block_is_printed_at_the_end_once(
+    world: World, way: Callable[[Screen], Awaitable[int]]
+) -> None:
+    reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
+    async with ChatServer([reply]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("not fin")
+            code = await way(screen)
+            assert await screen.ended() == code
+            whole = "\n".join(screen.whole)
+            assert whole.count("second, which is not fin") == 1
+            assert whole.count("first paragraph") == 1
+            assert "aborted: the run ends here" in whole
+            assert screen.left_behind() == []
+
+
+async def test_an_unfinished_block_of_an_aborted_run_stays_once(world: World) -> None:
+    reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
+    async with ChatServer([reply]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("not fin")
+            screen.send("\x1b")
+            await screen.until("aborted")
+            await screen.until("ready")
+            screen.send("\x04")
+            assert await screen.ended() == 0
+            assert "\n".join(screen.whole).count("second, which is not fin") == 1
+
+
+STUBBORN = """#!/bin/sh
+trap '' TERM HUP INT
+echo $$ > {home}/editor.pid
+sleep 3600 &
+echo $! > {home}/sleeper.pid
+while :; do sleep 3600; done
+"""
+"""An editor that does not end when it is told to, and that started something."""
+
+
+async def a_signal(screen: Screen) -> None:
+    screen.process.send_signal(signal.SIGTERM)
+
+
+async def a_closed_terminal(screen: Screen) -> None:
+    screen.close()
+
+
+@pytest.mark.parametrize("end", [a_signal, a_closed_terminal])
+async def test_an_editor_does_not_outlive_the_program(world: World, end: Place) -> None:
+    program = world.home / "stubborn"
+    program.write_text(STUBBORN.format(home=world.home))
+    program.chmod(0o755)
+    async with Screen(asking(world), env={"VISUAL": str(program)}) as screen:
+        await screen.ready()
+        screen.send("begun\x18\x05")
+        pids = [await pid_in(world, name) for name in ("editor.pid", "sleeper.pid")]
+        await end(screen)
+        assert await screen.ended() == 130
+        for pid in pids:
+            await gone(pid)
+
+
+async def pid_in(world: World, name: str) -> int:
+    async with asyncio.timeout(SECONDS):
+        while not (text := (world.home / name).read_text() if (world.home / name).exists() else "").endswith("\n"):
+            await asyncio.sleep(0.01)
+        return int(text)

@@ -51,9 +51,9 @@ async def test_case_U_04_texts_thoughts_calls_outputs_and_file_names(world: Worl
         screen.send("\x1b")
         await screen.until(lambda _: not screen.emulator.is_alternate)
         screen.send("/reload\r")
-        await screen.until("the end")
+        await screen.until(lambda _: "/reload" not in screen.text)
         screen.send("@a\t")
-        await screen.until("@a")
+        await screen.until('@"a')
         assert obeyed(screen.drawn) == []
         assert not screen.emulator.title_set
         assert not screen.emulator.bell_rung

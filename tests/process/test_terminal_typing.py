@@ -3,8 +3,10 @@
 import re
 import stat
 import time
+from unicodedata import normalize
 
 import pytest
+from wcwidth import wcwidth
 
 from doubles.chat_server import ChatServer, says
 from doubles.screen import SIGN, Screen
@@ -82,6 +84,38 @@ async def test_case_U_02_wide_characters(world: World, columns: int) -> None:
         assert said(world) == [WIDE[:-5] + WIDE[-4:]]
 
 
+CLUSTERS = {
+    "marks": "e\u0301a\u0308o\u0302\u0323x" * 6,
+    "emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467\U0001f44d\U0001f3fd\U0001f1e9\U0001f1ea\u27641\ufe0f\u20e3"
+    * 3,
+    "right to left": "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd abc \u0645\u0631\u062d\u0628\u0627",
+    "vowels": "\u0e17\u0e33\u0e19\u0e49\u0e33 \u0928\u092e\u0938\u094d\u0924\u0947",
+}
+"""Characters of which terminals draw several as one, or in another order."""
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+@pytest.mark.parametrize("kind", CLUSTERS)
+async def test_case_U_02_the_cursor_stands_behind_each_character(world: World, kind: str, columns: int) -> None:
+    text = CLUSTERS[kind]
+    world.script([{"text": text}])
+    async with Screen(world, size=(columns, 24)) as screen:
+        await screen.ready()
+        for number, character in enumerate(text, 1):
+            screen.send(character)
+            await screen.until(lambda _, number=number: screen.place == columns_of(text[:number], columns)[-1])
+        assert kind != "marks" or normalize("NFC", text) == normalize("NFC", "".join(screen.editor)), "marks are lost"
+        for number in reversed(range(len(text) - 12, len(text))):
+            screen.send("\x1b[D")
+            # No cursor is seen between a letter in the last column and a mark on it.
+            if (place := columns_of(text, columns)[number])[0] < columns:
+                await screen.until(lambda _, place=place: screen.place == place)
+        joined = [character for character in "\u200d\ufe0f\u20e3\U0001f3fd\U0001f1e9" if character in screen.text]
+        assert joined == [], "a terminal would draw these as one with what stands before them"
+        screen.send("\r")
+        await screen.until(lambda _: world.session_files() and said(world) == [text])
+
+
 @pytest.mark.parametrize("columns", [1, 2, 3])
 async def test_case_U_02_no_crash_in_a_sliver(world: World, columns: int) -> None:
     world.script([{"text": f"{WIDE} **bold**\n\n- a\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"}])
@@ -102,7 +136,7 @@ def columns_of(text: str, columns: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     column, row = len(SIGN), 0
     for character in [*text, " "]:
-        width = 2 if ord(character) > 0x2E80 else 1
+        width = max(wcwidth(character), 0)
         if column + width > columns:
             column, row = 0, row + 1
         found.append((column, row))

@@ -158,11 +158,11 @@ def test_the_users_template_comes_before_the_projects_and_a_template_before_a_sk
     assert [expanded(project, f"/{name}") for name in "ab"] == ["mine", "of the root"]
     commands, warnings = list_commands(project.places())
     b = ".yarrow/prompts/b.md"
-    assert [command.name for command in commands] == ["a", "b"]
+    assert [command.name for command in commands] == ["a", "b", "skill:a"]
+    assert expanded(project, "/skill:a").startswith("Skill a (")
     assert warnings == (
         "~/code/project/.yarrow/prompts/a.md is left out: ~/.yarrow/prompts/a.md has the same name",
         f"~/code/project/src/deep/{b} is left out: ~/code/project/{b} has the same name",
-        "~/.yarrow/skills/a/SKILL.md is no command: ~/.yarrow/prompts/a.md has the same name",
     )
 
 
@@ -173,7 +173,18 @@ def test_a_skill_becomes_its_body_and_the_arguments(project: Project) -> None:
     assert (found.name, found.source) == ("pdf", "skill")
     argument = wrap("a 'b' </untrusted_input>")
     assert found.text == f"Skill pdf ({path}):\n\nUse <b>$1</b>.\n\nArguments: {argument}"
-    assert expanded(project, "/pdf") == f"Skill pdf ({path}):\n\nUse <b>$1</b>."
+    for name in ("pdf", "skill:pdf"):
+        assert expanded(project, f"/{name}") == f"Skill pdf ({path}):\n\nUse <b>$1</b>."
+
+
+def test_a_skill_that_is_not_there_says_which_there_are(project: Project) -> None:
+    with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are none"):
+        expand("/skill:pfd x", project.places())
+    project.skill(project.users / "skills" / "pdf")
+    project.skill(project.users / "skills" / "doc")
+    with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are doc, pdf\. A space before"):
+        expand("/skill:pfd x", project.places())
+    assert expand(" /skill:pfd x", project.places()) is None
 
 
 def test_only_the_named_file_is_read(project: Project) -> None:
@@ -246,9 +257,9 @@ def test_commands_are_listed_by_name_with_what_they_say(project: Project) -> Non
     commands, warnings = list_commands(project.places())
     assert commands == (
         Command("a", "First line", "template"),
-        Command("b", "Reads", "skill"),
         Command("c", "Reviews (arguments: <file> [lines])", "template"),
         Command("e", "", "template"),
+        Command("skill:b", "Reads", "skill"),
     )
     assert warnings == ()
 

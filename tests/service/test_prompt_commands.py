@@ -130,8 +130,9 @@ async def test_steers_and_follow_ups_are_expanded_too(tmp_path: Path) -> None:
     assert all("<untrusted_input>" in m.content[0].text.text for m in messages if m.typed)
 
 
-async def test_a_skill_is_a_command(house: House, stub: "Stub") -> None:
-    text = await said(house, stub, "/deploy the blog")
+@pytest.mark.parametrize("command", ["/skill:deploy", "/deploy"])
+async def test_a_skill_is_a_command(house: House, stub: "Stub", command: str) -> None:
+    text = await said(house, stub, f"{command} the blog")
     assert "Run make deploy." in text
     assert "<untrusted_input>the blog</untrusted_input>" in text
 
@@ -181,7 +182,7 @@ async def test_the_commands_of_a_project_are_listed_once_each(house: House, stub
     assert [command.name for command in response.commands] == sorted(listed)
     assert listed["review"] == ("template", "Review a file. (arguments: FILE)")
     assert listed["ship"][0] == "template"
-    assert listed["deploy"] == ("skill", "Deploys the site.")
+    assert listed["skill:deploy"] == ("skill", "Deploys the site.")
     assert listed["shout"] == ("extension", "Says it louder.")
     assert any("review" in warning for warning in response.warnings)
 

@@ -164,7 +164,7 @@ class Agent:
         self._desk.bus.begin_run(self.run_id)
         self._points = self._points_of(equipment.hooks)
         self._compactor.begin()
-        for body in (AgentStart(message.text, message.id), *early):
+        for body in (AgentStart(message.text, message.id, typed), *early):
             self._desk.publish(body)
         self._machine.enter(AgentState.THINKING)
         if left:

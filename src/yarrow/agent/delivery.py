@@ -38,7 +38,7 @@ class Delivery:
         """
         content = await points.input(content, how)
         follow_up = how == "followUp"
-        waiting = Waiting(QueuedText(new_id(), _text(content), follow_up), content, typed)
+        waiting = Waiting(QueuedText(new_id(), _text(content), follow_up, typed), content)
         self._queues.push(waiting)
         self._desk.publish(self._queues.shown())
         queued = Queued(
@@ -75,7 +75,7 @@ class Delivery:
         return tuple(Undelivered(id=one, timestamp=self._desk.timestamp()) for one in ids)
 
     async def _record(self, taken: tuple[Waiting, ...]) -> None:
-        messages = (self._desk.user_message(one.shown.message_id, one.content, one.typed) for one in taken)
+        messages = (self._desk.user_message(one.shown.message_id, one.content, one.shown.typed) for one in taken)
         try:
             await self._desk.append(*messages)
         except StorageError:

@@ -15,8 +15,6 @@ class Waiting(Struct, frozen=True):
 
     shown: QueuedText
     content: tuple[Block, ...]
-    typed: str = ""
-    """What was typed, when that was a command of which the content was made."""
 
 
 class Queues:

@@ -17,7 +17,7 @@ from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
 from yarrow.client.session import Session, open_session
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, Failed, Here, WrongWords, is_command, perform_line
+from yarrow.client.table import COMMANDS, NAME, Failed, Here, WrongWords, is_command, perform_line
 from yarrow.v1 import agent_pb2 as pb
 
 SIGN = "> "
@@ -39,7 +39,7 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
             if text in LEAVING:
                 break
             if text == "/help":
-                terminal.err.write("".join(f"/{name} {one.usage}\t{one.help}\n" for name, one in COMMANDS.items()))
+                terminal.err.write(await _help(stub, session))
             elif text:
                 session = await _do(stub, session, text, terminal=terminal)
         if not request.options.ephemeral:
@@ -47,10 +47,34 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
     return ExitCode.DONE
 
 
+async def _help(stub: Stub, session: Session) -> str:
+    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session.session_id))
+    rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in COMMANDS.items()]
+    rows += [(f"/{one.name}", one.description) for one in listed.commands]
+    rows += [("/quit", "leave"), ("...\\", "a line that ends so goes on in the next")]
+    return "".join(f"{left}: {inert(right)}\n" for left, right in rows)
+
+
+async def _refuse_unknown(stub: Stub, session: Session, text: str) -> None:
+    """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
+    if text.startswith("!"):
+        raise WrongWords("shell commands are run by the terminal UI alone; to send this as a text, put it in quotes")
+    found = NAME.match(text)
+    if found is None:
+        return
+    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session.session_id))
+    names = {one.name for one in listed.commands}
+    if not {found[1], f"skill:{found[1]}"} & names:
+        raise WrongWords(
+            f"there is no command /{found[1]} here; /help lists them. To send it as a text, put it in quotes"
+        )
+
+
 async def _do(stub: Stub, session: Session, text: str, *, terminal: plain.Terminal) -> Session:
     """Do what a line says, and say what goes wrong; return the session that is open then."""
     try:
         if not is_command(text):
+            await _refuse_unknown(stub, session, text)
             prompt = pb.PromptRequest(text=text)
             await abort_on_interrupt(plain.run(stub, session, prompt, terminal=terminal), stub, session)
             return session

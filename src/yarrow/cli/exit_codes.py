@@ -26,7 +26,7 @@ MEANINGS = {
     ExitCode.PROVIDER: "the provider could not be reached, or refused",
     ExitCode.LIMIT: "a limit was met: turns, a loop, the context window, the length of an answer",
     ExitCode.DENIED: "something was denied because nobody was there to ask",
-    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.INTERRUPTED: "interrupted, by a signal or by a terminal that was closed",
 }
 """One line for each, as the help prints them."""
 

@@ -51,6 +51,10 @@ _REST = """\
   // after that is twice as long.
   // "retry": {"attempts": 3, "baseDelay": 2.0},
 
+  // What models cost, in US dollars for a million tokens, as "some-model": {"input": 3.0, "output": 15.0}. The status
+  // line and /stats show it.
+  // "prices": {},
+
   // Turns of one run; 0 is no limit.
   // "maxTurns": 200,
 

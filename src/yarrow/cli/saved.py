@@ -79,7 +79,7 @@ async def refuse_slip(stub: Stub, request: pb.PromptRequest) -> str:
     if not near or "\n" in request.text.strip():
         return ""
     listed = await stub.ListCommands(pb.ListCommandsRequest(cwd=request.cwd))
-    if name in {command.name for command in listed.commands}:
+    if {name, f"skill:{name}"} & {command.name for command in listed.commands}:
         return ""
     return f"there is no command /{name}; did you mean /{near}? A space before the slash sends it as it is"
 

@@ -1,12 +1,16 @@
 """Starts the terminal UI on the process's own terminal, and says at its end how to go on."""
 
+import errno
 import os
+import select
 import sys
+from functools import partial
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import with_backend
 from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, chosen, opened
+from yarrow.cli.strays import Strays
 from yarrow.client.describe import short
 from yarrow.client.session import make_session
 from yarrow.client.tui.app import App, Opening
@@ -15,7 +19,25 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 async def terminal(start: Start, request: pb.PromptRequest) -> ExitCode:
-    """Run the terminal UI until the person leaves it. Raises `aio.AioRpcError` when no session can be opened."""
+    """Run the terminal UI until the person leaves it, or their terminal is closed.
+
+    Raises `aio.AioRpcError` when no session can be opened.
+    """
+    try:
+        session_id = await _run(start, request)
+    except OSError as error:
+        if error.errno != errno.EIO or not _is_closed(start.out):
+            raise
+        return ExitCode.INTERRUPTED
+    if _is_closed(start.out):
+        return ExitCode.INTERRUPTED
+    if not request.options.ephemeral:
+        complain(f"go on with: yarrow -r {short(session_id)}", ExitCode.DONE)
+    return ExitCode.DONE
+
+
+async def _run(start: Start, request: pb.PromptRequest) -> str:
+    """Run the terminal UI; return the id of the session that was open last."""
     with os.fdopen(os.dup(start.out), "w", encoding=sys.stdout.encoding, errors="replace") as out:
         ends = terminal_of(sys.stdin, out, os.environ)
         start = await with_backend(start, ends)
@@ -25,8 +47,14 @@ async def terminal(start: Start, request: pb.PromptRequest) -> ExitCode:
             async def another() -> str:
                 return (await make_session(stub, request)).session_id
 
-            opening = Opening(session.session_id, start.loaded.notices, another)
-            session_id = await App(stub, opening, ends).run()
-    if not request.options.ephemeral:
-        complain(f"go on with: yarrow -r {short(session_id)}", ExitCode.DONE)
-    return ExitCode.DONE
+            opening = Opening(session.session_id, start.loaded.notices, another, outlives=bool(start.arguments.attach))
+            app = App(stub, opening, ends)
+            with Strays(partial(app.note, "notice")):
+                return await app.run()
+
+
+def _is_closed(descriptor: int) -> bool:
+    """Whether nobody has the other end of a terminal any more."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))

@@ -33,28 +33,7 @@ def branch_lines(node: pb.SessionTreeNode) -> str:
 
 def figures(stats: pb.GetStatsResponse) -> str:
     """Return the figures of a session as lines."""
-    usage = stats.usage
-    window = f" of {stats.context_window:,}" if stats.context_window else ""
-    lines = [
-        f"session    {stats.session_id}",
-        f"made       {local_time(stats.created.seconds)}, last changed {local_time(stats.updated.seconds)}",
-        f"context    {stats.context_tokens:,}{window} tokens",
-        (
-            f"tokens     {usage.input:,} in, {usage.output:,} out, {usage.cache_read:,} from the cache, "
-            f"{usage.cache_write:,} into it"
-        ),
-    ]
-    if stats.thinking_tokens:
-        lines.append(f"           {stats.thinking_tokens:,} of those out were thinking")
-    lines += [
-        f"model      {model.name or 'unknown'}: {_times(model.count, 'answer')}, "
-        f"{model.usage.input:,} in, {model.usage.output:,} out"
-        for model in stats.models
-    ]
-    lines += [
-        f"tool       {tool.name}: {_times(tool.count, 'call')}, {tool.seconds:.1f} s, about {tool.usage.input:,} tokens"
-        for tool in stats.tools
-    ]
+    lines = [*_session(stats), *_spent(stats)]
     for record in stats.compactions:
         cost = f", {record.usage.input + record.usage.output:,} tokens spent" if record.HasField("usage") else ""
         lines.append(
@@ -67,6 +46,52 @@ def figures(stats: pb.GetStatsResponse) -> str:
         lines.append(f"dropped    {_times(stats.dropped_events, 'event')} that a slow reader missed")
     # A name from a file may hold a line end, and then looks like a figure of its own.
     return "".join(f"{inert(line.replace(chr(10), ' '))}\n" for line in lines)
+
+
+def _session(stats: pb.GetStatsResponse) -> list[str]:
+    window = f" of {stats.context_window:,}" if stats.context_window else ""
+    return [
+        f"session    {stats.session_id}",
+        *([f"provider   {stats.provider_reason}"] if stats.provider_reason else []),
+        f"made       {local_time(stats.created.seconds)}, last changed {local_time(stats.updated.seconds)}",
+        f"context    {stats.context_tokens:,}{window} tokens",
+    ]
+
+
+def _spent(stats: pb.GetStatsResponse) -> list[str]:
+    usage = stats.usage
+    lines = [
+        (
+            f"tokens     {usage.input:,} in, {usage.output:,} out, {usage.cache_read:,} from the cache, "
+            f"{usage.cache_write:,} into it"
+        )
+    ]
+    if stats.thinking_tokens:
+        lines.append(f"           {stats.thinking_tokens:,} of those out were thinking")
+    if stats.HasField("cost"):
+        lines.append(f"cost       {dollars(stats.cost)}{_unpriced(stats)}")
+    lines += [
+        f"model      {model.name or 'unknown'}: {_times(model.count, 'answer')}, "
+        f"{model.usage.input:,} in, {model.usage.output:,} out"
+        f"{f', {dollars(model.cost)}' if model.HasField('cost') else ''}"
+        for model in stats.models
+    ]
+    lines += [
+        f"tool       {tool.name}: {_times(tool.count, 'call')}, {tool.seconds:.1f} s, about {tool.usage.input:,} tokens"
+        for tool in stats.tools
+    ]
+    return lines
+
+
+def dollars(cost: float) -> str:
+    """Return a sum as a person reads it: small ones to a hundredth of a cent."""
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def _unpriced(stats: pb.GetStatsResponse) -> str:
+    """Return which models are left out of the cost, since no price of them is configured."""
+    names = [model.name or "unknown" for model in stats.models if not model.HasField("cost")]
+    return f" without {', '.join(names)}" if names else ""
 
 
 def conversation(index: int, message: pb.Message) -> str:
@@ -99,9 +124,14 @@ def short(session_id: str) -> str:
 
 def session_row(session: pb.SessionSummary) -> str:
     """Return a session on one line: short id, local time of the last change, name or first words."""
+    return f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title_of(session)}"
+
+
+def title_of(session: pb.SessionSummary) -> str:
+    """Return the name of a session, or the first words that were said in it, on one line."""
     title = " ".join((session.name or session.title or "(nothing said yet)").split())
     title = title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
-    return inert(f"{short(session.session_id)}  {local_time(session.updated.seconds)}  {title}")
+    return inert(title)
 
 
 def _mark(mark: str) -> str:

@@ -1,5 +1,6 @@
 """The commands about sessions, once for every client: each is a few calls of the service and an answer in words."""
 
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ from yarrow.client.missed import messages_after
 from yarrow.client.session import find_session
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
+
+NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
+"""How a command begins; a path has a second slash in it and is none."""
 
 
 class Here(Struct, frozen=True):
@@ -51,6 +55,8 @@ class Command(NamedTuple):
     run: Callable[[Here, Sequence[str]], Awaitable[Answer]]
     most: int = 0
     """Words it takes at most."""
+    waits: bool = False
+    """Whether the service refuses it while the agent runs."""
 
 
 async def perform_line(here: Here, line: str) -> Answer:
@@ -223,13 +229,13 @@ COMMANDS: dict[str, Command] = {
     "fork": Command("", "a detached copy", _fork),
     "rebase": Command("INDEX... [--squash]", "a session of chosen messages", _rebase, 10_000),
     "merge": Command("SESSION [--summary]", "bring another session into this one", _merge, 2),
-    "compact": Command("[INSTRUCTIONS]", "sum up the older part of the context", _compact, 1),
+    "compact": Command("[INSTRUCTIONS]", "sum up the older part of the context", _compact, 1, waits=True),
     "export": Command("PATH", "write the session to a file that ends in .jsonl or .html", _export, 1),
     "import": Command("PATH", "make a session of a JSONL file", _import, 1),
     "resume": Command("SESSION", "go on with a saved session", _resume, 1),
     "tree": Command("[all]", "the saved sessions of this project, or of all", _tree, 1),
     "stats": Command("", "tokens, tools, compactions and times", _stats),
     "show": Command("", "the messages with their indices", _show),
-    "name": Command("NAME", "give the session a name", _name, 1),
+    "name": Command("NAME", "give the session a name", _name, 1, waits=True),
 }
 """By name, in the order in which they are listed."""

@@ -21,7 +21,7 @@ Of `permissions` no project's file, trusted or not, may set what is not stricter
 USERS_ALONE = ("extensions", "sandbox", "service")
 """Keys that no project's file may set, trusted or not: what runs with the user's rights, what holds the rest,
 and what one service takes."""
-NAMED_KEYS = 10
+NAMED_KEYS = 12
 """Of the keys that are ignored this many are named; of more, only how many."""
 KEY_CHARACTERS = 60
 """Of a key that is ignored so much is named."""

@@ -135,6 +135,17 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Of the metadata of one request; more is refused."""
 
 
+class Price(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """What a model costs: US dollars for a million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    """Of tokens that came from the cache; None is as `input`."""
+    cache_write: float | None = None
+    """Of tokens that went into it; None is as `input`."""
+
+
 class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything that can be configured."""
 
@@ -145,6 +156,8 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     providers: dict[str, ProviderSettings] = {}
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
+    prices: dict[str, Price] = {}
+    """What models cost, by their names; of others no cost is shown."""
     dry_run: bool = False
     sandbox: Literal["off", "workspace", "strict"] = "workspace"
     """What shell commands run in, where the machine can: `strict` has no network and is never done without.

@@ -41,6 +41,8 @@ class QueuedText(Struct, frozen=True):
     message_id: str
     text: str
     follow_up: bool = False
+    typed: str = ""
+    """What was written, when that was a command of which the text was made."""
 
 
 class AgentStart(Struct, frozen=True):
@@ -48,6 +50,8 @@ class AgentStart(Struct, frozen=True):
 
     text: str
     message_id: str
+    typed: str = ""
+    """What was written, when that was a command of which the text was made."""
 
 
 class TurnStart(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""Commands that a prompt can begin with: `/name arguments`, where the name is that of a template or a skill."""
+"""Commands that a prompt can begin with: `/template arguments`, or `/skill:name arguments`, in short `/name`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -17,6 +17,9 @@ from yarrow.prompt.untrusted import wrap
 
 NEAR = 0.8
 """How alike a word after a slash and a command must be, from 0 to 1, for the word to be taken for a slip."""
+
+SKILL = "skill:"
+"""What the command of a skill begins with; where no template has the name, the name alone will do."""
 
 Source = Literal["template", "skill"]
 
@@ -39,7 +42,7 @@ class Expanded(Struct, frozen=True):
 
 
 def list_commands(places: Places) -> tuple[tuple[Command, ...], tuple[str, ...]]:
-    """Return the commands by name, and what was left out. A template comes before a skill of the same name."""
+    """Return the commands by name, and what was left out."""
     templates = listing(places, TEMPLATES)
     skills, skill_warnings = read_skills(places)
     warnings = [*templates.warnings, *skill_warnings]
@@ -50,11 +53,7 @@ def list_commands(places: Places) -> tuple[tuple[Command, ...], tuple[str, ...]]
             warnings.append(f"{places.shown(offer.path)} {document.why}")
         else:
             commands.append(Command(name, _description(document), "template"))
-    for skill in skills:
-        if first := templates.offers.get(skill.name):
-            warnings.append(f"{places.shown(skill.path)} is no command: {places.shown(first.path)} has the same name")
-        else:
-            commands.append(Command(skill.name, skill.description, "skill"))
+    commands += [Command(f"{SKILL}{skill.name}", skill.description, "skill") for skill in skills]
     return tuple(sorted(commands, key=lambda command: command.name)), told(warnings)
 
 
@@ -64,16 +63,19 @@ def expand(text: str, places: Places, others: Iterable[str] = ()) -> Expanded | 
     Only directories and the one file are read. Raises `InvalidArgument` when the file cannot be used, or when the
     name is nearly that of a command, to which `others` belong; `LimitExceeded` when the result is too long.
     """
-    found = re.match(rf"/({NAME})(?:\s|\Z)", text)
+    found = re.match(rf"/({SKILL})?({NAME})(?:\s|\Z)", text)
     if found is None:
         return None
-    name, arguments = found[1], text[found.end() :]
-    templates = listing(places, TEMPLATES).offers
+    is_skill, name, arguments = bool(found[1]), found[2], text[found.end() :]
+    templates: Mapping[str, Offer] = {} if is_skill else listing(places, TEMPLATES).offers
     if offer := templates.get(name):
         return Expanded(fill(_document(offer, places).body.strip(), arguments), name, "template")
     skills = listing(places, SKILLS).offers
     if offer := skills.get(name):
         return Expanded(_skill(name, _document(offer, places), arguments.strip()), name, "skill")
+    if is_skill:
+        there = f"there are {', '.join(sorted(skills))}" if skills else "there are none"
+        raise InvalidArgument("text", f"there is no skill {name}; {there}. A space before the slash sends it as it is")
     _refuse_slip(name, [*templates, *skills, *others])
     return None
 

@@ -1,11 +1,14 @@
 """What sessions amount to as clients see it: the tree of them all, and the figures of one."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from yarrow.agent.context import message_tokens
+from yarrow.config.settings import Price
 from yarrow.message import Role
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
+from yarrow.service.costs import cost, total
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
 from yarrow.service.translate import to_count, to_usage
@@ -14,6 +17,7 @@ from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import Loaded
 from yarrow.session.record import Compaction
+from yarrow.session.stats import ModelFigures
 from yarrow.session.stats import stats as count
 from yarrow.session.tree import flatten
 from yarrow.v1 import agent_pb2 as pb
@@ -38,7 +42,9 @@ async def tree(
     )
 
 
-def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.GetStatsResponse:
+def stats(
+    entry: Entry, loaded: Loaded | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
+) -> pb.GetStatsResponse:
     """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
     records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
     figures = count(entry.state.header if loaded is None else loaded.header, records)
@@ -47,7 +53,7 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
         session_id=entry.id,
         usage=to_usage(figures.usage),
         thinking_tokens=to_count(figures.thinking),
-        models=[pb.NamedUsage(name=one.name, usage=to_usage(one.usage), count=one.count) for one in figures.models],
+        models=[_model(one, prices.get(one.name)) for one in figures.models],
         tools=[
             pb.NamedUsage(
                 name=one.name, count=one.calls, seconds=one.seconds, usage=pb.Usage(input=to_count(brought[one.name]))
@@ -59,10 +65,17 @@ def stats(entry: Entry, loaded: Loaded | None, info: ProviderInfo | None) -> pb.
         context_window=to_count(info.context_window) if info else 0,
         skipped_lines=0 if loaded is None else loaded.report.skipped_count,
         dropped_events=sum(entry.bus.drops()),
+        cost=total(figures.models, prices),
+        provider_reason=entry.reason,
     )
     out.created.FromMilliseconds(milliseconds(figures.created))
     out.updated.FromMilliseconds(milliseconds(figures.updated))
     return out
+
+
+def _model(figures: ModelFigures, price: Price | None) -> pb.NamedUsage:
+    spent = None if price is None else cost(figures.usage, price)
+    return pb.NamedUsage(name=figures.name, usage=to_usage(figures.usage), count=figures.count, cost=spent)
 
 
 def _brought(entry: Entry) -> Counter[str]:

@@ -55,7 +55,7 @@ class SavedSessions:
 
         entry = await self._sessions.get_or_load(request.session_id)
         loaded = None if entry.ephemeral else await self._parts.manager.load(request.session_id)
-        return stats(entry, loaded, await self._sessions.info(entry))
+        return stats(entry, loaded, await self._sessions.info(entry), prices=self._parts.settings.prices)
 
     @answers
     async def DeleteSession(self, request: pb.DeleteSessionRequest, context: Context) -> pb.DeleteSessionResponse:

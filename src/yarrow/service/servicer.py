@@ -9,6 +9,7 @@ from yarrow.service.answers import Context, answers, streams
 from yarrow.service.choices import read_choices, read_content, read_cwd, read_id, read_name
 from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
+from yarrow.service.costs import so_far
 from yarrow.service.entry import batches
 from yarrow.service.files import Files
 from yarrow.service.following import take
@@ -106,6 +107,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         response = views.state(entry, await self._sessions.info(entry))
         response.epoch = self.epoch
         response.version = self._parts.version
+        if (spent := so_far(entry.state, self._parts.settings.prices)) is not None:
+            response.cost = spent
         return response
 
     @answers

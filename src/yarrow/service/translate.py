@@ -101,8 +101,8 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
             out.tool_call.CopyFrom(pb.ToolCall(id=call, name=name, arguments_json=arguments, invalid_arguments=invalid))
         case ev.ToolOutput():
             out.tool_output.CopyFrom(_tool_output(body))
-        case ev.AgentStart(text, message_id):
-            out.agent_start.CopyFrom(pb.AgentStart(text=text, message_id=message_id))
+        case ev.AgentStart(text, message_id, typed):
+            out.agent_start.CopyFrom(pb.AgentStart(text=text, message_id=message_id, typed=typed))
         case ev.TurnStart(turn, delivered):
             out.turn_start.CopyFrom(pb.TurnStart(turn=turn, delivered=to_queued(delivered)))
         case ev.MessageStart(message_id):
@@ -228,7 +228,10 @@ def to_count(tokens: int) -> int:
 
 def to_queued(texts: Iterable[ev.QueuedText]) -> list[pb.QueuedText]:
     """Return waiting texts as clients see them."""
-    return [pb.QueuedText(message_id=one.message_id, text=one.text, follow_up=one.follow_up) for one in texts]
+    return [
+        pb.QueuedText(message_id=one.message_id, text=one.text, follow_up=one.follow_up, typed=one.typed)
+        for one in texts
+    ]
 
 
 def to_message(message: Message) -> pb.Message:

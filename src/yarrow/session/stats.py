@@ -68,7 +68,7 @@ def stats(header: Header, records: Iterable[Record | Unknown]) -> Stats:
     messages = [record for record in kept if isinstance(record, Message)]
     compactions = tuple(record for record in kept if isinstance(record, Compaction))
     answers = [message for message in messages if message.role is Role.ASSISTANT]
-    models = _models((*answers, *compactions))
+    models = by_model((*answers, *compactions))
     roles = Counter(message.role for message in messages)
     return Stats(
         usage=sum((model.usage for model in models), Usage()),
@@ -81,7 +81,8 @@ def stats(header: Header, records: Iterable[Record | Unknown]) -> Stats:
     )
 
 
-def _models(written: Iterable[Message | Compaction]) -> tuple[ModelFigures, ...]:
+def by_model(written: Iterable[Message | Compaction]) -> tuple[ModelFigures, ...]:
+    """Return the figures of each model that wrote some answers and summaries, by name."""
     found: dict[str, ModelFigures] = {}
     for record in written:
         known = found.get(record.model) or ModelFigures(record.model)

@@ -892,22 +892,26 @@ class QueuedText(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     FOLLOW_UP_FIELD_NUMBER: _builtins.int
+    TYPED_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """The id of the message it becomes."""
     text: _builtins.str
     """The text."""
     follow_up: _builtins.bool
     """Whether it is a follow-up rather than a steer."""
+    typed: _builtins.str
+    """What was written, when that was a command of which the text was made."""
     def __init__(
         self,
         *,
         message_id: _builtins.str = ...,
         text: _builtins.str = ...,
         follow_up: _builtins.bool = ...,
+        typed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow_up", b"follow_up", "message_id", b"message_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow_up", b"follow_up", "message_id", b"message_id", "text", b"text", "typed", b"typed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1097,19 +1101,23 @@ class AgentStart(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    TYPED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The prompt's text."""
     message_id: _builtins.str
     """The id of the user message."""
+    typed: _builtins.str
+    """What was written, when that was a command of which the text was made."""
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         message_id: _builtins.str = ...,
+        typed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "text", b"text", "typed", b"typed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2022,6 +2030,7 @@ class GetStateResponse(_message.Message):
     PROVIDER_REASON_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     PERMISSION_REQUESTS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     name: _builtins.str
@@ -2044,6 +2053,10 @@ class GetStateResponse(_message.Message):
     """How many messages the session holds."""
     provider_reason: _builtins.str
     """Why this provider was chosen, in one sentence; empty when it was named."""
+    cost: _builtins.float
+    """What the answers and the last summary cost so far by the configured prices, in US dollars; absent when no model of
+    the session has one. GetStats knows all summaries.
+    """
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
         """How the session is set."""
@@ -2093,12 +2106,15 @@ class GetStateResponse(_message.Message):
         provider_reason: _builtins.str = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         permission_requests: _abc.Iterable[Global___PermissionRequest] | None = ...,
+        cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["provider", b"provider", "settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "provider", b"provider", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "message_count", b"message_count", "name", b"name", "permission_requests", b"permission_requests", "provider", b"provider", "provider_reason", b"provider_reason", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "context_tokens", b"context_tokens", "cost", b"cost", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "message_count", b"message_count", "name", b"name", "permission_requests", b"permission_requests", "provider", b"provider", "provider_reason", b"provider_reason", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
 
 Global___GetStateResponse: _TypeAlias = GetStateResponse  # noqa: Y015
 
@@ -2137,12 +2153,15 @@ class NamedUsage(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A model or a tool."""
     count: _builtins.int
     """How often."""
     seconds: _builtins.float
     """Seconds spent."""
+    cost: _builtins.float
+    """Of a model for which a price is configured: what the tokens cost, in US dollars."""
     @_builtins.property
     def usage(self) -> Global___Usage:
         """Its tokens; of a tool those that its results brought into the context, estimated, as input."""
@@ -2154,12 +2173,15 @@ class NamedUsage(_message.Message):
         usage: Global___Usage | None = ...,
         count: _builtins.int = ...,
         seconds: _builtins.float = ...,
+        cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "name", b"name", "seconds", b"seconds", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "count", b"count", "name", b"name", "seconds", b"seconds", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
 
 Global___NamedUsage: _TypeAlias = NamedUsage  # noqa: Y015
 
@@ -2243,6 +2265,8 @@ class GetStatsResponse(_message.Message):
     DROPPED_EVENTS_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     UPDATED_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    PROVIDER_REASON_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     thinking_tokens: _builtins.int
@@ -2255,6 +2279,10 @@ class GetStatsResponse(_message.Message):
     """Lines of the file that could not be read."""
     dropped_events: _builtins.int
     """Events dropped by subscribers."""
+    cost: _builtins.float
+    """What the models with a configured price cost together, in US dollars; absent when none has one."""
+    provider_reason: _builtins.str
+    """Why this provider was chosen, in one sentence; empty when it was named."""
     @_builtins.property
     def usage(self) -> Global___Usage:
         """Tokens of all model calls."""
@@ -2294,12 +2322,16 @@ class GetStatsResponse(_message.Message):
         dropped_events: _builtins.int = ...,
         created: _timestamp_pb2.Timestamp | None = ...,
         updated: _timestamp_pb2.Timestamp | None = ...,
+        cost: _builtins.float | None = ...,
+        provider_reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "created", b"created", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compactions", b"compactions", "context_tokens", b"context_tokens", "context_window", b"context_window", "created", b"created", "dropped_events", b"dropped_events", "models", b"models", "session_id", b"session_id", "skipped_lines", b"skipped_lines", "thinking_tokens", b"thinking_tokens", "tools", b"tools", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "compactions", b"compactions", "context_tokens", b"context_tokens", "context_window", b"context_window", "cost", b"cost", "created", b"created", "dropped_events", b"dropped_events", "models", b"models", "provider_reason", b"provider_reason", "session_id", b"session_id", "skipped_lines", b"skipped_lines", "thinking_tokens", b"thinking_tokens", "tools", b"tools", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
 
 Global___GetStatsResponse: _TypeAlias = GetStatsResponse  # noqa: Y015
 
@@ -3383,7 +3415,7 @@ class Command(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name, without the slash."""
+    """Its name, without the slash; of a skill `skill:` and its name, which alone will do where no template has it."""
     description: _builtins.str
     """One sentence."""
     source: _builtins.str

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.utils import get_cwidth
 
+from yarrow.client.tui.cells import apart
 from yarrow.client.tui.editor.completion import Choice, Sources, Words, opens_by_itself
 from yarrow.client.tui.editor.editor import Editor
 from yarrow.client.tui.editor.external import NoEditor, edit
@@ -118,7 +120,7 @@ def test_pictures_are_told_by_what_the_files_hold(tmp_path: Path) -> None:
     found = pictures(
         "look @shot.txt and @shot.txt, @fake.png @dir.png @missing.png @nul\0 mail@shot.txt", str(tmp_path)
     )
-    assert [(image.media_type, image.data) for image in found] == [("image/png", PNG)]
+    assert [(name, image.media_type, image.data) for name, image in found.items()] == [("shot.txt", "image/png", PNG)]
 
 
 async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
@@ -136,3 +138,20 @@ async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
 async def test_an_editor_that_fails_leaves_the_text(editor: str, said: str) -> None:
     with pytest.raises(NoEditor, match=said):
         await edit("draft", {"EDITOR": editor})
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("plain", "plain"),
+        ("\x1b[1mé한\x1b[0m", "\x1b[1mé한\x1b[0m"),
+        ("\U0001f468\u200d\U0001f469", "\U0001f468\U0001f469"),
+        ("\U0001f44d\U0001f3fd.", "\U0001f44d  ."),
+        ("\u2764\ufe0f1\ufe0f\u20e3", "\u27641"),
+        ("a\u202eb\u200bc", "abc"),
+        ("so\u00adft", "so-ft"),
+    ],
+)
+def test_what_terminals_draw_as_one_is_kept_apart_in_as_many_columns(text: str, drawn: str) -> None:
+    assert apart(text) == drawn
+    assert get_cwidth(apart(text)) == get_cwidth(text)

@@ -92,7 +92,7 @@ async def test_a_window_that_is_too_small_says_so(size: tuple[int, int]) -> None
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])
 async def test_a_list_is_drawn_whole_at_each_size(size: tuple[int, int]) -> None:
     choices = [Choice(f"model-{number}", "한글 " * 20) for number in range(100)]
-    picked, picture = await shown(lambda terminal: pick(terminal, "Models", choices, present="model-50"), "\r", size)
+    picked, picture = await shown(lambda terminal: pick(terminal, ("Models",), choices, present="model-50"), "\r", size)
     assert picked == "model-50"
     assert picture[0].startswith("Models")
     assert any("model-50" in line for line in picture)
@@ -182,6 +182,20 @@ def _with_clock(clock: list[float]) -> Callable[[Terminal], Awaitable[Answered]]
         return await Question(REQUEST, now=lambda: clock[0]).run(terminal)
 
     return view
+
+
+async def test_a_question_that_cannot_be_read_is_not_allowed() -> None:
+    answered, picture = await shown(question(later()), "ysatn", (19, 5))
+    assert answered == NO
+    assert "Too small" in "".join(picture)
+
+
+@pytest.mark.parametrize(("size", "foot"), [((80, 24), "Enter sends it, Esc goes back"), ((20, 5), "Enter sends, Esc")])
+async def test_a_text_that_is_said_with_a_no_is_seen_while_it_is_typed(size: tuple[int, int], foot: str) -> None:
+    answered, picture = await shown(question(later()), f"t{'word ' * 20}the end\r", size)
+    assert answered.text.endswith("word the end")
+    assert picture[-1] == foot
+    assert "end_" in picture[-2]
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])

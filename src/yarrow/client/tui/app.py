@@ -1,7 +1,6 @@
 """The terminal UI itself: what is typed goes to the service, and what the service tells is shown."""
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -18,12 +17,12 @@ from yarrow.client.table import Failed, WrongWords
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.editor.external import NoEditor, edit
-from yarrow.client.tui.editor.pictures import pictures
 from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
+from yarrow.client.tui.patience import Patience
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.saying import dropped, paste_picture, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -47,6 +46,8 @@ class Opening(Struct, frozen=True):
     notices: tuple[str, ...] = ()
     make: Callable[[], Awaitable[str]] | None = None
     """Makes another session with the settings of the command line, for /new; returns its id."""
+    outlives: bool = False
+    """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
 
 class App:
@@ -59,9 +60,11 @@ class App:
         self._terminal = terminal
         self.driver = Driver(stub, Watcher(self._take, self._connection, self._ended))
         sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.scene.cwd)
-        self.editor = Editor(sources, sign=PROMPT_SIGN if terminal.look.has_signs else "> ")
+        sign = PROMPT_SIGN if terminal.look.has_signs else "> "
+        self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
         self._changed = asyncio.Event()
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
+        self.patience = Patience(self._waits)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
@@ -80,22 +83,32 @@ class App:
         await self.open(self.opening.session_id)
         for notice in self.opening.notices:
             self.note("notice", notice)
+        try:
+            await self._until_quit()
+        except EOFError:
+            # The terminal is gone.
+            pass
+        except asyncio.CancelledError:
+            self._say_the_rest()
+            raise
+        else:
+            self._say_the_rest()
+        return self.driver.session_id
+
+    async def _until_quit(self) -> None:
+        """Take keys until the end; when it comes nothing of what was started goes on."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         for work in (self._frames(), self._clock(), self._questions.run()):
             self.start(work)
         try:
             await self.screen.run()
-        except EOFError:
-            # The terminal is gone.
-            pass
         finally:
             loop.set_exception_handler(None)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.driver.close()
-        return self.driver.session_id
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else; a bug in it ends the program."""
@@ -129,7 +142,7 @@ class App:
         """End what is going on."""
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
-        elif self.scene.status.running:
+        elif not self.patience.give_up() and self.scene.status.running:
             self.start(self.driver.abort())
 
     def clear(self) -> None:
@@ -148,25 +161,10 @@ class App:
         """End the program."""
         self.screen.end()
 
-    async def say(self, typed: Typed) -> None:
-        """Send a text: as a prompt, or to the run that is going on."""
-        images = await asyncio.to_thread(pictures, typed.text, self.scene.cwd) if self.scene.status.has_images else []
-        if not self.scene.status.running:
-            try:
-                await self.driver.prompt(pb.PromptRequest(text=typed.text, images=images))
-            except aio.AioRpcError as error:
-                # A run began just now, by this client or another.
-                if refusal(error).reason != "BUSY":
-                    raise
-            else:
-                return
-        await self.driver.queue(typed.text, images, follow_up=typed.follow_up)
-
-    async def shell(self, command: str, *, silent: bool) -> None:
-        """Run a command for the person; unless `silent` the model is told of it."""
-        self.scene.call(f"{'!!' if silent else '!'}{command}")
+    def call(self, command: str) -> None:
+        """Show a command that the person runs; what comes of it follows."""
+        self.scene.call(command)
         self._changed.set()
-        await self.driver.run_tool("bash", {"command": command}, silent=silent)
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view, and return what comes of it."""
@@ -177,16 +175,6 @@ class App:
 
     async def _ask(self, request: pb.PermissionRequest) -> Answered:
         return await self.view(Question(request).run)
-
-    async def write_outside(self) -> None:
-        """Write what is in the editor in the person's own."""
-        try:
-            async with self.screen.aside():
-                text = await edit(self.editor.whole, os.environ)
-            self.editor.set_text(text)
-        except NoEditor as error:
-            self.note("error", str(error))
-        self._changed.set()
 
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
@@ -209,10 +197,11 @@ class App:
             "abort": self.abort,
             "clear": self.clear,
             "leave": self._leave,
-            "think": partial(self.do, Typed("/thinking more")),
-            "models": partial(self.do, Typed("/model")),
-            "edit": lambda: self.start(self.write_outside()),
-            "help": partial(self.do, Typed("/help")),
+            "think": partial(self.do, Typed("/thinking more", by_key=True)),
+            "models": partial(self.do, Typed("/model", by_key=True)),
+            "edit": lambda: self.start(write_outside(self)),
+            "picture": lambda: self.start(paste_picture(self)),
+            "help": partial(self.do, Typed("/help", by_key=True)),
             "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
         }
@@ -225,21 +214,35 @@ class App:
         try:
             await do(self, typed)
         except aio.AioRpcError as error:
-            self._refused(typed.text, refusal(error).message)
+            self._refused(typed, refusal(error).message)
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
-            self._refused(typed.text, str(error))
+            self._refused(typed, str(error))
 
-    def _refused(self, text: str, why: str) -> None:
+    def _refused(self, typed: Typed, why: str) -> None:
         self.note("error", why)
-        if not self.editor.text:
+        if not self.editor.text and not typed.by_key:
             # What was typed is not lost.
-            self.editor.set_text(text)
+            self.editor.set_text(typed.text)
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:
         self.scene.take(events)
         self._questions.see(events)
         self._changed.set()
+        if self.scene.status.cost is not None and any(event.HasField("message_end") for event in events):
+            self.start(self._reload_cost())
+
+    def _waits(self, doing: str, since: float) -> None:
+        self.scene.waits(doing, since)
+        self.screen.refresh()
+
+    async def _reload_cost(self) -> None:
+        try:
+            self.scene.cost(await self.driver.state())
+        except aio.AioRpcError:
+            # The figure stays as it was; that the service cannot be reached is told elsewhere.
+            return
+        self.screen.refresh()
 
     def _connection(self, problem: str) -> None:
         self.scene.connection(problem)
@@ -256,7 +259,7 @@ class App:
     async def _clock(self) -> None:
         while True:
             await asyncio.sleep(CLOCK_SECONDS)
-            if self.scene.status.running:
+            if self.scene.status.ticks:
                 self.screen.refresh()
 
     def _draw(self) -> None:
@@ -266,6 +269,14 @@ class App:
         else:
             # The terminal is somebody else's for now; what is to be printed waits.
             self._changed.set()
+
+    def _say_the_rest(self) -> None:
+        """Print what was not printed when the program ends, once; what is unfinished as it stands."""
+        if self.scene.status.running:
+            self.scene.note(
+                "notice", "the run goes on in the service" if self.opening.outlives else "aborted: the run ends here"
+            )
+        self.screen.leave(self.scene.rest(self.screen.size[0]))
 
     def _status_line(self) -> str:
         return self.scene.status_line(self.screen.size[0] - 1)

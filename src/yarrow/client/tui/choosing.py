@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from yarrow.client.describe import short
+from yarrow.client.describe import session_row, short
 from yarrow.client.missed import messages_after
 from yarrow.client.table import WrongWords
 from yarrow.client.tui.cards import short_id
@@ -47,10 +47,22 @@ async def rebase(app: "App", session_id: str) -> None:
     chosen = await app.view(lambda terminal: choose_messages(terminal, messages))
     if chosen is None:
         return
-    if chosen.squash:
-        app.note("command", "the model sums up the rest …")
     request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
-    await _turn_to(app, (await app.stub.RebaseSession(request)).session_id, "rebased")
+    made = await app.patience.wait("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
+    await _turn_to(app, made.session_id, "rebased")
+
+
+async def merge(app: "App") -> str:
+    """Return the session that is chosen to be brought into this one, empty for none. Raises `aio.AioRpcError`."""
+    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.scene.cwd)
+    others = [one for one in (await app.stub.ListSessions(request)).sessions if one.session_id != app.driver.session_id]
+    if not others:
+        raise WrongWords("there is no other session to merge")
+    choices = [Choice(short(one.session_id), session_row(one).partition("  ")[2]) for one in others]
+    picked = await app.view(
+        lambda terminal: pick(terminal, ("Bring which session into this one?", "Merge which one?"), choices)
+    )
+    return picked or ""
 
 
 async def model(app: "App") -> str:
@@ -63,7 +75,9 @@ async def model(app: "App") -> str:
     if not choices:
         raise WrongWords(f"{listed.provider} lists no models: /model NAME takes any")
     picked = await app.view(
-        lambda terminal: pick(terminal, f"Models of {listed.provider}", choices, present=state.provider.model)
+        lambda terminal: pick(
+            terminal, (f"Models of {listed.provider}", "Models"), choices, present=state.provider.model
+        )
     )
     return f"{listed.provider}/{picked}" if picked else ""
 

@@ -1,21 +1,30 @@
 """What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
 
-import re
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from yarrow.client.table import COMMANDS, Here, WrongWords, perform_line
+from yarrow.client.table import COMMANDS, NAME, Command, Here, WrongWords, perform_line
 from yarrow.client.tui import choosing
+from yarrow.client.tui.clipboard import write_text
 from yarrow.client.tui.keys import KEYS
+from yarrow.client.tui.saying import say, shell
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
 
-_NAME = re.compile(r"/([\w:-]+)(?:\s+|$)")
-"""A command's name; a path has a second slash in it and is none."""
+WAITS = " *"
+WHILE_IT_RUNS = (
+    "While the agent runs, texts, templates and skills wait: those sent with Enter for the tools that are running, "
+    "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked *."
+)
+_LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
+"""Commands that may take long, and what the status line says meanwhile."""
+SKILL = "skill:"
+"""What the command of a skill begins with; where nothing else has the name, the name alone will do."""
 LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
 MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
 
@@ -26,6 +35,8 @@ class Typed(Struct, frozen=True):
     text: str
     follow_up: bool = False
     """Whether it is for the end of the run."""
+    by_key: bool = False
+    """Whether a key stands for it, so that nothing was written that could be lost."""
 
 
 class Own(NamedTuple):
@@ -34,6 +45,8 @@ class Own(NamedTuple):
     usage: str
     help: str
     run: "Callable[[App, str], Awaitable[None]]"
+    waits: bool = False
+    """Whether the service refuses it while the agent runs."""
 
 
 async def do(app: "App", typed: Typed) -> None:
@@ -45,25 +58,29 @@ async def do(app: "App", typed: Typed) -> None:
     text = typed.text.strip()
     if text.startswith("!"):
         silent = text.startswith("!!")
-        await app.shell(text.lstrip("!").strip(), silent=silent)
+        await shell(app, text.lstrip("!").strip(), silent=silent)
         return
-    found = _NAME.match(text)
+    found = NAME.match(text)
     if found is None:
-        await app.say(typed)
+        await say(app, typed)
         return
     name, rest = found[1], text[found.end() :].strip()
     if name in OWN:
         await OWN[name].run(app, rest)
     elif name in COMMANDS:
         await _by_table(app, text)
-    elif name in await expanding(app):
-        await app.say(typed)
+    elif {name, f"{SKILL}{name}"} & (found := (await expanding(app)).keys()):
+        await say(app, typed)
     else:
-        raise WrongWords(_unknown(name))
+        raise WrongWords(_unknown(name, found))
 
 
 async def _by_table(app: "App", text: str) -> None:
-    answer = await perform_line(Here(app.stub, app.driver.session_id, app.scene.cwd), text)
+    here = Here(app.stub, app.driver.session_id, app.scene.cwd)
+    doing = _LONG.get(text[1:].split(maxsplit=1)[0])
+    # The others are quick, or are told by events and ended like a run.
+    call = perform_line(here, text)
+    answer = await (app.patience.wait(doing, call) if doing else call)
     if answer.session_id and answer.session_id != app.driver.session_id:
         await app.open(answer.session_id)
     app.note("command", answer.text)
@@ -75,13 +92,14 @@ async def expanding(app: "App") -> dict[str, str]:
     return {command.name: command.description for command in listed.commands}
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, expanding: Iterable[str]) -> str:
     # Here, since only a mistake needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*OWN, *COMMANDS], n=1, cutoff=0.7)
+    near = get_close_matches(name, [*OWN, *COMMANDS, *expanding], n=1, cutoff=0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists them."
-    return f"there is no command /{name}; {hint} To send it as a text, begin with a space before another word."
+    what = f"skill {name.removeprefix(SKILL)}" if name.startswith(SKILL) else f"command /{name}"
+    return f"there is no {what}; {hint} To send it as a text, begin with a space before another word."
 
 
 async def _new(app: "App", _rest: str) -> None:
@@ -103,11 +121,18 @@ async def _resume(app: "App", rest: str) -> None:
     await _by_table(app, f"/resume {rest}") if rest else await choosing.tree(app)
 
 
+async def _merge(app: "App", rest: str) -> None:
+    if other := rest or await choosing.merge(app):
+        await _by_table(app, f"/merge {other}")
+
+
 async def _show(app: "App", rest: str) -> None:
     await choosing.show(app, rest)
 
 
 async def _model(app: "App", rest: str) -> None:
+    if not rest and app.scene.status.running:
+        raise WrongWords("the agent is running: choose another model when it is over")
     rest = rest or await choosing.model(app)
     if not rest:
         return
@@ -142,8 +167,12 @@ async def _copy(app: "App", _rest: str) -> None:
     text = app.scene.last_answer()
     if not text:
         raise WrongWords("there is no answer to copy yet")
-    app.screen.copy(text)
-    app.note("command", f"copied the last answer, {len(text):,} characters, if your terminal lets programs copy")
+    taken = app.screen.copy(text)
+    if program := await write_text(text, os.environ):
+        app.note("command", f"copied the last answer, {len(text):,} characters, by {program}")
+    else:
+        of = "" if taken == len(text) else f" of {len(text):,}"
+        app.note("command", f"copied the last answer, {taken:,}{of} characters, if your terminal lets programs copy")
 
 
 async def _reload(app: "App", _rest: str) -> None:
@@ -151,15 +180,32 @@ async def _reload(app: "App", _rest: str) -> None:
 
 
 async def _help(app: "App", _rest: str) -> None:
+    listed: dict[str, Own | Command] = {**OWN, **{name: one for name, one in COMMANDS.items() if name not in OWN}}
     rows = [(key.shown, key.help) for key in KEYS]
-    rows += [(f"/{name} {own.usage}".strip(), own.help) for name, own in OWN.items()]
+    rows += [(f"/{name} {one.usage}".strip(), f"{one.help}{WAITS * one.waits}") for name, one in listed.items()]
     rows += [
-        (f"/{name} {command.usage}".strip(), command.help) for name, command in COMMANDS.items() if name not in OWN
+        ("!COMMAND", f"run a shell command and tell the model{WAITS}"),
+        ("!!COMMAND", f"run it and tell nobody{WAITS}"),
     ]
-    rows += [("!COMMAND", "run a shell command and tell the model"), ("!!COMMAND", "run it and tell nobody")]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
-    width = max(len(left) for left, _ in rows)
-    app.note("command", "\n".join(f"{left:<{width}}  {right}" for left, right in rows))
+    app.note("command", f"{_columns(rows, app.screen.size[0])}\n\n{WHILE_IT_RUNS}")
+
+
+def _columns(rows: Iterable[tuple[str, str]], columns: int) -> str:
+    """Return what stands left and right in two columns, or one below the other where there is no room."""
+    # Here, since only the help needs it.
+    from textwrap import wrap
+
+    rows = list(rows)
+    width = max(len(left) for left, _ in rows) + 2
+    beside = columns >= 2 * width
+    indent = width if beside else 2
+    lines: list[str] = []
+    for left, right in rows:
+        first, *rest = wrap(right, max(columns - indent, 1)) or [""]
+        lines += [f"{left:<{width}}{first}"] if beside else [left, f"  {first}"]
+        lines += [f"{'':<{indent}}{line}" for line in rest]
+    return "\n".join(lines)
 
 
 async def _quit(app: "App", _rest: str) -> None:
@@ -181,12 +227,13 @@ OWN: dict[str, Own] = {
     "tree": Own("", "the saved sessions, to go on with one or to make another of it", _tree),
     "rebase": Own("", "make a session of messages that you choose", _rebase),
     "resume": Own("[SESSION]", "go on with a saved session", _resume),
+    "merge": Own("[SESSION] [--summary]", "bring another session into this one", _merge),
     "show": Own("[CALL]", "the whole output of a tool", _show),
     "new": Own("", "begin another session", _new),
-    "model": Own("[PROVIDER/MODEL]", "go on with another model", _model),
-    "thinking": Own("LEVEL", "how much the model thinks", _thinking),
-    "permissions": Own("MODE", "what tools may do without asking", _permissions),
-    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run),
+    "model": Own("[PROVIDER/MODEL]", "go on with another model", _model, waits=True),
+    "thinking": Own("LEVEL", "how much the model thinks", _thinking, waits=True),
+    "permissions": Own("MODE", "what tools may do without asking", _permissions, waits=True),
+    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run, waits=True),
     "copy": Own("", "copy the last answer", _copy),
     "reload": Own("", "print the session anew", _reload),
     "help": Own("", "keys and commands", _help),

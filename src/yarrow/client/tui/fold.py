@@ -78,7 +78,7 @@ def _after(history: History, event: pb.AgentEvent, kind: str) -> History:
             return _begun(history, event.agent_start)
         case "turn_start":
             for text in event.turn_start.delivered:
-                history = _said(history, text.message_id, text.text)
+                history = _said(history, text.message_id, text.typed or text.text)
             return history
         case "message_start":
             return replace(close(history), open=Entry(event.message_start.message_id, "assistant"))
@@ -110,7 +110,7 @@ def _begun(history: History, start: pb.AgentStart) -> History:
     known = [index for index, entry in enumerate(history.closed) if entry.key == start.message_id]
     if known:
         history = History(history.closed[: known[-1]])
-    return _said(history, start.message_id, start.text)
+    return _said(history, start.message_id, start.typed or start.text)
 
 
 def _grown(history: History, kind: type[TextItem] | type[ThinkingItem], text: str) -> History:
@@ -166,7 +166,7 @@ def _over(history: History, end: pb.AgentEnd) -> History:
     elif end.reason == pb.END_REASON_ABORTED:
         history = noted(history, "notice", _ABORTED)
     for text in end.undelivered:
-        history = noted(history, "notice", f"not delivered: {text.text}")
+        history = noted(history, "notice", f"not delivered: {text.typed or text.text}")
     return history
 
 

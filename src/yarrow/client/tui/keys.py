@@ -8,7 +8,18 @@ from prompt_toolkit.key_binding import KeyBindings
 from yarrow.client.tui.pressed import pressed
 
 Action = Literal[
-    "submit", "follow_up", "abort", "clear", "leave", "fold_output", "fold_thinking", "think", "models", "edit", "help"
+    "submit",
+    "follow_up",
+    "abort",
+    "clear",
+    "leave",
+    "fold_output",
+    "fold_thinking",
+    "think",
+    "models",
+    "edit",
+    "picture",
+    "help",
 ]
 
 
@@ -32,6 +43,7 @@ KEYS: tuple[Key, ...] = (
     Key(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
     Key(("c-p",), "Ctrl+P", "choose a model", "models"),
     Key(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
+    Key(("c-v",), "Ctrl+V", "put the picture in the clipboard into the text", "picture"),
     Key(("f1",), "F1", "this help", "help"),
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )

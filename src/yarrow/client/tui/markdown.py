@@ -8,8 +8,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 
 from yarrow.client.inert import inert
@@ -85,8 +86,24 @@ class _Code(CodeBlock):
         )
 
 
+class _Table(TableElement):
+    """A table without the empty lines that its frame would be drawn on."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                table.show_edge = False
+            yield table
+
+
 class _Answer(Markdown):
-    elements: ClassVar = {**Markdown.elements, "heading_open": _Heading, "fence": _Code, "code_block": _Code}
+    elements: ClassVar = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "table_open": _Table,
+    }
 
     def __init__(self, text: str, look: Look) -> None:
         theme = "ansi_dark" if look.is_dark else "ansi_light"

@@ -9,13 +9,16 @@ from yarrow.client.tui import status as status_line
 from yarrow.client.tui.driver import Opened
 from yarrow.client.tui.fold import called, fold, noted
 from yarrow.client.tui.frame import Frame, Shown, advance, begin_with
-from yarrow.client.tui.history import CallItem, Entry, History, NoteKind, TextItem
+from yarrow.client.tui.history import CallItem, Entry, History, NoteItem, NoteKind, TextItem
 from yarrow.client.tui.look import Ground, Look, View, is_dark
 from yarrow.client.tui.status import Status
 from yarrow.v1 import agent_pb2 as pb
 
 ROWS_BELOW = 4
 """Rows that the unfinished block leaves to the status line, the editor and what is above."""
+
+ENDLESS_ROWS = 1 << 30
+"""Rows that are there when nothing is drawn below any more."""
 
 
 class Scene:
@@ -29,6 +32,8 @@ class Scene:
         """Whether the run that goes on is still to be told from its beginning."""
         self._look = look
         self._history = History()
+        self._waiting_notes: list[tuple[NoteKind, str]] = []
+        """What is to be told once the run was told from its beginning: a few lines."""
         self._shown = Shown()
         self._folds_output = self._folds_thinking = True
 
@@ -38,7 +43,8 @@ class Scene:
         self._shown = begin_with(self._history)
         self.cwd = opened.state.cwd
         self.replays = bool(opened.state.run_id)
-        self.status = status_line.of_state(opened.state, time.monotonic())
+        self._waiting_notes = []
+        self.state(opened.state)
         for warning in (opened.state.provider_reason, *opened.state.warnings):
             if warning:
                 self.note("notice", warning)
@@ -48,12 +54,19 @@ class Scene:
         self._history = fold(self._history, events)
         if self.replays:
             self.replays = False
+            # Before what is being written, which a note within would cut in two.
+            notes = tuple(Entry("", "note", (NoteItem(*note),)) for note in self._waiting_notes)
+            self._history = replace(self._history, closed=(*self._history.closed, *notes))
             self._shown = begin_with(self._history)
         self.status = status_line.fold(self.status, events, time.monotonic())
 
     def note(self, kind: NoteKind, text: str) -> None:
         """Take in something that the person should know."""
-        self._history = noted(self._history, kind, text)
+        if self.replays:
+            # What is told anew takes the place of what stands here.
+            self._waiting_notes.append((kind, text))
+        else:
+            self._history = noted(self._history, kind, text)
 
     def call(self, command: str) -> None:
         """Take in a command that the person runs."""
@@ -68,8 +81,17 @@ class Scene:
         self.status = replace(self.status, connection=problem)
 
     def state(self, state: pb.GetStateResponse) -> None:
-        """Show how the session is set and what its model can do."""
-        self.status = status_line.of_state(state, time.monotonic())
+        """Show how the session is set and what its model can do; what the person waits for goes on."""
+        told = status_line.of_state(state, time.monotonic())
+        self.status = replace(told, waits_for=self.status.waits_for, waits_since=self.status.waits_since)
+
+    def cost(self, state: pb.GetStateResponse) -> None:
+        """Show what the session cost so far; all else was told by events, perhaps of a later time."""
+        self.status = replace(self.status, cost=state.cost)
+
+    def waits(self, doing: str, since: float) -> None:
+        """Show what the person waits for; an empty text is nothing."""
+        self.status = replace(self.status, waits_for=doing, waits_since=since)
 
     def settings(self, settings: pb.SessionSettings) -> None:
         """Show how the session is set now."""
@@ -88,6 +110,12 @@ class Scene:
         """Return what is to be printed now on a terminal of this size, and what is drawn below it."""
         view = View(columns, self._look, max(rows - ROWS_BELOW, 0), self._folds_output, self._folds_thinking)
         return advance(self._shown, self._history, view)
+
+    def rest(self, columns: int) -> str:
+        """Return all that was not printed, as whole lines; it is never asked for twice."""
+        view = View(columns, self._look, ENDLESS_ROWS, self._folds_output, self._folds_thinking)
+        frame = advance(self._shown, self._history, view)
+        return frame.scrollback + "".join(f"{line}\n" for line in frame.live)
 
     def printed(self, frame: Frame) -> None:
         """Count a frame as printed."""

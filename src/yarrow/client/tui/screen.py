@@ -81,6 +81,11 @@ class Screen:
         size = self._app.output.get_size()
         return size.columns, size.rows
 
+    @property
+    def descriptor(self) -> int:
+        """What is drawn on."""
+        return self._app.output.fileno()
+
     def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
         """Print lines for good, and draw the unfinished block; return False when the terminal is not ours now."""
         if not self._app.draws:
@@ -97,11 +102,12 @@ class Screen:
         """Draw what changed."""
         self._app.invalidate()
 
-    def copy(self, text: str) -> None:
-        """Put a text into the clipboard, where the terminal lets programs do that."""
-        data = b64encode(text.encode("utf-8", "replace")[:COPIED_BYTES]).decode()
-        self._app.output.write_raw(f"\x1b]52;c;{data}\x07")
+    def copy(self, text: str) -> int:
+        """Put a text into the clipboard, where the terminal lets programs do that; return how many characters of it."""
+        taken = text.encode("utf-8", "replace")[:COPIED_BYTES].decode("utf-8", "ignore")
+        self._app.output.write_raw(f"\x1b]52;c;{b64encode(taken.encode()).decode()}\x07")
         self._app.output.flush()
+        return len(taken)
 
     def end(self, error: BaseException | None = None) -> None:
         """Let `run` return, or raise; what has the terminal meanwhile is cancelled."""
@@ -128,6 +134,12 @@ class Screen:
             running.cancel()
             await asyncio.wait([running])
         running.result()
+
+    def leave(self, text: str) -> None:
+        """Print whole lines where the live part was, after `run` ended."""
+        if text:
+            self._app.output.write_raw(text.replace("\n", "\r\n"))
+            self._app.output.flush()
 
     @asynccontextmanager
     async def aside(self) -> AsyncGenerator[None]:

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
+from yarrow.client.describe import dollars
 from yarrow.client.inert import inert
 from yarrow.client.tui.drawing import styled
 from yarrow.client.tui.look import Look
@@ -41,6 +42,11 @@ class Status(Struct, frozen=True):
     steers: int = 0
     follow_ups: int = 0
     has_images: bool = False
+    cost: float | None = None
+    """In US dollars; None when no price of the model is configured."""
+    waits_for: str = ""
+    """What the person waits for besides a run, such as `merging`; empty when it is nothing."""
+    waits_since: float = 0.0
     connection: str = ""
     """What is wrong with the connection; empty when nothing is."""
 
@@ -48,6 +54,11 @@ class Status(Struct, frozen=True):
     def running(self) -> bool:
         """Whether the agent is busy."""
         return self.doing in _DOING
+
+    @property
+    def ticks(self) -> bool:
+        """Whether the line changes with the time."""
+        return self.running or bool(self.waits_for)
 
 
 def of_state(state: pb.GetStateResponse, now: float) -> Status:
@@ -60,6 +71,7 @@ def of_state(state: pb.GetStateResponse, now: float) -> Status:
         steers=len(state.steering),
         follow_ups=len(state.follow_ups),
         has_images=state.provider.has_images,
+        cost=state.cost if state.HasField("cost") else None,
     )
     return set_to(replace(status, model=state.provider.model), state.settings)
 
@@ -123,11 +135,10 @@ def _parts(status: Status, look: Look, now: float) -> list[_Part]:
     parts: list[_Part] = []
     if status.connection:
         parts.append(_Part(status.connection, "bold red", 0))
-    elif doing := _DOING.get(status.doing):
-        seconds = max(0, int(now - status.since))
-        sign = SPINNER[seconds % len(SPINNER)] if look.has_signs else "*"
-        parts.append(_Part(f"{sign} {doing} {seconds} s", "bold yellow", 0))
     else:
+        going_on = ((_DOING.get(status.doing), status.since), (status.waits_for, status.waits_since))
+        parts += [_going_on(doing, now - since, look) for doing, since in going_on if doing]
+    if not parts:
         parts.append(_Part("ready", "green", 5))
     waiting = " ".join(
         f"{count} {what}" for count, what in ((status.steers, "steering"), (status.follow_ups, "to follow")) if count
@@ -141,9 +152,19 @@ def _parts(status: Status, look: Look, now: float) -> list[_Part]:
     parts.append(_Part(inert(status.model) or "no model", "bold", 4))
     if status.thinking:
         parts.append(_Part(f"thinks {status.thinking}", "dim", 6))
+    if status.cost:
+        parts.append(_Part(dollars(status.cost), "dim", 6))
+    if not (status.ticks or status.connection):
+        parts.append(_Part("F1 helps", "dim", 8))
     if status.window:
         parts.append(_Part(_context(status, look), "dim", 7))
     return parts
+
+
+def _going_on(doing: str, seconds: float, look: Look) -> _Part:
+    whole = max(0, int(seconds))
+    sign = SPINNER[whole % len(SPINNER)] if look.has_signs else "*"
+    return _Part(f"{sign} {doing} {whole} s", "bold yellow", 0)
 
 
 def _context(status: Status, look: Look) -> str:

@@ -8,6 +8,7 @@ from typing import TextIO
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from yarrow.client.tui.cells import apart
 from yarrow.client.tui.keyboard import Keyboard
 from yarrow.client.tui.look import choose
 from yarrow.client.tui.screen import Terminal
@@ -32,6 +33,10 @@ def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str]) -> 
 
 
 class _Output(Vt100_Output):
+    def write(self, data: str) -> None:
+        """Write text that was laid out by cells."""
+        super().write(apart(data))
+
     def erase_down(self) -> None:
         """Erase row by row: told to erase all from the first row on, a multiplexer puts it into its history first."""
         self.write_raw(f"{SAVE_CURSOR}{ERASE_TO_END}{ERASE_BELOW * self.get_size().rows}{RESTORE_CURSOR}")

@@ -33,8 +33,8 @@ class Sources(Struct, frozen=True):
     """What follows a command, by its name."""
 
 
-_COMMAND = re.compile(r"/[\w:-]*")
-_AFTER = re.compile(r"/([\w:-]+)\s+(\S*)")
+COMMAND = re.compile(r"/[\w.:-]*")
+_AFTER = re.compile(r"/([\w.:-]+)\s+(\S*)")
 _MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 _WORD = re.compile(r"\S+$")
 
@@ -62,11 +62,11 @@ class Words(Completer):
         """Return what is begun and what it can become."""
         if found := _MENTION.search(text):
             return found[1], await self._files(found[1])
-        if _COMMAND.fullmatch(text):
+        if COMMAND.fullmatch(text):
             return text, [
                 Choice(f"/{one.word}", one.help)
                 for one in await self._sources.commands()
-                if one.word.startswith(text[1:])
+                if one.word.startswith(text[1:]) or one.word.partition(":")[2].startswith(text[1:] or ":")
             ]
         if (found := _AFTER.fullmatch(text)) and (source := self._sources.after.get(found[1])):
             return found[2], [one for one in await source() if found[2].casefold() in one.word.casefold()]
@@ -80,4 +80,4 @@ class Words(Completer):
 
 def opens_by_itself(text: str) -> bool:
     """Whether completions of a text are shown without being asked for: of commands and of mentioned files."""
-    return bool(_COMMAND.fullmatch(text) or _MENTION.search(text))
+    return bool(COMMAND.fullmatch(text) or _MENTION.search(text))

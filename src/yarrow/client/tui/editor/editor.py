@@ -1,6 +1,6 @@
 """The editor at the bottom of the screen."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
@@ -10,7 +10,8 @@ from prompt_toolkit.layout import HSplit, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 
-from yarrow.client.tui.editor.completion import Sources, Words, opens_by_itself
+from yarrow.client.tui.editor.attached import Attached
+from yarrow.client.tui.editor.completion import COMMAND, Sources, Words, opens_by_itself
 from yarrow.client.tui.editor.menu import Menu
 from yarrow.client.tui.editor.past import Past
 from yarrow.client.tui.editor.paste import Pastes
@@ -24,7 +25,8 @@ MAX_ROWS = 10
 class Editor:
     """A text that is being written."""
 
-    def __init__(self, sources: Sources, *, sign: str) -> None:
+    def __init__(self, sources: Sources, *, sign: str, drop: Callable[[str], str] = lambda _: "") -> None:
+        """`drop` returns what is put in for a paste that stands for something else; empty for a text."""
         self.buffer = Buffer(
             multiline=True,
             completer=Words(sources),
@@ -32,6 +34,12 @@ class Editor:
         )
         self.past = Past()
         self.pastes = Pastes()
+        self.attached = Attached()
+        self._drop = drop
+        self._takes_only_one = False
+        """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
+        self.buffer.on_completions_changed += self._completed
+        self.buffer.on_text_changed += self._wait_for_none
         control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
@@ -48,8 +56,11 @@ class Editor:
         return self.pastes.expand(self.text)
 
     def take(self) -> str:
-        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed."""
-        if self.close_menu() or not self.text.strip():
+        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed.
+
+        A command that was chosen in the menu is what is written.
+        """
+        if (self.close_menu() and not COMMAND.fullmatch(self.text)) or not self.text.strip():
             return ""
         text = self.whole
         self.past.add(text)
@@ -64,6 +75,10 @@ class Editor:
         """Put a text in, the cursor at its end."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
+
+    def put(self, text: str) -> None:
+        """Put a text in where the cursor stands."""
+        self.buffer.insert_text(text)
 
     def remember(self, texts: Iterable[str]) -> None:
         """Take the texts that were sent to a session before."""
@@ -114,11 +129,21 @@ class Editor:
             self.buffer.complete_next()
         else:
             self.buffer.start_completion(select_first=False, insert_common_part=True)
+            self._takes_only_one = True
+
+    def _completed(self, _buffer: Buffer) -> None:
+        state = self.buffer.complete_state
+        if self._takes_only_one and state and len(state.completions) == 1 and state.current_completion is None:
+            self.buffer.go_to_completion(0)
+
+    def _wait_for_none(self, _buffer: Buffer) -> None:
+        self._takes_only_one = False
 
     def _backspace(self) -> None:
         before = self.buffer.document.text_before_cursor
         # A placeholder is one thing: what is left of it would stand for nothing.
-        self.buffer.delete_before_cursor(len(self.pastes.placeholder_before(before)) or 1)
+        placeholder = self.pastes.placeholder_before(before) or self.attached.placeholder_before(before)
+        self.buffer.delete_before_cursor(len(placeholder) or 1)
 
     def _paste(self, event: KeyPressEvent) -> None:
-        self.buffer.insert_text(self.pastes.take(event.data))
+        self.put(self._drop(event.data) or self.pastes.take(event.data))

@@ -3,21 +3,28 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 
 USUAL = "vi"
 """The editor where none is named."""
+END_SECONDS = 1.0
+"""How long an editor that is told to end may take to put the terminal in order; then it is killed."""
 
 
 class NoEditor(Exception):
     """The editor could not be run, or failed; the message says which, and what to set."""
 
 
-async def edit(text: str, environment: Mapping[str, str]) -> str:
-    """Return the text as the person left it. Raises `NoEditor`; then it is as it was."""
+async def edit(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
+    """Return the text as the person left it. Raises `NoEditor`; then it is as it was.
+
+    `terminal` is the descriptor that the editor draws on; None is that of this process.
+    """
     named = environment.get("VISUAL") or environment.get("EDITOR") or USUAL
     descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
     path = Path(name)
@@ -25,8 +32,12 @@ async def edit(text: str, environment: Mapping[str, str]) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         # Taken apart without a shell, so that nothing in a name is run.
-        process = await asyncio.create_subprocess_exec(*shlex.split(named), name)
-        code = await process.wait()
+        process = await asyncio.create_subprocess_exec(*shlex.split(named), name, stdout=terminal, stderr=terminal)
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                await _end(process)
         if code:
             raise NoEditor(f"{named} ended with {code}: the text is as it was")
         return path.read_text("utf-8", "replace").removesuffix("\n")
@@ -35,3 +46,32 @@ async def edit(text: str, environment: Mapping[str, str]) -> str:
     finally:
         with suppress(OSError):
             path.unlink()
+
+
+async def _end(process: Process) -> None:
+    """End an editor, and what it started, with the program: it would go on reading from the terminal of others."""
+    family = [process.pid, *_offspring(process.pid)]
+    _tell(family, signal.SIGTERM)
+    ended = asyncio.ensure_future(process.wait())
+    late = asyncio.get_running_loop().call_later(END_SECONDS, _tell, family, signal.SIGKILL)
+    while not ended.done():
+        # Whoever cancels once more does not hurry it: it is over within a second.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+    late.cancel()
+    _tell(family[1:], signal.SIGKILL)
+
+
+def _tell(family: Sequence[int], number: signal.Signals) -> None:
+    for one in family:
+        with suppress(OSError):
+            os.kill(one, number)
+
+
+def _offspring(pid: int) -> list[int]:
+    """Return the processes that one started, and theirs, where the system tells."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(one for child in children for one in _offspring(child))]

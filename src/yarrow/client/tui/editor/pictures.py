@@ -1,7 +1,9 @@
-"""Finds the pictures that a text mentions, such as `@shot.png`, by what the files hold."""
+"""Finds pictures by what files hold: those that a text mentions as `@shot.png`, and those whose paths are pasted."""
 
 import re
+import shlex
 from pathlib import Path
+from urllib.parse import unquote
 
 from yarrow.imaging.header import image_type
 from yarrow.v1 import agent_pb2 as pb
@@ -9,25 +11,64 @@ from yarrow.v1 import agent_pb2 as pb
 MOST_PICTURES = 20
 """Of one text."""
 LARGEST = 6 << 20
-"""Bytes of one picture; a larger one is left for the tool that reads, which scales it."""
+"""Bytes of one picture, and of all of one text: what goes to the service at one time is bounded."""
+LONGEST_PASTE = 8_192
+"""Characters of a paste that may be paths."""
 _MENTION = re.compile(r"(?:^|\s)@(\S+)")
+_FILE = "file://"
 
 
-def pictures(text: str, cwd: str) -> list[pb.Image]:
-    """Return the pictures among the files that a text mentions, each once; what cannot be read is none."""
+def pictures(text: str, cwd: str) -> dict[str, pb.Image]:
+    """Return the pictures among the files that a text mentions, by the mention; what cannot be read is none."""
     found: dict[str, pb.Image] = {}
     for name in _MENTION.findall(text):
-        if name not in found and len(found) < MOST_PICTURES and (image := _picture(Path(cwd) / name)):
+        if name not in found and len(found) < MOST_PICTURES and (image := picture(Path(cwd) / name)):
             found[name] = image
-    return list(found.values())
+    return found
 
 
-def _picture(path: Path) -> pb.Image | None:
+def pasted(text: str, cwd: str) -> dict[str, pb.Image]:
+    """Return the pictures whose paths were pasted, by their names; none unless every word is the path of one.
+
+    A terminal on which files are dropped pastes their paths, quoted in one way or another.
+    """
+    text = text.strip()
+    if not text or "\n" in text or "/" not in text or len(text) > LONGEST_PASTE:
+        return {}
+    for paths in ([text], _words(text)):
+        found = {path.name: image for path in map(_path, paths) if (image := picture(Path(cwd) / path))}
+        if found and len(found) == len(paths) <= MOST_PICTURES:
+            return found
+    return {}
+
+
+def image_of(data: bytes) -> pb.Image | None:
+    """Return the picture that some bytes are, None when they are none that models take."""
+    media_type = image_type(data)
+    return pb.Image(media_type=media_type, data=data) if media_type else None
+
+
+def picture(path: Path) -> pb.Image | None:
+    """Return the picture in a file, None when there is none, or one that is too large."""
     try:
         if not path.is_file() or path.stat().st_size > LARGEST:
             return None
-        data = path.read_bytes()
+        return image_of(path.read_bytes())
     except (OSError, ValueError):
         return None
-    media_type = image_type(data)
-    return pb.Image(media_type=media_type, data=data) if media_type else None
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _path(word: str) -> Path:
+    if word.startswith(_FILE):
+        return Path(unquote(word.removeprefix(_FILE)))
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:  # a home directory that is not there
+        return Path(word)

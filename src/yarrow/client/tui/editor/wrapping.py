@@ -1,7 +1,13 @@
 """Counts the rows of a text as they are drawn: a wide character that does not fit leaves its cell empty."""
 
+import re
+from collections.abc import Iterator
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout.controls import BufferControl, GetLinePrefixCallable, UIContent
 from prompt_toolkit.layout.screen import Char
+
+_LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\ufe20-\\ufe2f]*")
 
 
 class Wrapped(BufferControl):
@@ -10,7 +16,28 @@ class Wrapped(BufferControl):
     def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:  # noqa: FBT001, FBT002 (the library's)
         """Return what is shown."""
         made = super().create_content(width, height, preview_search)
-        return _Rows(made.get_line, made.line_count, made.cursor_position, made.menu_position, made.show_cursor)
+
+        def get_line(number: int) -> StyleAndTextTuples:
+            return [(style, _WithMarks(text)) for style, text, *_ in made.get_line(number)]
+
+        return _Rows(get_line, made.line_count, made.cursor_position, made.menu_position, made.show_cursor)
+
+
+class _WithMarks(str):
+    """A text that is gone through letter by letter, each with the marks on it, and for each mark an empty text.
+
+    The library puts a mark that comes by itself onto the letter before it, but not in the last column.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        if self.isascii():
+            yield from super().__iter__()
+            return
+        for found in _LETTER.finditer(self):
+            yield found[0]
+            yield from ("",) * (len(found[0]) - 1)
 
 
 class _Rows(UIContent):

@@ -15,14 +15,14 @@ from rich.cells import chop_cells, set_cell_size
 from yarrow.client.asking import MAX_TEXT, said, visible
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
-from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL
+from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, fitting
 from yarrow.v1 import agent_pb2 as pb
 
 GUARD_SECONDS = 0.3
 """Keys within this time after the question appeared were meant for something else, and are dropped."""
 CHOICES = "y once  s this session  a always  n no  t no, and say why  Up Down scroll"
 SHORT_CHOICES = "y s a n t, Up Down"
-TYPING = "Enter sends it, Esc goes back"
+TYPING = ("Enter sends it, Esc goes back", "Enter sends, Esc")
 
 
 class Answered(Struct, frozen=True):
@@ -52,6 +52,8 @@ class Question:
         self._now = now
         self._shown_at = now()
         self._first = 0
+        self._is_seen = False
+        """Whether the window is large enough to show it."""
         self._text: str | None = None
         """What is being typed with a no; None while an answer is chosen."""
 
@@ -73,17 +75,14 @@ class Question:
 
     def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
         size = terminal.output.get_size()
-        if size.columns < FEWEST_COLUMNS or size.rows < FEWEST_ROWS + 1:
+        self._is_seen = size.columns >= FEWEST_COLUMNS and size.rows > FEWEST_ROWS
+        if not self._is_seen:
             return [("", TOO_SMALL[: size.columns * size.rows])]
         where = " (in a sandbox)" if self._request.contained else ""
         head = f"{visible(self._request.tool)} asks for permission{where}: {visible(self._request.reason)}"
         rows = [("bold", row) for row in _wrapped(head, size.columns)]
         rows += [("", ""), *(("", row) for row in _wrapped(visible(said(self._request)), size.columns))]
-        foot = CHOICES if self._text is None else f"No: {visible(self._text)}_   {TYPING}"
-        feet = _wrapped(foot, size.columns)
-        if self._text is None and len(feet) > size.rows // 3:
-            feet = [SHORT_CHOICES]
-        feet = feet[-max(1, size.rows // 2) :]
+        feet = self._feet(size.columns, size.rows)
         room = size.rows - len(feet) - 1
         self._first = max(0, min(self._first, len(rows) - room))
         seen = rows[self._first : self._first + room]
@@ -96,13 +95,24 @@ class Question:
         drawn[-1] = (style, last.rstrip("\n"))
         return drawn
 
+    def _feet(self, columns: int, rows: int) -> list[str]:
+        """Return the rows that say what can be pressed, and the text that is being typed as far as there is room."""
+        if self._text is None:
+            feet = _wrapped(CHOICES, columns)
+            return feet if len(feet) <= rows // 3 else [SHORT_CHOICES]
+        typed = _wrapped(f"No: {visible(self._text)}_", columns)
+        return [*typed[-max(1, rows // 2 - 1) :], fitting(TYPING, columns)]
+
     def _keys(self) -> KeyBindings:
         made = KeyBindings()
         ready = Condition(lambda: self._now() - self._shown_at >= GUARD_SECONDS)
+        seen = Condition(lambda: self._is_seen)
         typing = Condition(lambda: self._text is not None)
         for key, answered in _KEYS.items():
-            made.add(key, filter=ready & ~typing, eager=key == "escape")(_ending(answered))
-        made.add("t", filter=ready & ~typing)(pressed(self._begin_text))
+            # What cannot be read is refused or left, and not allowed.
+            open_to = ready & ~typing if answered is NO else ready & ~typing & seen
+            made.add(key, filter=open_to, eager=key == "escape")(_ending(answered))
+        made.add("t", filter=ready & ~typing & seen)(pressed(self._begin_text))
         made.add("escape", filter=typing, eager=True)(pressed(self._drop_text))
         made.add("c-c", filter=typing)(_ending(NO))
         made.add("enter", filter=typing)(self._send)

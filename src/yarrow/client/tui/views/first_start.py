@@ -9,7 +9,7 @@ from yarrow.client.tui.editor.completion import Choice
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.picker import pick
 
-TITLE = "No model backend was found. Which one will you use?"
+TITLES = ("No model backend was found. Which one will you use?", "Which model backend?")
 _CHOICES = (
     Choice("Ollama", "on this machine: run `ollama serve` and `ollama pull qwen3`"),
     Choice("llama.cpp", "on this machine: run `llama-server -m MODEL.gguf --jinja --port 8080`"),
@@ -43,7 +43,7 @@ class Backend(Struct, frozen=True):
 
 async def choose_backend(terminal: Terminal) -> Backend | None:
     """Ask which backend there is; None when the person left."""
-    picked = await pick(terminal, TITLE, _CHOICES)
+    picked = await pick(terminal, TITLES, _CHOICES)
     if picked is None:
         return None
     if picked in _PROVIDERS:

@@ -10,15 +10,15 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from yarrow.client.inert import inert
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
 
-FEWEST_COLUMNS = 16
+FEWEST_COLUMNS = 20
 FEWEST_ROWS = 4
-"""Of a screen on which a list can be drawn."""
+"""Of a screen on which a list can be drawn, with its keys."""
 TOO_SMALL = "Too small a window: make it larger, or press Esc."
 
 
@@ -36,15 +36,18 @@ class Actions(Struct, frozen=True):
 
     keys: Mapping[str, Callable[[int], Any]]
     """By the library's names of keys. They act unless a filter is being typed; `enter` acts then too."""
-    foot: str
-    """What is said of them."""
+    feet: Sequence[str]
+    """What is said of them, the longest first: the first that fits is drawn. The last fits `FEWEST_COLUMNS`."""
 
 
 class ListView:
     """A list on the screen. `rows` is asked again for each drawing, so that a key may change them."""
 
-    def __init__(self, title: str, rows: Callable[[], Sequence[Row]], actions: Actions, *, at: int = 0) -> None:
-        self._title = title
+    def __init__(
+        self, titles: Sequence[str], rows: Callable[[], Sequence[Row]], actions: Actions, *, at: int = 0
+    ) -> None:
+        """Of the titles, the longest first, the first that fits is drawn."""
+        self._titles = titles
         self._rows = rows
         self._actions = actions
         self._at = at
@@ -76,19 +79,23 @@ class ListView:
         room = size.rows - 2
         place = shown.index(self._at) if self._at in shown else 0
         self._first = max(0, min(self._first, place), place - room + 1)
-        drawn: StyleAndTextTuples = [("bold", _line(self._head(len(shown), len(rows)), size.columns))]
+        dots = "…" if terminal.look.has_signs else "..."
+        drawn: StyleAndTextTuples = [
+            ("bold", _line(self._head(len(shown), len(rows), size.columns), size.columns, dots))
+        ]
         for index in shown[self._first : self._first + room]:
             row = rows[index]
             style = f"{row.style} reverse" if index == self._at else row.style
-            drawn.append((style, _line(row.text, size.columns)))
+            drawn.append((style, _line(row.text, size.columns, dots)))
         drawn.append(("", "\n" * (room - len(shown[self._first : self._first + room]))))
-        drawn.append(("italic", _line(self._actions.foot, size.columns).rstrip("\n")))
+        drawn.append(("italic", _line(fitting(self._actions.feet, size.columns), size.columns, dots).rstrip("\n")))
         return drawn
 
-    def _head(self, shown: int, total: int) -> str:
+    def _head(self, shown: int, total: int, columns: int) -> str:
         if self._is_filtering or self._filter:
-            return f"{self._title}  /{self._filter}{'_' * self._is_filtering}  {shown} of {total}"
-        return self._title
+            said = f"/{self._filter}{'_' * self._is_filtering}  {shown} of {total}"
+            return fitting((f"{self._titles[0]}  {said}", f"{self._titles[-1]}  {said}", said), columns)
+        return fitting(self._titles, columns)
 
     def _shown(self) -> list[int]:
         """Return the indices of the rows that the filter lets through."""
@@ -152,10 +159,18 @@ class ListView:
             event.app.exit()
 
 
+def fitting(texts: Sequence[str], columns: int) -> str:
+    """Return the first of some texts that fits, else the last."""
+    return next((text for text in texts if cell_len(text) <= columns), texts[-1])
+
+
 def _exit(event: KeyPressEvent) -> None:
     event.app.exit()
 
 
-def _line(text: str, columns: int) -> str:
-    """Return text as one line of exactly so many columns."""
-    return set_cell_size(inert(" ".join(text[: 4 * columns].splitlines())), columns) + "\n"
+def _line(text: str, columns: int, dots: str) -> str:
+    """Return text as one line of exactly so many columns; of one that is cut the last ones are dots."""
+    line = inert(" ".join(text[: 4 * columns].splitlines()))
+    if cell_len(line) > columns:
+        line = f"{set_cell_size(line, columns - len(dots))}{dots}"
+    return f"{set_cell_size(line, columns)}\n"

@@ -7,11 +7,18 @@ from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.listing import Actions, ListView, Row
 
 
-async def pick(terminal: Terminal, title: str, choices: Sequence[Choice], *, present: str = "") -> str | None:
-    """Show the choices, the present one chosen; return the word that is taken, None when none is."""
+async def pick(
+    terminal: Terminal, titles: Sequence[str], choices: Sequence[Choice], *, present: str = ""
+) -> str | None:
+    """Show the choices, the present one chosen; return the word that is taken, None when none is.
+
+    Of the titles, the longest first, the first that fits is drawn.
+    """
     rows = [
         Row(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "") for choice in choices
     ]
     at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
-    actions = Actions({"enter": lambda index: choices[index].word}, "Enter take it  / filter  Esc back")
-    return await ListView(title, lambda: rows, actions, at=at).run(terminal)
+    actions = Actions(
+        {"enter": lambda index: choices[index].word}, ("Enter take it  / filter  Esc back", "Enter, /, Esc")
+    )
+    return await ListView(titles, lambda: rows, actions, at=at).run(terminal)

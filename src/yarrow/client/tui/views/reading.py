@@ -18,5 +18,8 @@ async def read_through(terminal: Terminal, title: str, text: str) -> None:
         rows += [Row(piece) for piece in (chop_cells(inert(line.expandtabs(4)), columns) or [""])]
         if len(rows) > MOST_ROWS:
             break
-    actions = Actions({"q": lambda _: ""}, "Up Down PgUp PgDn Home End  / search  Q or Esc back")
-    await ListView(title, lambda: rows[:MOST_ROWS], actions).run(terminal)
+    actions = Actions(
+        {"q": lambda _: ""},
+        ("Up Down PgUp PgDn Home End  / search  Q or Esc back", "Up Down  / find  Q back", "Up Down / Q"),
+    )
+    await ListView((title,), lambda: rows[:MOST_ROWS], actions).run(terminal)

@@ -9,6 +9,7 @@ from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.listing import Actions, ListView, Row
 from yarrow.v1 import agent_pb2 as pb
 
+TITLES = ("Make a session of these messages", "Make a session of")
 FIRST_WORDS = 200
 """Characters of a message that are shown."""
 
@@ -23,7 +24,7 @@ class Chosen(Struct, frozen=True):
 async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) -> Chosen | None:
     """Show the messages, all chosen; None when nothing is to be made. A call and its results go together."""
     together = groups(messages)
-    texts = [f"{index:>3} {_words(message)}" for index, message in enumerate(messages)]
+    texts = [f"{index:>{len(str(len(messages)))}} {_words(message)}" for index, message in enumerate(messages)]
     chosen = set(range(len(messages)))
 
     def rows() -> list[Row]:
@@ -53,9 +54,13 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
         "enter": whole,
         "s": squashed,
     }
-    foot = "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back"
+    feet = (
+        "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back",
+        "Space choose  A all  Enter make  S sum up  / filter  Esc back",
+        "Space A Enter S /",
+    )
     at = max(len(messages) - 1, 0)
-    return await ListView("Make a session of these messages", rows, Actions(keys, foot), at=at).run(terminal)
+    return await ListView(TITLES, rows, Actions(keys, feet), at=at).run(terminal)
 
 
 def groups(messages: Sequence[pb.Message]) -> list[frozenset[int]]:
@@ -84,4 +89,4 @@ def _words(message: pb.Message) -> str:
         for block in message.content
         if block.HasField("tool_call")
     )
-    return f"{message.tool_name or role:<10} {' '.join(f'{text} {calls}'.split())}"
+    return f"{message.tool_name or role} {' '.join(f'{text} {calls}'.split())}"

@@ -5,11 +5,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from yarrow.client.describe import branch_lines, session_row
+from yarrow.client.describe import branch_lines, session_row, title_of
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.listing import Actions, ListView, Row
 from yarrow.v1 import agent_pb2 as pb
 
+DATED_COLUMNS = 50
+"""Of a window in which ids and times stand before what the sessions are about."""
 Action = Literal["resume", "branch", "fork", "rebase"]
 
 
@@ -22,9 +24,10 @@ class Choice(Struct, frozen=True):
 
 async def choose_session(terminal: Terminal, nodes: Sequence[pb.SessionTreeNode], present: str) -> Choice | None:
     """Show the tree, the present session chosen; None when nothing is to be done."""
+    told = session_row if terminal.output.get_size().columns >= DATED_COLUMNS else title_of
     rows = [
         Row(
-            f"{branch_lines(node)}{session_row(node.session)}{f'  ({node.mark})' if node.mark else ''}",
+            f"{branch_lines(node)}{told(node.session)}{f'  ({node.mark})' if node.mark else ''}",
             "bold" if node.session.session_id == present else "",
             f"{node.session.session_id} {node.session.cwd} {node.session.model}",
         )
@@ -39,5 +42,5 @@ async def choose_session(terminal: Terminal, nodes: Sequence[pb.SessionTreeNode]
     for letter, action in letters.items():
         keys[letter] = keys[letter.upper()] = doing(action)
     at = next((index for index, node in enumerate(nodes) if node.session.session_id == present), 0)
-    actions = Actions(keys, "Enter resume  B branch  F fork  R rebase  / filter  Esc back")
-    return await ListView("Sessions", lambda: rows, actions, at=at).run(terminal)
+    actions = Actions(keys, ("Enter resume  B branch  F fork  R rebase  / filter  Esc back", "Enter B F R / Esc"))
+    return await ListView(("Sessions",), lambda: rows, actions, at=at).run(terminal)

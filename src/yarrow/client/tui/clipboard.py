@@ -1,0 +1,115 @@
+"""The clipboard of the machine, by the programs that read and write it where they are there."""
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+READ_SECONDS = 3.0
+WRITE_SECONDS = 2.0
+"""How long one program may take; then it is ended, and counts as one that is not there."""
+MOST_BYTES = 16 << 20
+"""Read of the clipboard; more is no picture."""
+_APPLE = ("osascript", "-e", "get the clipboard as \u00abclass PNGf\u00bb")
+_APPLE_BEGIN = "\u00abdata PNGf".encode()
+_READERS = (
+    # The program and its arguments, and the variable without which it has nothing to read from.
+    (("wl-paste", "--no-newline", "--type", "image/png"), "WAYLAND_DISPLAY"),
+    (("xclip", "-selection", "clipboard", "-t", "image/png", "-o"), "DISPLAY"),
+    (("pngpaste", "-"), ""),
+    (_APPLE, ""),
+)
+_WRITERS = (
+    (("wl-copy",), "WAYLAND_DISPLAY"),
+    (("xclip", "-selection", "clipboard", "-i"), "DISPLAY"),
+    (("pbcopy",), ""),
+    (("tmux", "load-buffer", "-w", "-"), "TMUX"),
+)
+
+
+class NoClipboard(Exception):
+    """No program that reads the clipboard is there; the message names those that could be."""
+
+
+async def read_image(environment: Mapping[str, str]) -> bytes:
+    """Return the picture in the clipboard, empty when it holds none. Raises `NoClipboard`."""
+    programs = list(_there(_READERS, environment))
+    if not programs:
+        raise NoClipboard("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")
+    for program in programs:
+        if data := _decoded(await _run(program, b"", READ_SECONDS)):
+            return data
+    return b""
+
+
+async def write_text(text: str, environment: Mapping[str, str]) -> str:
+    """Put a text into the clipboard; return the name of the program that took it, empty when none did."""
+    for program in _there(_WRITERS, environment):
+        if await _run(program, text.encode("utf-8", "replace"), WRITE_SECONDS) is not None:
+            return program[0]
+    return ""
+
+
+def _there(table: Sequence[tuple[Sequence[str], str]], environment: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    """Yield the programs that are on the path and have a clipboard."""
+    for program, variable in table:
+        found = (not variable or environment.get(variable)) and shutil.which(program[0], path=environment.get("PATH"))
+        if found:
+            yield program
+
+
+async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | None:
+    """Return what a program puts out, None when it fails or takes too long; then nothing of it is left."""
+    writes = not given
+    try:
+        process = await asyncio.create_subprocess_exec(
+            # What writes stays behind to hand the text out, and must not hold a pipe of ours open.
+            *program,
+            stdin=PIPE if given else DEVNULL,
+            stdout=PIPE if writes else DEVNULL,
+            stderr=DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(seconds):
+            out = await _talk(process, given)
+            return out if await process.wait() == 0 else None
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+async def _talk(process: Process, given: bytes) -> bytes:
+    if process.stdin is not None:
+        process.stdin.write(given)
+        with suppress(OSError):
+            await process.stdin.drain()
+        process.stdin.close()
+    if process.stdout is None:
+        return b""
+    out = bytearray()
+    while data := await process.stdout.read(1 << 16):
+        out += data
+        if len(out) > MOST_BYTES:
+            raise TimeoutError
+    return bytes(out)
+
+
+def _decoded(out: bytes | None) -> bytes:
+    """Return the bytes of a picture; AppleScript writes them as hexadecimal numbers."""
+    if out is None or not out.startswith(_APPLE_BEGIN):
+        return out or b""
+    digits = out.removeprefix(_APPLE_BEGIN).decode("utf-8", "ignore").strip()[:-1]
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return b""

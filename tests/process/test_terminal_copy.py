@@ -1,0 +1,77 @@
+"""/copy puts the last answer into the clipboard: by a program where there is one, and by the terminal itself."""
+
+import base64
+import re
+
+import pytest
+
+from doubles.multiplexer import Tmux
+from doubles.screen import Screen
+from doubles.world import World
+
+ANSWER = "# Head\n\n- \u00fcber **한글**\n\n```\ncode\n```"
+LONG = "\ud55c" * 60_000
+
+
+def program(world: World, name: str, body: str) -> dict[str, str]:
+    """Make a program, the only one that is there; return the environment in which it is found."""
+    folder = world.home / "bin"
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"PATH": str(folder), "WAYLAND_DISPLAY": "wayland-7", "DISPLAY": ":7"}
+
+
+async def copied(screen: Screen) -> None:
+    await screen.ready()
+    screen.send("go\r")
+    await screen.until("code")
+    await screen.until("ready")
+    screen.send("/copy\r")
+    await screen.until("copied the last answer")
+
+
+@pytest.mark.parametrize("by", ["the terminal", "the program"])
+async def test_an_answer_is_copied_in_tmux(world: World, by: str) -> None:
+    world.script([{"text": ANSWER}])
+    nothing = world.home / "nothing"
+    nothing.mkdir()
+    async with Tmux(world, env={"PATH": str(nothing)} if by == "the terminal" else {}) as tmux:
+        await tmux.ready()
+        await tmux.type("go")
+        await tmux.keys("Enter")
+        await tmux.until("code")
+        await tmux.type("/copy")
+        await tmux.keys("Enter")
+        await tmux.until("by tmux" if by == "the program" else "if your terminal lets programs copy")
+        assert await tmux.buffer() == ANSWER
+
+
+@pytest.mark.parametrize("name", ["wl-copy", "xclip", "pbcopy"])
+async def test_a_program_is_given_the_whole_answer(world: World, name: str) -> None:
+    world.script([{"text": ANSWER}])
+    environment = program(world, name, f"exec /bin/cat > {world.home}/taken")
+    async with Screen(world, env=environment) as screen:
+        await copied(screen)
+        await screen.until(f"characters, by {name}")
+        assert (world.home / "taken").read_text() == ANSWER
+
+
+@pytest.mark.parametrize("body", ["exit 1", "while :; do :; done", "exec <&-; while :; do :; done"])
+async def test_a_program_that_fails_or_hangs_is_passed_over(world: World, body: str) -> None:
+    world.script([{"text": ANSWER}])
+    async with Screen(world, env=program(world, "wl-copy", body)) as screen:
+        await copied(screen)
+        await screen.until("if your terminal lets programs copy")
+
+
+async def test_what_a_terminal_is_given_is_bounded_and_ends_between_characters(world: World) -> None:
+    world.script([{"text": f"{LONG}\n\ncode"}])
+    async with Screen(world, env={"PATH": "/nowhere"}) as screen:
+        await copied(screen)
+        await screen.until("24,998 of 60,006 characters")
+        found = re.search(rb"\x1b\]52;c;([^\x07]*)\x07", screen.drawn)
+        assert found is not None
+        assert len(found[1]) <= 100_000
+        assert base64.b64decode(found[1]).decode() == LONG[:24_998]

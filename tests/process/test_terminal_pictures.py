@@ -1,0 +1,184 @@
+"""Pictures on the terminal: dropped, pasted, mentioned or from the clipboard, and only where the model takes them."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doubles.chat_server import ChatServer, says
+from doubles.screen import Screen
+from doubles.world import World
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""One red pixel."""
+APPLE = f"\u00abdata PNGf{PNG.hex().upper()}\u00bb"
+
+
+def program(world: World, name: str, body: str) -> dict[str, str]:
+    """Make a program, the only one besides the usual of a shell; return the environment in which it is found."""
+    folder = world.home / "bin"
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"PATH": str(folder), "WAYLAND_DISPLAY": "wayland-7", "DISPLAY": ":7"}
+
+
+def picture(world: World, name: str = "shot.png", data: bytes = PNG) -> Path:
+    path = world.project / name
+    path.write_bytes(data)
+    return path
+
+
+def sent(server: ChatServer) -> list[tuple[str, list[bytes]]]:
+    """Text and pictures of each message of the user that the model was sent last."""
+    found: list[tuple[str, list[bytes]]] = []
+    for message in server.prompts[-1]["messages"]:
+        if message["role"] == "user":
+            content: Any = message["content"]
+            parts: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            text = "".join(part["text"] for part in parts if part["type"] == "text")
+            urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+            found.append((text, [base64.b64decode(url.partition(",")[2]) for url in urls]))
+    return found
+
+
+@pytest.mark.parametrize("form", ["{path}", "'{path}'", "{escaped}", "file://{quoted}"])
+async def test_a_path_that_is_dropped_becomes_the_picture(world: World, form: str) -> None:
+    path = picture(world, "my [red] shot.png")
+    text = str(path)
+    dropped = form.format(path=text, escaped=text.replace(" ", "\\ "), quoted=text.replace(" ", "%20"))
+    async with ChatServer([says("red")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.paste(dropped)
+            await screen.until("[image #1 my (red) shot.png]")
+            screen.send("which colour?\r")
+            await screen.until("ready")
+            await screen.until(lambda _: server.prompts)
+            assert sent(server) == [("[image #1 my (red) shot.png] which colour?", [PNG])]
+
+
+async def test_a_placeholder_of_a_picture_is_deleted_whole_and_with_it_the_picture(world: World) -> None:
+    path = picture(world)
+    async with ChatServer([says("nothing")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.paste(str(path))
+            await screen.until("[image #1 shot.png]")
+            screen.send("\x7f\x7f")
+            await screen.until(lambda _: "image #1" not in screen.text)
+            screen.send("see?\r")
+            await screen.until("nothing")
+            assert sent(server) == [("see?", [])]
+
+
+async def test_a_mentioned_picture_goes_with_the_text(world: World) -> None:
+    picture(world)
+    async with ChatServer([says("red")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("look at @shot.png please\r")
+            await screen.until(lambda _: server.prompts)
+            assert sent(server) == [("look at @shot.png please", [PNG])]
+
+
+@pytest.mark.parametrize("text", ["{path} and more", "/no/such.png", "{other}"])
+async def test_what_is_no_path_of_a_picture_is_pasted_as_it_is(world: World, text: str) -> None:
+    path, other = picture(world), picture(world, "other.txt", b"a text")
+    async with ChatServer([]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, size=(200, 24)) as screen:
+            await screen.ready()
+            text = text.format(path=path, other=other)
+            screen.paste(text)
+            await screen.until(text)
+            assert "image #1" not in screen.text
+
+
+async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -> None:
+    path = picture(world)
+    environment = program(world, "wl-paste", f"touch {world.home}/spawned")
+    world.script([{"text": "an answer"}])
+    async with Screen(world, size=(200, 24), env=environment) as screen:
+        await screen.ready()
+        screen.paste(str(path))
+        await screen.until("takes no images: what is pasted stays the name of a file")
+        await screen.until(lambda _: screen.editor[0] == str(path))
+        screen.send("\x03\x16")
+        await screen.until("error: scripted takes no images")
+        screen.send("look at @shot.png\r")
+        await screen.until("takes no images: @shot.png is sent as a name")
+        await screen.until("an answer")
+    assert not (world.home / "spawned").exists()
+
+
+async def test_a_picture_is_not_left_out_in_silence_when_another_model_takes_none(world: World) -> None:
+    path = picture(world)
+    script = world.home / "blind.json"
+    script.write_text(json.dumps([[{"text": "no"}]]))
+    async with ChatServer([says("red")]) as server:
+        providers = {
+            "mock": {"type": "openai", "baseUrl": f"{server.root}/v1"},
+            "blind": {"type": "scripted", "script": str(script)},
+        }
+        world.configure({"provider": "mock", "model": "m", "providers": providers})
+        async with Screen(world, size=(100, 24)) as screen:
+            await screen.ready()
+            screen.paste(str(path))
+            await screen.until("[image #1 shot.png]")
+            screen.send("\r")
+            await screen.until("red")
+            screen.send("/model blind/toy\r")
+            await screen.until("the model is now blind/toy")
+            screen.send("\x1b[A\x1b[A")
+            await screen.until(lambda _: screen.editor == ["[image #1 shot.png]"])
+            screen.send("\r")
+            await screen.until("toy takes no images: take [image ...] out, or choose another model")
+            assert screen.editor == ["[image #1 shot.png]"]
+
+
+@pytest.mark.parametrize("name", ["wl-paste", "xclip", "pngpaste", "osascript"])
+async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, name: str) -> None:
+    data = world.home / "data"
+    data.write_bytes(APPLE.encode() if name == "osascript" else PNG)
+    environment = program(world, name, f"echo $# >> {world.home}/runs; exec /bin/cat {data}")
+    async with ChatServer([says("red")]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, env=environment) as screen:
+            await screen.ready()
+            assert not (world.home / "runs").exists(), "a program was run before the key was pressed"
+            screen.send("this: \x16")
+            await screen.until("this: [image #1]")
+            screen.send("\r")
+            await screen.until("red")
+            assert sent(server) == [("this: [image #1] ", [PNG])]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("wl-paste", "exit 1", "there is no picture in the clipboard"),
+        ("wl-paste", "echo a text", "there is no picture in the clipboard"),
+        ("wl-paste", "while :; do :; done", "there is no picture in the clipboard"),
+        ("wl-paste", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "there is no picture in the clipboard"),
+        ("other", "true", "none of them is there: use @FILE"),
+    ],
+)
+async def test_a_clipboard_without_a_picture_says_so_in_time(world: World, name: str, body: str, said: str) -> None:
+    environment = program(world, name, body)
+    async with ChatServer([]) as server:
+        world.serve_by(server.root)
+        async with Screen(world, size=(110, 24), env=environment) as screen:
+            await screen.ready()
+            screen.send("\x16")
+            await screen.until(said)
+            screen.send("typed")
+            await screen.until(lambda _: screen.editor == ["typed"])

@@ -1,0 +1,141 @@
+"""What works, what waits and what is refused while the agent runs: one test for each command there is."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
+from doubles.screen import Screen
+from doubles.world import World
+from yarrow.client.table import COMMANDS
+from yarrow.client.tui.commands import OWN
+
+WORK = {
+    "/tree": "R rebase",
+    "/tree all": "go",
+    "/rebase": "Make a session of these messages",
+    "/rebase 0": "rebased: the session is now",
+    "/resume": "R rebase",
+    "/merge": "Bring which session into this one?",
+    "/merge {other}": "merged with ",
+    "/show": "there was no tool call yet",
+    "/new": "a new session",
+    "/copy": "copied the last answer",
+    "/reload": r"(?s)> go.*> go",
+    "/help": "While the agent runs, texts, templates and skills wait",
+    "/branch": "branched: the session is now",
+    "/fork": "forked: the session is now",
+    "/export out.jsonl": "wrote ",
+    "/import {file}": "imported: the session is now",
+    "/resume {other}": "resumed {other}",
+    "/stats": "tokens ",
+}
+"""What each shows when it works."""
+REFUSED = (
+    "/compact",
+    "/name New",
+    "/model m",
+    "/model",
+    "/thinking high",
+    "/permissions plan",
+    "/dry-run",
+    "!echo 1",
+    "!!echo 1",
+)
+WAIT = ("a text", "/review it", "/skill:tidy", "/tidy")
+LEAVES = "/quit"
+
+
+def name_of(line: str) -> str:
+    return line.removeprefix("/").partition(" ")[0]
+
+
+def test_every_command_is_here_and_is_marked_as_it_is() -> None:
+    marks = {**{name: one.waits for name, one in COMMANDS.items()}, **{name: one.waits for name, one in OWN.items()}}
+    refused = {name_of(line) for line in REFUSED if line.startswith("/")}
+    worked = {name_of(line) for line in (*WORK, LEAVES)}
+    assert refused == {name for name, waits in marks.items() if waits}
+    assert worked == {name for name, waits in marks.items() if not waits}
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[tuple[Screen, str]]:
+    """A run that stands still, and the short id of another session that is there."""
+    going = Reply([chunk({"role": "assistant", "content": "working"}), asyncio.Event(), finish("stop"), DONE])
+    async with ChatServer([says("of the other"), going, says("both fit")]) as server:
+        world.serve_by(server.root)
+        (world.home / ".yarrow" / "prompts").mkdir()
+        (world.home / ".yarrow" / "prompts" / "review.md").write_text("Review $1")
+        skill = world.home / ".yarrow" / "skills" / "tidy"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text("---\ndescription: Tidies.\n---\nTidy up.\n")
+        assert (await world.run("-p", "other work")).code == 0
+        other = world.session_files()[0].stem[-8:]
+        async with Screen(world, size=(150, 70)) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("working")
+            yield screen, other
+
+
+@pytest.mark.parametrize("line", WORK)
+async def test_what_works_while_the_agent_runs(world: World, line: str) -> None:
+    async with running(world) as (screen, other):
+        filled = line.format(other=other, file=world.session_files()[0])
+        screen.send(f"{filled}\r")
+        shown = re.compile(WORK[line].format(other=other).replace("> go", "\u276f go"))
+        await screen.until(lambda _: shown.search("\n".join(screen.whole)))
+        assert "is running" not in screen.text
+
+
+@pytest.mark.parametrize("line", REFUSED)
+async def test_what_is_refused_while_the_agent_runs_stays_in_the_editor(world: World, line: str) -> None:
+    async with running(world) as (screen, _other):
+        screen.send(f"{line}\r")
+        await screen.until(lambda _: re.search(r"error: .*is running", screen.text))
+        await screen.until(lambda _: screen.editor == [line])
+        assert "thinking" in screen.text
+        assert screen.text.count("working") == 1
+
+
+@pytest.mark.parametrize("line", WAIT)
+@pytest.mark.parametrize(("key", "shown"), [("\r", "1 steering"), ("\x1b\r", "1 to follow")])
+async def test_what_waits_while_the_agent_runs_is_counted(world: World, line: str, key: str, shown: str) -> None:
+    async with running(world) as (screen, _other):
+        screen.send(f"{line}{key}")
+        await screen.until(shown)
+        assert "error: " not in screen.text
+
+
+async def test_leaving_while_the_agent_runs(world: World) -> None:
+    async with running(world) as (screen, _other):
+        screen.send(f"{LEAVES}\r")
+        assert await screen.ended() == 0
+        assert "aborted: the run ends here" in screen.text
+
+
+async def test_a_key_that_is_refused_leaves_nothing_in_the_editor(world: World) -> None:
+    async with running(world) as (screen, _other):
+        for key in ("\x1b[Z", "\x10"):
+            screen.send(key)
+            await screen.until(lambda _: re.search(r"error: .*is running", screen.text))
+            assert screen.editor in ([""], [])
+
+
+async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor(world: World) -> None:
+    world.script([{"text": "an answer"}], sandbox="off")
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("!sleep 60\r")
+        await screen.until("running tools")
+        screen.send("a text\r")
+        await screen.until("error: something else goes on")
+        await screen.until(lambda _: screen.editor == ["a text"])
+        screen.send("\x1b")
+        await screen.until("aborted")
+        await screen.until("ready")
+        screen.send("\r")
+        await screen.until("an answer")
