@@ -167,9 +167,7 @@ class Agent:
         for body in (AgentStart(message.text, message.id, typed), *early):
             self._desk.publish(body)
         self._machine.enter(AgentState.THINKING)
-        if left:
-            self._desk.publish(interrupted(left))
-        for notice in denied.notices:
+        for notice in (*([interrupted(left)] if left else []), *denied.notices):
             self._desk.publish(notice)
         self._delivery.open()
         self._seat.start(self._go(equipment), f"run {self.run_id}")
@@ -281,6 +279,7 @@ class Agent:
         return Points(hooks, about, emit or self._desk.publish)
 
     def _ports(self, equipment: Equipment) -> Ports:
+        within = self._compactor.within
         return Ports(
             emit=self._desk.publish if equipment.keys.idle else Veil(self._desk.publish, equipment.keys),
             points=self._points,
@@ -290,9 +289,7 @@ class Agent:
             deliver=self._delivery.deliver,
             enter=self._enter,
             context=self._compactor.sent,
-            compact=lambda reason, window: self._compactor.within(
-                equipment, self._points, reason=reason, window=window
-            ),
+            compact=lambda reason, window: within(equipment, self._points, reason=reason, window=window),
             new_id=new_id,
             timestamp=self.timestamp,
         )

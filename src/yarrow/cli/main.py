@@ -40,8 +40,8 @@ def complain(message: str, code: ExitCode) -> ExitCode:
     return code
 
 
+# Each command imports what it needs and no more: a version is not to wait for a network stack.
 def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -> int:
-    # Each command imports what it needs and no more: a version is not to wait for a network stack.
     match arguments.show or (arguments.completions and "completions") or arguments.command:
         case "version":
             from yarrow._version import VERSION
