@@ -276,6 +276,22 @@ async def test_events_are_replayed_and_then_live_for_several_clients(house: Hous
     assert [response.event, *response.more] == events
 
 
+async def test_a_batch_waits_for_what_follows_soon_and_for_nothing_after_the_end(house: House, stub: "Stub") -> None:
+    house.servicer.window = 60.0  # so that only the end of the run ends it
+    responses = [response async for response in stub.Prompt(house.prompt(batch=True))]
+    assert len(responses) == 1
+    assert responses[0].more[-1].HasField("agent_end")
+    assert responses[0].event.HasField("agent_start")
+
+
+async def test_a_client_learns_that_it_follows_before_anything_happens(house: House, stub: "Stub") -> None:
+    session = await first(house, stub)
+    watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session))
+    async with asyncio.timeout(30):
+        await watching.wait_for_connection()
+    watching.cancel()
+
+
 async def test_another_epoch_means_from_the_start(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     stale = stub.StreamEvents(pb.StreamEventsRequest(session_id=session, after_sequence=3, epoch="yesterday"))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from doubles.house import House, read
 from doubles.reached import Door, behind
 from yarrow.event.bus import BUFFER_EVENTS
-from yarrow.service.servicer import BATCH_EVENTS
+from yarrow.service.following import BATCH_EVENTS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

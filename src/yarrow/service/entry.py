@@ -103,6 +103,13 @@ class Entry:
             )
         return self.bus.subscribe(after)
 
+    def release(self, subscription: Subscription) -> None:
+        """End a subscription; what was translated is let go with the last one."""
+        subscription.close()
+        if not self.bus.subscribers:
+            self._translated.clear()
+            self._order.clear()
+
     def translated(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.
 

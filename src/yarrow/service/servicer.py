@@ -12,7 +12,7 @@ from yarrow.service.configure import configure
 from yarrow.service.costs import so_far
 from yarrow.service.entry import batches
 from yarrow.service.files import Files
-from yarrow.service.following import take
+from yarrow.service.following import BATCH_EVENTS, BATCH_SECONDS, take
 from yarrow.service.images import check_seen, fitted
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
@@ -22,9 +22,6 @@ from yarrow.service.sessions import Sessions
 from yarrow.service.tools import Tools
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
-
-BATCH_EVENTS = 64
-"""Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 
 
 class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
@@ -36,6 +33,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         self._commands = Commands(parts)
         self.heartbeat = 0.0
         """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
+        self.window = BATCH_SECONDS
         self.epoch = os.urandom(16).hex()
 
     def drain(self) -> None:
@@ -71,16 +69,17 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             entry.check_first(message_id)
             run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed, message_id=message_id)
             limit = BATCH_EVENTS if request.options.batch else 1
+            window = self.window if request.options.batch else 0.0
             epoch = self.epoch
             while True:
-                events = await take(entry, subscription, self.heartbeat)
+                events = await take(entry, subscription, self.heartbeat, window=window)
                 for batch in batches(entry, events, limit):
                     yield pb.PromptResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
                 if not events or any(isinstance(one.body, AgentEnd) and one.run_id == run_id for one in events):
                     return
         finally:
-            subscription.close()
+            entry.release(subscription)
             presence.close()
             if request.options.abort_on_disconnect and run_id and entry.agent.run_id == run_id:
                 entry.agent.abort()
@@ -146,15 +145,18 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         entry = await self._sessions.lookup(request.session_id)
         subscription = entry.subscribe(self._after(request))
         limit = BATCH_EVENTS if request.batch else 1
+        window = self.window if request.batch else 0.0
         epoch = self.epoch
         presence = attending(entry, answers=request.answers_permissions)
         try:
-            while events := await take(entry, subscription, self.heartbeat):
+            # So that a client knows that it misses nothing from here on, however long nothing happens.
+            await context.send_initial_metadata(())
+            while events := await take(entry, subscription, self.heartbeat, window=window):
                 for batch in batches(entry, events, limit):
                     yield pb.StreamEventsResponse(epoch=epoch, event=batch[0], more=batch[1:])
                     epoch = ""
         finally:
-            subscription.close()
+            entry.release(subscription)
             presence.close()
 
     @streams
@@ -172,7 +174,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
                     if isinstance(event.body, CompactionEnd):
                         return
         finally:
-            subscription.close()
+            entry.release(subscription)
 
     @answers
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:

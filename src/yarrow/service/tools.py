@@ -39,7 +39,7 @@ class Tools:
                     if isinstance(event.body, ToolOutput) and event.body.tool_call_id == call.id:
                         return
         finally:
-            subscription.close()
+            entry.release(subscription)
 
     def _call(self, request: pb.RunToolRequest) -> ToolCall:
         names = self._parts.registry.names()
