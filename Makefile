@@ -43,7 +43,8 @@ lock:
 	@scripts/lock.sh
 
 bench: setup
-	@$(BIN)/python bench/run.py
+	@scripts/environment.sh .bench requirements/base.lock
+	@$(BIN)/python bench/run.py --yarrow .bench/bin/yarrow --size-of .bench --write docs/performance.md $(BENCH)
 
 soak: setup
 	@SEEDS=$${SEEDS:-200} $(BIN)/pytest -n 2 tests/process/test_concurrent_history.py tests/service/test_provider_faults.py
@@ -52,4 +53,4 @@ mutants: setup
 	@$(BIN)/python scripts/mutants.py
 
 clean:
-	rm -rf .venv .run .dist .tools dist build
+	rm -rf .venv .run .bench .dist .tools dist build

@@ -128,7 +128,7 @@ def main() -> None:
         assert mock.stdout is not None
         mock.stdout.readline()
         with tempfile.TemporaryDirectory() as name:
-            runs = measure(commands(Path(name), arguments.yarrow, arguments.size_of), arguments.reps)
+            runs = measure(commands(Path(name), os.path.abspath(arguments.yarrow), arguments.size_of), arguments.reps)
     finally:
         mock.terminate()
         mock.wait()

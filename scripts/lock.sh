@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 common=(--quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links)
+uv pip compile "${common[@]}" pyproject.toml -o requirements/base.lock
 uv pip compile "${common[@]}" --extra local pyproject.toml -o requirements/run.lock
 uv pip compile "${common[@]}" --extra local --group dev pyproject.toml -o requirements/dev.lock
 # What the executable holds, and the same with what builds it: it has no pip to add an extra with.
