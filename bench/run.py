@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=9)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
-    parser.add_argument("--yarrow", default=str(Path(PYTHON).with_name("yarrow")))
+    parser.add_argument("--yarrow", type=Path, default=Path(PYTHON).with_name("yarrow"))
     parser.add_argument("--size-of", type=Path, help="the environment that Yarrow alone is installed in")
     arguments = parser.parse_args()
     where = machine()
@@ -128,7 +128,7 @@ def main() -> None:
         assert mock.stdout is not None
         mock.stdout.readline()
         with tempfile.TemporaryDirectory() as name:
-            runs = measure(commands(Path(name), os.path.abspath(arguments.yarrow), arguments.size_of), arguments.reps)
+            runs = measure(commands(Path(name), str(arguments.yarrow.absolute()), arguments.size_of), arguments.reps)
     finally:
         mock.terminate()
         mock.wait()
