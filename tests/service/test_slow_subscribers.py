@@ -91,7 +91,7 @@ async def test_fifty_that_hardly_read_keep_a_buffer_each_and_no_more(tmp_path: P
         after = 0 if lost else after + 1
         covered += lost or [event.sequence]
     assert covered == list(range(1, last + 1)), "what was lost is told, and each event comes once"
-    assert after <= BUFFER_EVENTS
+    assert after <= BUFFER_EVENTS + BATCH_EVENTS  # one take may be in the hand of the stream
     assert told[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
