@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
+from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
@@ -96,7 +97,11 @@ class Workspace(Struct, frozen=True):
                 "The user can allow it with the setting workspace.extra."
             )
         literal = Path(os.path.normpath(path))
-        if _is_protected(real, root) or _is_protected(literal, _root(literal, self.writable) or root):
+        if (
+            _is_included(real, root)
+            or _is_protected(real, root)
+            or _is_protected(literal, _root(literal, self.writable) or root)
+        ):
             return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
         return real
 
@@ -182,6 +187,12 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     below = names[names.index(".git") + 1 :]
     return not below or not GIT_PROTECTED.isdisjoint(below)
+
+
+def _is_included(real: Path, root: Path) -> bool:
+    """Whether the configuration of git of a root includes a file."""
+    home = Path.home()
+    return any(_real(path) == real for path in included(root / ".git/config", home))
 
 
 def _is_key(real: Path) -> bool:
