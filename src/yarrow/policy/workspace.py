@@ -143,7 +143,7 @@ class Workspace(Struct, frozen=True):
             try:
                 return opening(root, real)
             except OSError as error:
-                if error.errno not in IN_THE_WAY or not tries_left or _real(real) == real:
+                if error.errno not in IN_THE_WAY or not tries_left or _has_no_link(real):
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -159,6 +159,13 @@ def _configured(setting: str, text: str, cwd: Path) -> Path:
 def _real(path: Path) -> Path:
     """Return the path with every link followed; what does not exist stays as it is."""
     return Path(os.path.realpath(path))
+
+
+def _has_no_link(path: Path) -> bool:
+    try:
+        return _real(path) == path
+    except OSError:  # a link that became something else while it was followed
+        return False
 
 
 def _resolved(path: Path) -> Path | Refused:
