@@ -84,12 +84,13 @@ class Corner(Struct, frozen=True):
                         output += piece
         finally:
             boxed.take_away()
+            boxed.close()
         return output.decode("utf-8", "replace"), code
 
 
 def without_group() -> AbstractContextManager[object]:
     """Somebody without rights can make no control group, and enter none that root made."""
-    return patch("yarrow.policy.sandbox.pids.group", return_value=None)
+    return patch.multiple("yarrow.policy.sandbox.pids", group=lambda: None, starter=lambda: None)
 
 
 @contextmanager

@@ -1,6 +1,10 @@
 """The tool `bash` in a sandbox: what the model is told of it, and that the service's sandboxes are what it says."""
 
+import asyncio
+import gc
 import os
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +67,7 @@ async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
 
 async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
-    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run; kept until the service ends]"
+    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run; kept until the session ends]"
     assert not (boxed.cwd / ".yarrow").exists()
     assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
 
@@ -148,3 +152,63 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
     monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
     launcher.cache_clear()
     assert launcher() is None
+
+
+@pytest.mark.parametrize("cwd", ["/root/x", "/run/user", "/home/x/y", "/tmp/none", "~/none", "~/.ssh"])
+async def test_a_directory_that_is_hidden_is_told_and_nothing_runs(boxed: ToolContext, cwd: str) -> None:
+    text = (await call("bash", boxed, {"command": f"touch {boxed.cwd}/ran", "cwd": cwd})).failed.text
+    assert text.startswith(f"The command was not run: cwd {cwd} ")
+    assert "is not there in the sandbox; name a dir" in text or "cannot be used (No such file or directory)" in text
+    assert not (boxed.cwd / "ran").exists()
+
+
+async def test_a_directory_of_the_sessions_own_can_be_named(boxed: ToolContext) -> None:
+    await call("bash", boxed, {"command": "mkdir -p /tmp/dir-yarrow ~/dir-yarrow"})
+    assert (await call("bash", boxed, {"command": "pwd", "cwd": "/tmp/dir-yarrow"})).done.text == "/tmp/dir-yarrow"
+    home = (await call("bash", boxed, {"command": "pwd", "cwd": "~/dir-yarrow"})).done.text
+    assert home == f"{Path.home()}/dir-yarrow"
+
+
+@pytest.fixture
+def tracking(boxed: ToolContext) -> ToolContext:
+    """Of a workspace with a repository that tracks a file of secrets, which was changed since."""
+    (boxed.cwd / ".env").write_text("KEY=1\n")
+    identity = ("-c", "user.name=N", "-c", "user.email=n@example.org")
+    for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "first")):
+        subprocess.run(["git", "-C", str(boxed.cwd), *words], check=True)
+    (boxed.cwd / ".env").write_text("KEY=changed\n")
+    return boxed
+
+
+async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> None:
+    outcome = await call("bash", tracking, {"command": "git add -A"})
+    assert outcome.failed.text.endswith(
+        "[.env: closed to commands, so to git it may look changed here, and cannot be compared or added; "
+        "commits keep it as it is. Leave it out, as in: git add -A -- . ':(exclude).env']"
+    )
+    assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
+
+
+async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
+    boxed: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert boxed.sandbox is not None
+    context = replace(boxed, sandbox=replace(boxed.sandbox, notes=tmp_path / "notes"))
+    reached, goes_on = threading.Event(), threading.Event()
+
+    def binding() -> bool:
+        reached.set()
+        return goes_on.wait(10)
+
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.binds_descriptors", binding)
+    running = asyncio.create_task(call("bash", context, {"command": "touch ran"}))
+    await asyncio.to_thread(reached.wait, 10)
+    assert len(list((tmp_path / "notes").iterdir())) == 1
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    goes_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    gc.collect()
+    assert list((tmp_path / "notes").iterdir()) == []
+    assert not (boxed.cwd / "ran").exists()

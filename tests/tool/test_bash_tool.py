@@ -255,7 +255,29 @@ async def test_the_timeout_is_the_configured_one_unless_given(ws: Path) -> None:
 async def test_the_directory_can_be_chosen(ws: Path) -> None:
     (ws / "sub").mkdir()
     assert (await bash(ws, "pwd", cwd="sub")).done.text == f"{ws}/sub"
-    assert (await bash(ws, "pwd", cwd="nowhere")).failed.text == "cwd nowhere is not a directory."
+
+
+@pytest.mark.parametrize(
+    ("cwd", "said"),
+    [
+        ("nowhere", "cwd nowhere cannot be used (No such file or directory); name a directory that is there"),
+        ("n" * 300, f"cwd {'n' * 200}... (300 characters) cannot be used (File name too long)"),
+        ("d/" * 3_000, "(6,000 characters) cannot be used (File name too long)"),
+        ("a\nb", 'cwd "a\\nb" cannot be used (No such file or directory)'),
+        ("a\0b", "cannot be used (embedded null byte)"),
+        ("file", "cwd file is not a directory; name the directory"),
+        ("file/sub", "cwd file/sub cannot be used (Not a directory)"),
+        ("loop", "cwd loop cannot be used (Too many levels of symbolic links)"),
+    ],
+)
+async def test_a_directory_that_is_none_is_told_shortly_and_nothing_runs(ws: Path, cwd: str, said: str) -> None:
+    (ws / "file").touch()
+    (ws / "loop").symlink_to("loop")
+    text = (await bash(ws, "touch ran", cwd=cwd)).failed.text
+    assert text.startswith("The command was not run: cwd ")
+    assert said in text
+    assert len(text) < 400
+    assert not (ws / "ran").exists()
 
 
 @pytest.mark.parametrize(

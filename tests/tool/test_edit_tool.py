@@ -194,7 +194,7 @@ async def test_a_file_that_is_not_there_or_is_binary_is_refused(ws: Path) -> Non
     missing = await call("edit", ws, {"path": "mian.py", "edits": [{"old": "a", "new": "b"}]})
     assert "Did you mean main.py" in missing.failed.text
     assert "use write" in missing.text
-    for data in (b"a\0b", b"\xff\xfea\0", b"a" * 10_000 + b"\0"):
+    for data in (b"a\0b", b"\xff\xfea\0\0\0", b"\xff\xfe\0\0a\0\0\0", b"a" * 10_000 + b"\0"):
         outcome, after = await edit(ws, data, ("a", "b"))
         assert "is not edited" in outcome.failed.text
         assert after == data
@@ -208,6 +208,33 @@ async def test_a_dry_run_shows_the_diff_and_changes_nothing(ws: Path) -> None:
     assert outcome.text == f"Dry run: nothing was changed. Would change f in 1 place (+1 -1):\n{diff}"
     real, _ = await edit(ws, "a\r\nb\r\n", ("b", "B"))
     assert real.done.diff == diff
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_is_edited_and_keeps_all_else(ws: Path, encoding: str) -> None:
+    text = "\ufeffone é\r\ntwo \U0001f30d\nthree\r\n"
+    outcome, after = await edit(ws, text.encode(encoding), ("two \U0001f30d", "2 “x”"))
+    assert after == text.replace("two \U0001f30d", "2 “x”").encode(encoding)
+    assert outcome.done.diff == "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n one é\r\n-two \U0001f30d\n+2 “x”\n three\r\n"
+
+
+@given(text=st.text(st.sampled_from("aé中\U0001f30d\r\n\ud800\udc00\u0d0a\u0a0d"), max_size=30), big=st.booleans())
+def test_law_4_in_utf_16_with_halves_of_characters(
+    tmp_path_factory: pytest.TempPathFactory, text: str, *, big: bool
+) -> None:
+    import asyncio
+
+    encoding = "utf-16-be" if big else "utf-16-le"
+    whole = "\ufeff".encode(encoding) + f"{text}<old>{text}".encode(encoding, "surrogatepass")
+    _, after = asyncio.run(edit(tmp_path_factory.mktemp("law4"), whole, ("<old>", "<new>")))
+    assert after == whole.replace("old".encode(encoding), "new".encode(encoding))
+
+
+async def test_utf_16_cut_in_a_character_is_refused_and_says_why(ws: Path) -> None:
+    data = "\ufeffab".encode("utf-16-le") + b"c"
+    outcome, after = await edit(ws, data, ("a", "b"))
+    assert "it is UTF-16, and it ends in the middle of a character" in outcome.failed.text
+    assert after == data
 
 
 TOKENS = st.sampled_from(

@@ -111,12 +111,21 @@ async def test_what_is_not_utf8_is_read_without_loss_and_says_so(ws: Path) -> No
         (b"a\0b", "a is a binary file of 3 bytes, and is not shown."),
         (b"%PDF-1.7\nabc", "a is a PDF document of 12 bytes, and is not shown."),
         (b"\x7fELF\2", "a is an ELF program of 5 bytes, and is not shown."),
-        ("\ufeffhi".encode("utf-16-le"), "UTF-16"),
+        ("\ufeffhi\0".encode("utf-16-le"), "a is a binary file of 8 bytes, and is not shown."),
+        ("\ufeffhi".encode("utf-32-le"), "a is UTF-32 text, which is not supported (try: iconv -f UTF-32 -t UTF-8)"),
     ],
 )
 async def test_binary_is_named_and_not_dumped(ws: Path, data: bytes, said: str) -> None:
     (ws / "a").write_bytes(data)
     assert said in (await call("read", ws, {"path": "a"})).failed.text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_is_read_in_pages(ws: Path, encoding: str) -> None:
+    (ws / "a").write_bytes("\ufeffone\r\ntwo é\r\nthree\r\n".encode(encoding))
+    assert (await call("read", ws, {"path": "a"})).done.text == "one\ntwo é\nthree\n\n[UTF-16]"
+    page = (await call("read", ws, {"path": "a", "offset": 2, "limit": 1})).done.text
+    assert page == "two é\n\n[lines 2-2 of 3; go on with offset 3]\n[UTF-16]"
 
 
 @pytest.mark.parametrize(

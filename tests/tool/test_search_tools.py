@@ -394,16 +394,34 @@ async def test_a_device_deeper_down_ends_ripgrep_and_not_the_search(ws: Path, ho
     assert (await call("find", ws, {"pattern": "*"})).done.text == "a\nd/f"
 
 
-async def test_a_fifo_deeper_down_holds_up_ripgrep_for_a_bounded_time(
-    ws: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choose("ripgrep", monkeypatch)
-    monkeypatch.setattr("yarrow.tool.ripgrep.SEARCH_SECONDS", 0.5)
-    make(ws, {"a": "needle\n", "d/f": "needle\n"})
-    plant_endless(ws / "d/.gitignore", "fifo")
-    assert (await call("grep", ws, {"pattern": "needle"})).done.text == (
-        "a:1:needle\n[the search was stopped after 30 s; narrow it]"
+@pytest.mark.parametrize("places", [("d",), ("d", "d/e", "x")])
+async def test_a_fifo_deeper_down_holds_nobody_up(ws: Path, how: How, places: tuple[str, ...]) -> None:
+    make(ws, {"a": "needle\n", "d/e/f": "needle\n", "x/f": "needle\n"})
+    for place in places:
+        plant_endless(ws / place / ".gitignore", "fifo")
+    start = time.monotonic()
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "a:1:needle\nd/e/f:1:needle\nx/f:1:needle"
+    assert (await call("find", ws, {"pattern": "f"})).done.text == "d/e/f\nx/f"
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("place", ["", "d/"])
+async def test_a_long_ignore_file_is_honoured(ws: Path, how: How, place: str) -> None:
+    make(
+        ws,
+        {
+            "d/f": "needle\n",
+            "d/kept": "needle\n",
+            "d/sub/kept/g": "needle\n",
+            "d/x.o": "needle\n",
+            "d/back": "needle\n",
+        },
     )
+    names = "".join(f"generated-{number:09}\n" for number in range(80_000))
+    make(ws, {f"{place}.gitignore": f"# {'x' * 1_000_000}\n*.o\nf\nkept\n!kept/\nback\n!b*\n{names}"})
+    assert (ws / f"{place}.gitignore").stat().st_size > 2 * 1_048_576
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "d/back:1:needle\nd/sub/kept/g:1:needle"
+    assert (await call("find", ws, {"pattern": "*"})).done.text == f"{place}.gitignore\nd/back\nd/sub/kept/g"
 
 
 async def test_ripgrep_has_bounds_that_hold_without_us(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,14 @@ async def test_case_T_02_a_bom_stays_when_the_file_is_written_over(ws: Path) -> 
     assert "\ufeff" not in done.diff
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_a_file_of_utf_16_stays_one(ws: Path, encoding: str) -> None:
+    (ws / "f").write_bytes("\ufeffone\n".encode(encoding))
+    outcome = await call("write", ws, {"path": "f", "content": "two é\n"})
+    assert (ws / "f").read_bytes() == "\ufefftwo é\n".encode(encoding)
+    assert "-one\n+two é\n" in outcome.done.diff
+
+
 @pytest.mark.parametrize("bits", [0o755, 0o600, 0o444 | stat.S_IWUSR])
 async def test_case_T_05_the_mode_is_kept(ws: Path, bits: int) -> None:
     (ws / "a").write_text("one\n")

@@ -44,7 +44,12 @@ def compose(
             home=home,
             users=users,
             consent=_consent(settings.permissions, user_file(home, environment)),
-            boxes=Boxes(settings.sandbox, home=home, hidden=(_real(users), _real(root.expanduser()))),
+            boxes=Boxes(
+                settings.sandbox,
+                home=home,
+                hidden=(_real(users), _real(root.expanduser())),
+                notes=_real(users) / "sandbox",
+            ),
             private=tuple({_real(path) for path in private}),
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
             keys=lambda: known_keys(settings, environment),

@@ -26,12 +26,19 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
 
     Raises OSError: with a number of `IN_THE_WAY` when there is a link after all, else as `os.open`.
     """
-    names = path.relative_to(root).parts
     top = os.open(root, _DIRECTORY)
     try:
-        return _open(top, names or (".",), flags | os.O_CLOEXEC)
+        return open_below(top, path.relative_to(root).parts, flags)
     finally:
         os.close(top)
+
+
+def open_below(directory: int, names: tuple[str, ...], flags: int) -> int:
+    """Return a descriptor of what an open directory holds by these names, none of which is a link; none is itself.
+
+    Raises OSError as `open_beneath`.
+    """
+    return _open(directory, names or (".",), flags | os.O_CLOEXEC)
 
 
 def open_directory(root: Path, path: Path, *, make: bool = False) -> int:

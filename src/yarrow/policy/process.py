@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncGenerator
+from concurrent.futures import Executor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -45,6 +47,10 @@ class Command(Struct, frozen=True):
     """Seconds."""
     has_launcher: bool = False
     """Whether the process only launches the command, and ends it for good when it ends itself: it is told last."""
+    descriptors: tuple[int, ...] = ()
+    """Open descriptors that it inherits, by the same numbers."""
+    starter: Executor | None = None
+    """In whose thread it is started, so that it is in that thread's control group; None is ours."""
 
 
 class Exit(Struct, frozen=True):
@@ -90,15 +96,7 @@ class _Child:
             undo.callback(os.close, self._pipe)
             try:
                 os.set_blocking(self._pipe, False)
-                self._process = subprocess.Popen(
-                    command.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=inlet,
-                    stderr=subprocess.STDOUT,
-                    cwd=command.cwd,
-                    env={**command.environment, MARKER: f"{command.environment.get(MARKER, '')} {marker}".strip()},
-                    start_new_session=True,
-                )
+                self._process = _started(command, inlet, marker)
             finally:
                 os.close(inlet)
             undo.pop_all()
@@ -232,6 +230,22 @@ class _Child:
         finally:
             self._loop.remove_reader(self._pipe)
             wake.cancel()
+
+
+def _started(command: Command, inlet: int, marker: str) -> subprocess.Popen[bytes]:
+    """Start a command that writes to `inlet`. Raises OSError or ValueError."""
+    start = partial(
+        subprocess.Popen[bytes],
+        command.argv,
+        stdin=subprocess.DEVNULL,
+        stdout=inlet,
+        stderr=subprocess.STDOUT,
+        cwd=command.cwd,
+        env={**command.environment, MARKER: f"{command.environment.get(MARKER, '')} {marker}".strip()},
+        start_new_session=True,
+        pass_fds=command.descriptors,
+    )
+    return start() if command.starter is None else command.starter.submit(start).result()
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
+from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
@@ -96,7 +97,11 @@ class Workspace(Struct, frozen=True):
                 "The user can allow it with the setting workspace.extra."
             )
         literal = Path(os.path.normpath(path))
-        if _is_protected(real, root) or _is_protected(literal, _root(literal, self.writable) or root):
+        if (
+            _is_included(real, root)
+            or _is_protected(real, root)
+            or _is_protected(literal, _root(literal, self.writable) or root)
+        ):
             return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
         return real
 
@@ -138,7 +143,7 @@ class Workspace(Struct, frozen=True):
             try:
                 return opening(root, real)
             except OSError as error:
-                if error.errno not in IN_THE_WAY or not tries_left or _real(real) == real:
+                if error.errno not in IN_THE_WAY or not tries_left or _has_no_link(real):
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -154,6 +159,13 @@ def _configured(setting: str, text: str, cwd: Path) -> Path:
 def _real(path: Path) -> Path:
     """Return the path with every link followed; what does not exist stays as it is."""
     return Path(os.path.realpath(path))
+
+
+def _has_no_link(path: Path) -> bool:
+    try:
+        return _real(path) == path
+    except OSError:  # a link that became something else while it was followed
+        return False
 
 
 def _resolved(path: Path) -> Path | Refused:
@@ -182,6 +194,12 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     below = names[names.index(".git") + 1 :]
     return not below or not GIT_PROTECTED.isdisjoint(below)
+
+
+def _is_included(real: Path, root: Path) -> bool:
+    """Whether the configuration of git of a root includes a file."""
+    home = Path.home()
+    return any(_real(path) == real for path in included(root / ".git/config", home))
 
 
 def _is_key(real: Path) -> bool:

@@ -1,8 +1,9 @@
 """A session in memory: its agent, its bus and its events as clients see them."""
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from yarrow.agent.agent import Agent
@@ -39,6 +40,8 @@ class Entry:
         """What a person should be told of how the session was made or loaded."""
         self.reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
+        self.give_back: Callable[[], object] = bool
+        """Gives back what the session's tools kept outside of it; called in a thread when the session is closed."""
         self.equipment: Equipment | None = None
         """What the last run worked with."""
         self._translated: dict[int, pb.AgentEvent] = {}
@@ -73,6 +76,7 @@ class Entry:
         """End the run if there is one, and write what the disk refused before if it takes it now."""
         await self.agent.close()
         await self.tell(HookName.SESSION_END)
+        await asyncio.to_thread(self.give_back)
         try:
             await self._log.close()
         except (StorageError, Precondition) as error:

@@ -250,9 +250,11 @@ class Sessions:
         desk = Desk(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
         agent = Agent(desk, Meter(self._ratios))
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=limits.subscribers)
-        missing = await asyncio.to_thread(self._parts.boxes.warning)
+        boxes = self._parts.boxes
+        entry.give_back = partial(boxes.release, session_id)
+        told = [await asyncio.to_thread(tell) for tell in (boxes.warning, boxes.recovered)]
         rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
-        entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, [missing]))
+        entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, told))
         await self._active.add(entry)
         await entry.tell(HookName.SESSION_START)
         return entry

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import stat
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -11,10 +12,12 @@ from msgspec import Struct
 
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.sandbox.arguments import seen_inside
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.capture import Capture, Deltas
+from yarrow.tool.names import told
 from yarrow.tool.paths import locate, os_problem, shown
 
 MOST_SECONDS = 3_600
@@ -23,6 +26,8 @@ SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 """Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
 
 
+CWD_CHARACTERS = 200
+"""How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
 """Where a command runs in a sandbox whose directory is gone."""
 
@@ -56,7 +61,7 @@ class Bash:
             async with aclosing(_run(command, boxed)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Exit):
-                        note += await _taken_away(boxed, context.cwd)
+                        note += await _told_of_sandbox(boxed, command, capture.text())
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
                     else:
                         capture.add(piece)
@@ -89,13 +94,29 @@ async def _run(command: Command, boxed: Boxed | None) -> AsyncGenerator[bytes | 
                 yield piece
     finally:
         if boxed is not None:
-            await asyncio.to_thread(boxed.take_away)
+            if not boxed.is_over:
+                await asyncio.to_thread(boxed.take_away)
+            boxed.close()
 
 
-async def _taken_away(boxed: Boxed | None, cwd: Path) -> str:
-    """Return a note of what a command made and may not, which is gone now."""
-    gone = [shown(path, cwd) for path in await asyncio.to_thread(boxed.take_away)] if boxed else []
-    return f"\n[{', '.join(gone)}: taken away, since what it says is run; kept until the service ends]" if gone else ""
+async def _told_of_sandbox(boxed: Boxed | None, command: Command, output: str) -> str:
+    """Return notes of what the sandbox did that a model would wonder at."""
+    if boxed is None:
+        return ""
+    notes: list[str] = []
+    gone = [shown(path, command.cwd) for path in await asyncio.to_thread(boxed.take_away)]
+    if gone:
+        notes.append(f"{', '.join(gone)}: taken away, since what it says is run; kept until the session ends")
+    closed = [name for path in boxed.covered if (name := shown(path, command.cwd)) in output]
+    if closed and "git" in command.argv[-1]:
+        left_out = " ".join(f"':(exclude){name}'" for name in closed)
+        notes.append(
+            f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
+            f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
+        )
+    if boxed.was_emptied:
+        notes.append("before this command /tmp and the home held too much, and were emptied")
+    return "".join(f"\n[{note}]" for note in notes)
 
 
 def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:
@@ -108,11 +129,8 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
     cwd, note = context.cwd, ""
     if arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
-        try:
-            if not cwd.is_dir():
-                return ToolFailed(f"cwd {arguments.cwd} is not a directory.")
-        except OSError as error:  # a name that is too long, a directory that may not be entered
-            return ToolFailed(os_problem(error, f"cwd {arguments.cwd}"))
+        if why := _unfit(cwd, context):
+            return ToolFailed(f"The command was not run: cwd {_told_cwd(arguments.cwd)} {why}.")
     elif not cwd.is_dir():
         note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
         if not context.dry_run:
@@ -121,6 +139,28 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
             note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
     environment = child_environment(os.environ, context.bash.pass_environment)
     return Command((_shell(), "-c", arguments.command), cwd, environment, timeout), note
+
+
+def _unfit(cwd: Path, context: ToolContext) -> str:
+    """Return why a command does not run in a directory that the call named, empty when it can."""
+    try:
+        where = cwd
+        if context.sandbox is not None:
+            seen = seen_inside(context.sandbox, Path(os.path.realpath(cwd)), os.environ)
+            if seen is None:
+                return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"
+            where = seen
+        mode = where.stat().st_mode
+    except (OSError, ValueError) as error:  # missing, too long, behind a loop, with a NUL
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return f"cannot be used ({said}); name a directory that is there, or leave cwd out"
+    return "" if stat.S_ISDIR(mode) else "is not a directory; name the directory, or leave cwd out"
+
+
+def _told_cwd(text: str) -> str:
+    """Return what a call named, short enough for an error."""
+    name = told(text)
+    return name if len(name) <= CWD_CHARACTERS else f"{name[:CWD_CHARACTERS]}... ({len(text):,} characters)"
 
 
 def _shell() -> str:

@@ -1,6 +1,7 @@
 """Tells what the bytes of a file are: a binary file or text, and of which encoding."""
 
 import codecs
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -11,6 +12,9 @@ FALLBACK = "latin-1"
 """The encoding of text that is not UTF-8: every byte is a character, so that nothing is lost on the way back."""
 
 UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_KEEPING = "surrogatepass"
+"""Halves of characters that stand alone come back as they were."""
 _BINARY = {
     b"%PDF-": "a PDF document",
     b"PK\x03\x04": "a zip archive",
@@ -25,17 +29,25 @@ class Text(Struct, frozen=True):
 
     text: str
     encoding: str
-    has_bom: bool
+    bom: bytes
 
     def encode(self, text: str) -> bytes:
         """Return other text as this file has it. Raises UnicodeEncodeError when its encoding cannot say it."""
-        return (BOM if self.has_bom else b"") + text.encode(self.encoding)
+        is_utf16 = self.encoding in _UTF16.values()
+        return self.bom + text.encode(self.encoding, _KEEPING if is_utf16 else "strict")
+
+
+def is_utf16(start: bytes) -> bool:
+    """Whether a file is UTF-16, by its BOM."""
+    return start.startswith(UTF16_BOMS) and not start.startswith(codecs.BOM_UTF32_LE)
 
 
 def binary_kind(start: bytes) -> str:
     """Return what a file that is not text is, by its first bytes, empty when it is text."""
-    if start.startswith(UTF16_BOMS):
-        return "UTF-16 text, which is not supported (try: iconv -f UTF-16 -t UTF-8)"
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32 text, which is not supported (try: iconv -f UTF-32 -t UTF-8)"
+    if is_utf16(start):
+        return "a binary file" if "\0" in start.decode("utf-16", "replace") else ""
     for magic, kind in _BINARY.items():
         if start.startswith(magic):
             return kind
@@ -43,10 +55,17 @@ def binary_kind(start: bytes) -> str:
 
 
 def decode(data: bytes) -> Text:
-    """Decode a file: as UTF-8 when it is, else by `FALLBACK`."""
-    has_bom = data.startswith(BOM)
-    body = data[len(BOM) :] if has_bom else data
+    """Decode a file: as UTF-16 by its BOM, as UTF-8 when it is, else by `FALLBACK`.
+
+    UTF-16 that ends in the middle of a character is none.
+    """
+    if is_utf16(data):
+        bom, body = data[:2], data[2:]
+        with suppress(UnicodeDecodeError):
+            return Text(body.decode(_UTF16[bom], _KEEPING), _UTF16[bom], bom)
+    bom = BOM if data.startswith(BOM) else b""
+    body = data[len(bom) :]
     try:
-        return Text(body.decode(), "utf-8", has_bom)
+        return Text(body.decode(), "utf-8", bom)
     except UnicodeDecodeError:
-        return Text(body.decode(FALLBACK), FALLBACK, has_bom)
+        return Text(body.decode(FALLBACK), FALLBACK, bom)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from yarrow.tool.base import Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
-from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode
+from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
 from yarrow.tool.diff import unified_diff
 from yarrow.tool.limits import plural
 from yarrow.tool.matching import Edit as OneEdit
@@ -47,9 +47,16 @@ def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
     def plan(data: bytes | None) -> Planned:
         if data is None:
             return ToolFailed(f"{missing(path, name)} To make a new file, use write.")
-        if kind := binary_kind(data[:SNIFF_BYTES]) or ("a binary file" if b"\0" in data else ""):
+        if kind := binary_kind(data[:SNIFF_BYTES]):
             return ToolFailed(f"{name} is {kind}, and is not edited.")
         file = decode(data)
+        if is_utf16(data) and file.encoding == FALLBACK:
+            return ToolFailed(
+                f"{name} is not edited: by its BOM it is UTF-16, and it ends in the middle of a character. "
+                "Ask the user, or write the whole file anew."
+            )
+        if "\0" in file.text:
+            return ToolFailed(f"{name} is a binary file, and is not edited.")
         outcome = apply_edits(file.text, arguments.edits)
         if isinstance(outcome, Mismatch):
             return ToolFailed(f"{name} was not changed. {outcome.text}")

@@ -1,5 +1,6 @@
 """The tool `find`: paths of files or directories that match a glob."""
 
+import os
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.policy.beneath import open_beneath
 from yarrow.policy.secrets import is_secret_file
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
@@ -73,6 +75,15 @@ def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Ev
     return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace)
 
 
+def _names(directory: Path) -> set[str]:
+    """Return the names in a directory that no link leads to. Raises OSError."""
+    descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return set(os.listdir(descriptor))  # noqa: PTH208 (a Path has no descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
@@ -99,7 +110,16 @@ class _Search:
         except RipgrepError as error:
             self._was_slow = error.timed_out
             return error.timed_out
-        return True
+        return await in_thread(self._are_there)
+
+    def _are_there(self, _stop: threading.Event) -> bool:
+        """Whether all that would be shown is reached without a link: ripgrep may have met one that is gone again."""
+        kept = self._found.kept()
+        try:
+            known = {above: _names(self._root.joinpath(*above)) for above in {tuple(names[:-1]) for names in kept}}
+        except OSError:
+            return False
+        return all(names[-1] in known[tuple(names[:-1])] for names in kept)
 
     def by_ourselves(self, stop: threading.Event) -> None:
         """Look, from the start."""

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,16 +13,18 @@ from yarrow.policy.secrets import is_secret_file
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
-from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Query, Report
+from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_hits, ripgrep_program
-from yarrow.tool.search import Searcher, SearchError, search_below
+from yarrow.tool.search import Searcher, SearchError, is_there, search_below
 from yarrow.tool.threads import in_thread
 
 GREP_LIMIT = 100
 """Matching lines shown unless the call says otherwise."""
 MOST_CONTEXT = 50
+CONFIRMED_AT_ONCE = 64
+"""Files whose hits are confirmed in one go; as many wait at most."""
 LINE_FEED = r"(?<!\\)(?:\\\\)*\\n"
 """A line feed as a pattern writes it."""
 SLOW = f"the search was stopped after {SEARCH_SECONDS:g} s; narrow it"
@@ -115,16 +117,41 @@ class _Search:
         # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
         glob = self._arguments.glob
         globs = (glob,) if self._globs and re.fullmatch(r"[\w.*?-]+", glob) else ()
+        waiting: list[Hits] = []
         try:
             async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
                 async for hits in found:
-                    if self._is_wanted(hits.path) and not self._report.add(hits):
-                        break
+                    waiting += [hits] if self._is_wanted(hits.path) else []
+                    if len(waiting) == CONFIRMED_AT_ONCE:
+                        if not await in_thread(partial(self._take, waiting)):
+                            return True
+                        waiting.clear()
         except RipgrepError as error:
             if not error.timed_out:
                 return False
             self._notes.append(SLOW)
+        await in_thread(partial(self._take, waiting))
         return True
+
+    def _take(self, waiting: list[Hits], stop: threading.Event) -> bool:
+        """Report hits that were confirmed; return whether more are wanted."""
+        for hits in waiting:
+            confirmed = self._confirmed(hits, stop)
+            if confirmed is not None and not self._report.add(confirmed):
+                return False
+        return not stop.is_set()
+
+    def _confirmed(self, hits: Hits, stop: threading.Event) -> Hits | None:
+        """Return the hits when the file holds them, else what is found in it now.
+
+        Ripgrep opens paths in which a link may stand by then; what it found behind one is nobody's to see.
+        """
+        path = self._target if self._is_file else self._target / hits.path
+        if is_there(path, hits):
+            return hits
+        with suppress(SearchError):
+            return Searcher(self._query).search(path, hits.path, stop)
+        return None
 
     def by_ourselves(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""

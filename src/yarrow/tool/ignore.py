@@ -10,8 +10,12 @@ from msgspec import Struct
 
 from yarrow.tool.globs import Name, compile_names, match_names
 
-IGNORE_BYTES = 1_048_576
+IGNORE_BYTES = 16_777_216
 """The largest ignore file; one that is larger is as if it were not there, as is one that is no regular file."""
+
+
+PLAIN_NAME = r"[^/*?\[\]\\{}]+"
+"""A pattern that means one name, wherever it lies."""
 
 
 class _Rule(Struct, frozen=True):
@@ -23,25 +27,42 @@ class _Rule(Struct, frozen=True):
     only_directories: bool
     ignores: bool
     """False for a line with `!`, which brings back."""
+    plain: str = ""
+    """The one name that is meant, where it is written plainly and not anchored."""
 
 
 class IgnoreFile:
     """The rules of one ignore file, the last one first."""
 
     def __init__(self, text: str) -> None:
-        self._rules = [rule for line in reversed(text.split("\n")) if (rule := _rule(line)) is not None]
+        self._rules: list[tuple[int, _Rule]] = []
+        self._plain: dict[str, list[tuple[int, _Rule]]] = {}
+        """By the name, those that speak of one name wherever it lies: a long file has mostly such."""
+        for number, line in enumerate(reversed(text.split("\n"))):
+            rule = _rule(line)
+            if rule is None:
+                continue
+            if rule.plain:
+                self._plain.setdefault(rule.plain, []).append((number, rule))
+            else:
+                self._rules.append((number, rule))
 
     def verdict(self, names: Sequence[str], *, is_dir: bool) -> bool | None:
         """Whether a path, by its names from the ignore file's directory on, is ignored; None when nothing is said.
 
         It speaks of the path alone, not of the directories it lies in: whoever walks does not enter those.
         """
-        for rule in self._rules:
+        plain = next(
+            (found for found in self._plain.get(names[-1], ()) if is_dir or not found[1].only_directories), None
+        )
+        for number, rule in self._rules:
+            if plain is not None and plain[0] < number:
+                break
             if (is_dir or not rule.only_directories) and match_names(
                 rule.names, names if rule.is_anchored else names[-1:]
             ):
                 return rule.ignores
-        return None
+        return None if plain is None else plain[1].ignores
 
 
 def read_ignore_file(path: str) -> IgnoreFile | None:
@@ -76,6 +97,8 @@ def _rule(line: str) -> _Rule | None:
     ignores = not line.startswith("!")
     pattern = line if ignores else line[1:]
     stem = pattern.rstrip("/")
+    if re.fullmatch(PLAIN_NAME, stem):
+        return _Rule([], is_anchored=False, only_directories=stem != pattern, ignores=ignores, plain=stem)
     names = compile_names(_without_backslashes(stem))
     if names[-1] is None:
         names += compile_names("*")  # `a/**` is all that lies in `a`, not `a` itself

@@ -1,5 +1,6 @@
 """The tool `read`: a page of a text file, an image, or the names in a directory."""
 
+import io
 import os
 import stat
 import threading
@@ -15,14 +16,18 @@ from yarrow.imaging.header import image_type
 from yarrow.message import Image
 from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode
+from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size
 from yarrow.tool.ls import LS_LIMIT, left_out_of, listing
+from yarrow.tool.notebook import NOTEBOOK_BYTES, cells_of
 from yarrow.tool.paths import locate, missing, os_problem
 from yarrow.tool.threads import in_thread
 
 CHUNK_BYTES = 1_048_576
 """How much is read at once to count lines."""
+CONVERTED_BYTES = 67_108_864
+"""The largest file of UTF-16 that is shown; 64 MiB."""
+NOTEBOOK_SUFFIX = ".ipynb"
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,12 +103,33 @@ def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -
         return ToolFailed("offset and limit count from 1.")
     if start.startswith(BOM):
         file.seek(len(BOM))
+    note = ""
+    if (shown := _as_text(file, start, arguments.path)) is not None:
+        if isinstance(shown, ToolFailed):
+            return shown
+        file, note = shown
     skipped = _skip(file, arguments.offset - 1, stop)
     page = _page(file, min(arguments.limit, RESULT_LINES), stop)
     total = skipped + page.lines + _count(file, stop)
     if not page.lines:
         return ToolFailed(f"{arguments.path} has {total:,} lines; offset {arguments.offset:,} is past its end.")
-    return Done(_shown(page, arguments, total))
+    text = _shown(page, arguments, total)
+    return Done(f"{text}\n[{note}]" if note else text)
+
+
+def _as_text(file: BinaryIO, start: bytes, path: str) -> tuple[BinaryIO, str] | ToolFailed | None:
+    """Return what is shown in a file's stead, and a note; None for a file that is shown as it is."""
+    size = os.fstat(file.fileno()).st_size
+    if is_utf16(start):
+        if size > CONVERTED_BYTES:
+            return ToolFailed(f"{path} is UTF-16 of {shown_size(size)}; the most is {CONVERTED_BYTES:,}. Use iconv.")
+        return io.BytesIO(file.read(CONVERTED_BYTES).decode("utf-16", "replace").encode("utf-8", "replace")), "UTF-16"
+    if path.lower().endswith(NOTEBOOK_SUFFIX) and size <= NOTEBOOK_BYTES:
+        text = cells_of(file.read(NOTEBOOK_BYTES))
+        if text is not None:
+            return io.BytesIO(text.encode("utf-8", "replace")), ""
+        file.seek(len(BOM) if start.startswith(BOM) else 0)
+    return None
 
 
 def _image(file: BinaryIO, size: int) -> Result:

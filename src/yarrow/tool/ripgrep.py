@@ -1,19 +1,25 @@
 """Searches with ripgrep where it is installed, set to see exactly what our own walk and search see."""
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
 
+from yarrow.policy.beneath import open_beneath
 from yarrow.policy.environment import child_environment
+from yarrow.policy.family import has_own_proc
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
-from yarrow.tool.walk import has_odd_ignore_file
+from yarrow.tool.threads import in_thread
+from yarrow.tool.walk import has_odd_ignore_file, odd_ignore_files
 
 MEMORY_KIB = 1_048_576
 """The most address space ripgrep is given, 1 GiB: an ignore file may be a link to a device that never ends."""
@@ -22,6 +28,11 @@ CPU_SECONDS = 360
 WITHIN_BOUNDS = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MEMORY_KIB}; ulimit -t {CPU_SECONDS}; exec "$@"'
 """The shell sets the bounds, so that they hold for a ripgrep that outlives us too, and becomes ripgrep. Where
 one of them cannot be set it is done without. Messages go nowhere, for they would mix with results."""
+
+STALL_SECONDS = 0.5
+"""After that time it is looked whether ripgrep waits for a FIFO, ..."""
+RELEASE_SECONDS = 0.05
+"""... and how far apart it is let go on then."""
 
 SAME_AS_OURS = (
     *(
@@ -124,22 +135,62 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
         raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
     bounded = ("/bin/sh", "-c", WITHIN_BOUNDS, "sh", program, *options)
-    command = Command(bounded, directory, child_environment(os.environ), SEARCH_SECONDS)
     unfinished: list[bytes] = []
     has_any = False
-    async with aclosing(run(command)) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, Exit):
-                # 2 also tells of files it could not read; whatever else it is, it died on the way.
-                if piece.timed_out or piece.code not in ({0, 1, 2} if has_any else {0, 1}):
-                    raise RipgrepError(timed_out=piece.timed_out)
-                return
-            first, *others = piece.split(separator)
-            unfinished.append(first)
-            for other in others:
-                record = b"".join(unfinished)
-                unfinished = [other]
-                if separator == b"\n" and not record.startswith(b"{"):
-                    raise RipgrepError(timed_out=False)  # nothing that ripgrep says
-                has_any = True
-                yield record
+    with _held(directory) as held:
+        command = Command(bounded, held, child_environment(os.environ), SEARCH_SECONDS)
+        async with _released(directory), aclosing(run(command)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Exit):
+                    # 2 also tells of files it could not read; whatever else it is, it died on the way.
+                    if piece.timed_out or piece.code not in ({0, 1, 2} if has_any else {0, 1}):
+                        raise RipgrepError(timed_out=piece.timed_out)
+                    return
+                first, *others = piece.split(separator)
+                unfinished.append(first)
+                for other in others:
+                    record = b"".join(unfinished)
+                    unfinished = [other]
+                    if separator == b"\n" and not record.startswith(b"{"):
+                        raise RipgrepError(timed_out=False)  # nothing that ripgrep says
+                    has_any = True
+                    yield record
+
+
+@contextmanager
+def _held(directory: Path) -> Generator[Path]:
+    """Hold a real directory open, and give the path by which a child starts in it, whatever its own becomes."""
+    try:
+        descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise RipgrepError(timed_out=False) from error
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}") if has_own_proc() else directory
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def _released(directory: Path) -> AsyncGenerator[None]:
+    """Let a ripgrep go on that waits for somebody to write to a FIFO, which an ignore file may be."""
+    releasing = asyncio.create_task(_release(directory))
+    try:
+        yield
+    finally:
+        releasing.cancel()
+        await asyncio.wait((releasing,))
+
+
+async def _release(directory: Path) -> None:
+    await asyncio.sleep(STALL_SECONDS)
+    await in_thread(partial(_write_nothing, directory))
+
+
+def _write_nothing(directory: Path, stop: threading.Event) -> None:
+    """Find the ignore files that are FIFOs; open each to write, again and again, and write nothing."""
+    paths = [path for path in odd_ignore_files(directory, stop) if Path(path).is_fifo()]
+    while paths and not stop.is_set():
+        for path in paths:
+            with suppress(OSError):  # nobody waits there
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        stop.wait(RELEASE_SECONDS)

@@ -1,11 +1,15 @@
 """Searches files by ourselves, line by line, with a bound on the time that a pattern may take."""
 
+import os
+import stat
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from yarrow.policy.beneath import open_beneath
+from yarrow.policy.workspace import READING
 from yarrow.tool.content import BOM, UTF16_BOMS
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
 from yarrow.tool.walk import walk
@@ -43,11 +47,8 @@ class Searcher:
 
         Raises SearchError when the pattern takes too long.
         """
-        try:
-            if path.stat().st_size > SEARCHED_BYTES:
-                return None
-            data = path.read_bytes()
-        except OSError:
+        data = _data(path)
+        if data is None:
             return None
         hits = Hits(name, self._query.limit)
         hits.is_binary = b"\0" in data and not data.startswith(UTF16_BOMS)
@@ -107,6 +108,29 @@ def search_below(
             hits = searcher.search(root / entry.path, entry.path, stop)
             if hits is not None:
                 yield hits
+
+
+def is_there(path: Path, hits: Hits) -> bool:
+    """Whether a file, reached without any link, holds the lines that are said to be found in it."""
+    data = _data(path)
+    if data is None:
+        return False
+    lines = _text(data).removesuffix("\n").split("\n")
+    return all(
+        0 < number <= len(lines) and lossless(lines[number - 1].encode("utf-8", "surrogateescape")) == line
+        for number, line, _ in hits.lines
+    )
+
+
+def _data(path: Path) -> bytes | None:
+    """Return what a regular file holds, None when it is none, too large, or reached by a link."""
+    try:
+        with os.fdopen(open_beneath(Path(path.anchor), path, READING), "rb") as file:
+            status = os.fstat(file.fileno())
+            is_fit = stat.S_ISREG(status.st_mode) and status.st_size <= SEARCHED_BYTES
+            return file.read(SEARCHED_BYTES) if is_fit else None
+    except OSError:
+        return None
 
 
 def _text(data: bytes) -> str:

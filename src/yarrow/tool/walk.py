@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.beneath import open_beneath
 from yarrow.tool.ignore import IgnoreFile, is_odd_ignore_file, read_ignore_file
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
@@ -45,11 +46,9 @@ def walk(root: Path, stop: threading.Event) -> Iterator[Entry]:
         if entry is None:
             stack.pop()
             continue
-        is_dir = entry.is_dir(follow_symlinks=False)
-        if not is_dir and not entry.is_file(follow_symlinks=False):
-            continue
-        path = directory + entry.name
-        if entry.name == NEVER or _is_ignored(path, rules, is_dir=is_dir):
+        name, is_dir = entry
+        path = directory + name
+        if name == NEVER or _is_ignored(path, rules, is_dir=is_dir):
             continue
         yield Entry(path[len(base) :], is_dir)
         if is_dir:
@@ -62,12 +61,37 @@ def has_odd_ignore_file(directory: Path) -> bool:
     return any(is_odd_ignore_file(level + name) for level in above for name in IGNORE_FILES)
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
+def odd_ignore_files(root: Path, stop: threading.Event) -> Iterator[str]:
+    """Yield the paths of ignore files below a directory that are not ones to be read."""
+    for entry in walk(root, stop):
+        if entry.is_dir:
+            base = f"{root}/{entry.path}/"
+            yield from (base + name for name in IGNORE_FILES if is_odd_ignore_file(base + name))
+
+
+def _entries(directory: str) -> list[tuple[str, bool]]:
+    """Return the names of files and of directories, and which these are; links are neither, also as the way there."""
     try:
-        with os.scandir(directory) as entries:
-            return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        descriptor = open_beneath(Path("/"), Path(directory), os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return []
+    try:
+        with os.scandir(descriptor) as entries:
+            named = [(entry.name, _is_directory(entry)) for entry in entries]
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    return sorted(
+        ((name, is_dir) for name, is_dir in named if is_dir is not None), key=lambda entry: os.fsencode(entry[0])
+    )
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool | None:
+    """Whether it is a directory, None for what is no regular file either."""
+    if entry.is_dir(follow_symlinks=False):
+        return True
+    return False if entry.is_file(follow_symlinks=False) else None
 
 
 def _rules(directory: str) -> list[_Rules]:

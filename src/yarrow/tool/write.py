@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
-from yarrow.tool.content import BOM, decode
+from yarrow.tool.content import decode
 from yarrow.tool.diff import unified_diff
 from yarrow.tool.limits import shown_size
 from yarrow.tool.paths import locate, shown
@@ -45,11 +45,12 @@ def _plan(arguments: WriteArguments, context: ToolContext) -> Plan:
         if old is None:
             diff = unified_diff(name, None, arguments.content)
             return Change(data, f"Created {name}", f"Would create {name}", diff)
-        if old.startswith(BOM) and not data.startswith(BOM):
-            data = BOM + data  # a model never sees it, and so cannot mean to drop it
+        before = decode(old)
+        if before.bom:  # a model never sees it, and so cannot mean to drop it, nor the encoding that goes with it
+            data = before.encode(arguments.content.removeprefix("\ufeff"))
         if data == old:
             return Done(f"{name} already holds exactly this; nothing was written.")
-        diff = unified_diff(name, decode(old).text, decode(data).text)
+        diff = unified_diff(name, before.text, decode(data).text)
         size = shown_size(len(old))
         return Change(data, f"Replaced {name}, which had {size},", f"Would replace {name}, which has {size},", diff)
 

@@ -1,12 +1,13 @@
 """What bubblewrap is told: from a description of a sandbox to the words of its command line."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.places import (
     HIDDEN,
     HIDDEN_PRIVATE,
@@ -34,9 +35,21 @@ class Box(Struct, frozen=True):
     """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
     hidden: tuple[Path, ...] = ()
     """The service's own directories."""
+    notes: Path | None = None
+    """Where is written down what to take away if the service is killed; None is nowhere."""
 
 
-def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], *, cwd: Path) -> list[str]:
+class Workplace(Struct, frozen=True):
+    """What was found of the workspace of a sandbox, and how it is bound."""
+
+    found: Sequence[Found]
+    covers: Mapping[Path, Path]
+    """What stands in the place of each file of secrets."""
+    hold: Callable[[Path], int | None] | None
+    """Returns a descriptor of what is at a path, None when nothing is; None where the launcher takes paths alone."""
+
+
+def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *, cwd: Path) -> list[str]:
     """Return the words that follow `bwrap`, up to the command.
 
     `cwd` is where it begins; that opens nothing, for it is the model that names it.
@@ -46,8 +59,9 @@ def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], 
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
-    for path in KERNEL:
-        words += ["--ro-bind-try", path, path]
+    if os.geteuid() == 0:  # nobody else may write there anyway
+        for path in KERNEL:
+            words += ["--ro-bind-try", path, path]
     words += _hide(box)
     words += ["--bind", str(box.private / "tmp"), "/tmp", "--bind", str(box.private / "home"), str(box.home)]  # noqa: S108 (a /tmp of its own)
     shown = shown_of_home(box.home, environment)
@@ -58,8 +72,8 @@ def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], 
     for path in box.readable:
         words += ["--ro-bind-try", str(path), str(path)]
     for path in box.writable:
-        words += ["--bind-try", str(path), str(path)]
-    words += _protect(found)
+        words += _bound(path, workplace, read_only=False)
+    words += _protect(workplace)
     # Last, so that they stay hidden where one of them lies inside of what is shown.
     seen = (*shown, *box.readable, *box.writable)
     for path in home_secrets(box.home):
@@ -72,14 +86,18 @@ def arguments(box: Box, found: Sequence[Found], environment: Mapping[str, str], 
 
 def _hide(box: Box) -> list[str]:
     words: list[str] = []
-    for name in (*HIDDEN, *HIDDEN_PRIVATE):
+    for name in HIDDEN:
         if Path(name).is_dir():
+            words += ["--tmpfs", os.path.realpath(name)]
+    # What we cannot read ourselves needs no cover, and each mount costs time.
+    for name in HIDDEN_PRIVATE:
+        if Path(name).is_dir() and os.access(name, os.R_OK | os.X_OK):
             words += ["--tmpfs", os.path.realpath(name)]
     if not any(box.home.is_relative_to(name) for name in HIDDEN) and box.home != Path("/"):
         words += ["--tmpfs", str(box.home)]
     for name in SECRET_FILES:
-        if Path(name).exists():
-            words += ["--ro-bind", "/dev/null", name]
+        if os.access(name, os.R_OK):
+            words += ["--ro-bind", str(NOTHING), name]
     return words
 
 
@@ -90,21 +108,45 @@ def _names_of_hosts() -> list[str]:
     return ["--ro-bind-try", str(real), str(real)] if real.is_relative_to("/run") else []
 
 
-def _protect(found: Sequence[Found]) -> list[str]:
+def _protect(workplace: Workplace) -> list[str]:
     words: list[str] = []
-    for one in found:
+    for one in workplace.found:
         for path in one.pinned:
-            words += ["--bind", str(path), str(path)]
+            words += _bound(path, workplace, read_only=False)
         for path in one.fixed:
-            words += ["--ro-bind-try", str(path), str(path)]
+            words += _bound(path, workplace, read_only=True)
         for path in one.closed:
             words += ["--tmpfs", str(path)]
         for path in one.secret:
-            words += ["--ro-bind-try", "/dev/null", str(path)]
+            words += ["--ro-bind-try", str(workplace.covers.get(path, NOTHING)), str(path)]
     return words
+
+
+def _bound(path: Path, workplace: Workplace, *, read_only: bool) -> list[str]:
+    """Return how a path is bound on itself; by a descriptor, a link that is put there meanwhile changes nothing."""
+    option = "--ro-bind" if read_only else "--bind"
+    if workplace.hold is None:
+        return [f"{option}-try", str(path), str(path)]
+    descriptor = workplace.hold(path)
+    return [] if descriptor is None else [f"{option}-fd", str(descriptor), str(path)]
+
+
+def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return where outside that lies which a real path leads to inside, None where it is hidden."""
+    if any(path.is_relative_to(root) for root in (*box.hidden, *home_secrets(box.home))):
+        return None
+    if any(path.is_relative_to(root) for root in (*box.writable, *box.readable)):
+        return path
+    if any(path.is_relative_to(root) for root in shown_of_home(box.home, environment)):
+        return path
+    for place, name in ((box.home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
+        if path.is_relative_to(place):
+            return box.private / name / path.relative_to(place)
+    hidden = [os.path.realpath(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
+    return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path
 
 
 def _covered(path: Path) -> list[str]:
     if not path.exists():
         return []
-    return ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
+    return ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", str(NOTHING), str(path)]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from yarrow.errors import ConfigError
 from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.journal import TAKEN, recover
+from yarrow.policy.sandbox.private import remove
 from yarrow.policy.sandbox.sandbox import unavailable
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Workspace
@@ -14,16 +16,28 @@ from yarrow.policy.workspace import Workspace
 class Boxes:
     """The sandboxes of one service."""
 
-    def __init__(self, level: Level, *, home: Path, hidden: tuple[Path, ...] = ()) -> None:
-        """`hidden` are the service's own directories."""
+    def __init__(self, level: Level, *, home: Path, hidden: tuple[Path, ...] = (), notes: Path | None = None) -> None:
+        """`hidden` are the service's own directories; in `notes` it is written down what runs, in case it is killed."""
         self._level: Level = level
         self._home = home
         self._hidden = hidden
+        self._notes = notes
 
     def warning(self) -> str:
         """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
         why = unavailable() if self._level == "workspace" else ""
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+
+    def recovered(self) -> str:
+        """Take away what commands of a service that was killed left, and say so in a sentence; empty for nothing."""
+        if self._notes is None or not (gone := recover(self._notes)):
+            return ""
+        names = ", ".join(map(str, gone))
+        return f"{names}: left by a command when the service was killed, and taken away; kept in {self._notes / TAKEN}"
+
+    def release(self, session_id: str) -> None:
+        """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
+        remove(self._private(session_id))
 
     def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> Box | None:
         """Return the sandbox of a session, None where there is none.
@@ -42,16 +56,19 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
-        # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
-        name = hashlib.sha256(session_id.encode()).hexdigest()[:16]
         return Box(
             level=self._level,
             writable=workspace.writable,
             readable=workspace.readable,
             home=self._home.resolve(),
-            private=scratch_directory() / f"box-{name}",
+            private=self._private(session_id),
             hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
+            notes=self._notes,
         )
+
+    def _private(self, session_id: str) -> Path:
+        # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
+        return scratch_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
 
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""

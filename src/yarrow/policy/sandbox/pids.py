@@ -2,12 +2,15 @@
 
 import atexit
 import os
+import threading
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 MOST_PROCESSES = 2_048
 """Of all commands of one service together."""
+PREFIX = "yarrow-"
 _ROOT = Path("/sys/fs/cgroup")
 
 
@@ -15,7 +18,8 @@ _ROOT = Path("/sys/fs/cgroup")
 def group() -> Path | None:
     """Return the file that takes the number of a process into the group; None where none can be made."""
     for parent in _parents():
-        made = parent / f"yarrow-{os.getpid()}"
+        _remove_left(parent)
+        made = parent / f"{PREFIX}{os.getpid()}"
         try:
             made.mkdir(exist_ok=True)  # one of the same number that was killed could not remove it
         except OSError:
@@ -29,6 +33,28 @@ def group() -> Path | None:
         atexit.register(_remove, made, os.getpid())
         return made / "cgroup.procs"
     return None
+
+
+@lru_cache(maxsize=1)
+def starter() -> Executor | None:
+    """Return what starts processes in the group: a thread that is in it, None where threads cannot be moved alone.
+
+    What is started there is in the group from the beginning. To move each process there costs some 10 ms instead, in
+    which the kernel waits for all processors.
+    """
+    entry = group()
+    if entry is None or not (tasks := entry.with_name("tasks")).exists():
+        return None
+    thread = ThreadPoolExecutor(1, "yarrow-start", initializer=_enter, initargs=(tasks,))
+    try:
+        thread.submit(int).result()
+    except BrokenExecutor:  # it could not enter
+        return None
+    return thread
+
+
+def _enter(tasks: Path) -> None:
+    tasks.write_text(str(threading.get_native_id()))
 
 
 def _parents() -> list[Path]:
@@ -46,6 +72,14 @@ def _parents() -> list[Path]:
             own = top / path.lstrip("/")
             found += [own] if own == top else [own, own.parent]
     return found
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the groups of processes that were killed; one that still holds something stays."""
+    for left in parent.glob(f"{PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
+            with suppress(OSError):
+                left.rmdir()
 
 
 def _remove(made: Path, owner: int) -> None:

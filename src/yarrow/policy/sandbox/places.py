@@ -26,17 +26,18 @@ SERVICE_NAMES = (".yarrow",)
 
 def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return what of a home is shown: programs that are on PATH or usually are."""
-    shown = {home / name for name in TOOLCHAINS}
+    shown = {path for name in TOOLCHAINS if os.path.exists(path := f"{home}/{name}")}  # noqa: PTH110 (for each call)
     for entry in environment.get("PATH", "").split(os.pathsep):
         path = Path(entry)
-        if path.is_absolute() and path.is_relative_to(home) and path != home:
-            shown.add(path)
+        if path.is_absolute() and path.is_relative_to(home) and path != home and path.exists():
+            shown.add(str(path))
             names = path.relative_to(home).parts
             # The programs of a directory such as ~/.tool/bin mostly lie beside it.
             if names[0].startswith(".") and len(names) > 1 and names[0] not in {".config", ".local", ".cache"}:
-                shown.add(home / names[0])
+                shown.add(f"{home}/{names[0]}")
     # What lies inside of another is shown with it, and each mount costs time.
-    return sorted(path for path in shown if shown.isdisjoint(path.parents) and path.exists())
+    paths = [Path(path) for path in sorted(shown)]
+    return [path for path in paths if shown.isdisjoint(map(str, path.parents))]
 
 
 def home_secrets(home: Path) -> list[Path]:

@@ -2,24 +2,26 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.names import LOOKED_AT, names_of
 
-LOOKED_AT = 20_000
-"""Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
 DEEPEST = 6
 """Levels below the workspace that are looked at."""
-PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
 REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
 """Files of it that send git elsewhere; they are mostly not there, and must not come to be."""
+
+
+USERS_CONFIG = (".gitconfig", ".config/git/config")
+"""The person's own configuration of git, below the home."""
 
 
 class Found(Struct):
@@ -40,8 +42,8 @@ class Found(Struct):
 _seen: dict[Path, Found] = {}
 
 
-def look_at(root: Path) -> Found:
-    """Look at a workspace.
+def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
+    """Look at one root of a workspace; `roots` are all of them, among which configurations of git may include files.
 
     Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
     """
@@ -57,9 +59,38 @@ def look_at(root: Path) -> Found:
             found.secret.append(path)
             # A directory above could be moved to where nobody looks.
             found.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+    _fix_included(root, roots or (root,), found)
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
+
+
+def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
+    """Fix the files of a workspace that a configuration of git includes: they name what git runs as it does itself."""
+    home = Path.home()
+    users = [home / name for name in USERS_CONFIG]
+    told = [path for config in (*_configs(found), *users) for path in included(config, home)]
+    # The person's own may itself be a link into a workspace.
+    for path in (*told, *(Path(os.path.realpath(config)) for config in users)):
+        for where in {Path(os.path.normpath(path)), Path(os.path.realpath(path))}:
+            # The repository of a worktree lies outside, and is written to all the same.
+            owners = (root, *roots, *found.pinned)
+            owner = next((one for one in owners if where.is_relative_to(one) and where != one), None)
+            if owner is not None:
+                _fix_file(where, owner, found)
+
+
+def _configs(found: Found) -> list[Path]:
+    return [path for path in found.fixed if path.name in {"config", "config.worktree"}]
+
+
+def _fix_file(path: Path, root: Path, found: Found) -> None:
+    above = [one for one in path.parents if one != root and one.is_relative_to(root)]
+    for one in above:
+        _refuse_link(one)
+    found.pinned += [one for one in above if one.is_dir()]
+    if path not in found.fixed and path not in found.missing:
+        _fix(path, found)
 
 
 def _repository(path: Path, root: Path, found: Found) -> None:
@@ -89,13 +120,20 @@ def _repository_of_worktree(file: Path) -> Path | None:
     Only where that names the worktree in turn: the file alone could name anybody's, and it would be writable.
     """
     try:
-        directory = Path(os.path.realpath(file.parent / file.read_text().removeprefix("gitdir:").strip()))
+        directory = Path(os.path.realpath(pointed_to(file)))
         back = Path(os.path.realpath(directory / (directory / "gitdir").read_text().strip()))
         common = Path(os.path.realpath(directory / (directory / "commondir").read_text().strip()))
     except (OSError, ValueError):
         return None
     is_its_own = back == file.resolve() and directory.parent == common / "worktrees"
     return common if is_its_own else None
+
+
+def pointed_to(file: Path) -> Path:
+    """Return the directory that a file `.git` names. Raises OSError, and ValueError for what is no text."""
+    if not file.is_file():  # a FIFO would wait
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
+    return file.parent / file.read_text().removeprefix("gitdir:").strip()
 
 
 def _fix(path: Path, found: Found) -> None:
@@ -148,20 +186,17 @@ def _entries(root: Path, found: Found) -> Iterator[Path]:
         below: list[str] = []
         for directory in level:
             try:
-                with os.scandir(directory) as entries:
-                    for entry in entries:
-                        looked += 1
-                        if looked > LOOKED_AT:
-                            return
-                        is_directory = entry.is_dir(follow_symlinks=False)
-                        if entry.name == ".git" or (not is_directory and is_secret_file(entry.name)):
-                            yield Path(entry.path)
-                        elif is_directory and entry.name not in PASSED_OVER:
-                            below.append(entry.path)
+                names = names_of(directory)
             except PermissionError:
                 if directory == str(root):
                     raise
                 found.closed.append(Path(directory))
+                continue
             except OSError:
                 continue
+            yield from (Path(directory, name) for name in names.telling)
+            looked += names.count
+            if looked >= LOOKED_AT:
+                return
+            below += [f"{directory}/{name}" for name in names.directories]
         level = below

@@ -3,16 +3,21 @@
 import os
 import shutil
 import subprocess
+import weakref
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import pids, seccomp
-from yarrow.policy.sandbox.arguments import Box, arguments
+from yarrow.policy.sandbox import pids, private, seccomp
+from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
+from yarrow.policy.sandbox.binding import Descriptors
+from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
+from yarrow.policy.sandbox.journal import Note
 from yarrow.policy.sandbox.protected import look_at, remembered
-from yarrow.policy.sandbox.taking import Place
+from yarrow.policy.sandbox.taking import Watched
 
 PROBE_SECONDS = 10.0
 MOST_OF_A_USER = 4_096
@@ -22,12 +27,8 @@ SYSTEM_PLACES = ("/usr/bin", "/bin", "/usr/local/bin")
 """Where bubblewrap is looked for before PATH, which may lead into a workspace."""
 ELSEWHERE = frozenset({"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"})
 """Variables that name places which are not there inside; without them programs take /tmp and the home."""
-_FILTER = 9
-"""The descriptor by which the filter of system calls is handed over."""
-_START = (
-    # Into the group first, so that nothing of it is outside; then become the launcher.
-    f'test -z "$1" || echo $$ >"$1" || exit 125; filter=$2; shift 2; exec "$@" {_FILTER}<"$filter"'
-)
+_START = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
+"""Enters the group first, so that nothing of it is outside; then becomes the launcher."""
 _INSIDE = (
     f"ulimit -c 0; ulimit -n {OPEN_FILES} 2>/dev/null; "
     # Processes are -p to one shell, and -u to another, to which -p is what cannot be changed.
@@ -72,40 +73,70 @@ def launcher() -> str | None:
     return os.path.realpath(found) if found is not None and Path(found).is_absolute() else None
 
 
+@lru_cache(maxsize=1)
+def binds_descriptors() -> bool:
+    """Whether bubblewrap can be handed open descriptors to bind; since 0.10, and in 0.8 as Debian repaired it."""
+    try:
+        told = subprocess.run(
+            [launcher() or "", "--help"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={"PATH": os.defpath},
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--ro-bind-fd" in told.stdout + told.stderr
+
+
 class Boxed:
-    """A command that runs another in a sandbox."""
+    """A command that runs another in a sandbox; `close` it when that is over, or is not run."""
 
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
-        for name in ("tmp", "home"):
-            (box.private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._kept = box.private / "taken"
+        self._private = box.private
+        self.is_over = False
+        """Whether what it made was taken away."""
         program = launcher()
         if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
             raise OSError(f"bubblewrap ({program}) lies where commands can write; install the system's own")
-        found = [remembered(root, look_at(root)) for root in box.writable]
-        self._missing = [Place(path) for one in found for path in one.missing]
-        # Where there is one already it is the person's.
-        self._roots = [root for root in box.writable if not (root / "HEAD").exists()]
-        filtering = _filter_file(box.private)
-        self.command = replace(
+        found = [remembered(root, look_at(root, box.writable)) for root in box.writable]
+        self._descriptors = Descriptors()
+        self._notes: list[Note] = []
+        self.was_emptied = private.enter(box.private)
+        """Whether the session's home and /tmp held too much, and were emptied."""
+        self.close = weakref.finalize(self, _close, self._descriptors, self._notes, box.private)
+        """Give back what it held."""
+        self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
+        """The files of secrets that cannot be read, and what stands in their place."""
+        self._watched = Watched.of((path for one in found for path in one.missing), box.writable)
+        if box.notes is not None:
+            with suppress(OSError):  # a home that cannot be written to keeps nobody from working
+                self._notes.append(Note(box.notes, self._watched))
+        workplace = Workplace(found, self.covered, self._descriptors.hold if binds_descriptors() else None)
+        self.command = self._boxed(
+            command, [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
+        )
+
+    def _boxed(self, command: Command, launching: list[str]) -> Command:
+        """Return the command that launches another."""
+        environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
+        if any(cover != NOTHING for cover in self.covered.values()):
+            environment = trusting(environment)
+        if (filtering := _filter_file(self._private)) is not None:
+            launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | os.O_CLOEXEC)))]
+        starter = pids.starter() if os.geteuid() == 0 else None
+        group = pids.group() if os.geteuid() == 0 and starter is None else None
+        entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
+        return replace(
             command,
-            argv=(
-                *(
-                    "/bin/sh",
-                    "-c",
-                    _START,
-                    "sh",
-                    str((pids.group() if os.geteuid() == 0 else None) or ""),
-                    str(filtering or os.devnull),
-                ),
-                *(program, *arguments(box, found, command.environment, cwd=command.cwd.resolve())),
-                *(("--seccomp", str(_FILTER)) if filtering else ()),
-                *("/bin/sh", "-c", _INSIDE, "sh", *command.argv),
-            ),
-            environment={name: text for name, text in command.environment.items() if name not in ELSEWHERE},
+            argv=(*entering, *launching, "/bin/sh", "-c", _INSIDE, "sh", *command.argv),
+            environment=environment,
             cwd=Path("/"),
             has_launcher=True,
+            descriptors=self._descriptors.numbers,
+            starter=starter,
         )
 
     def take_away(self) -> list[Path]:
@@ -116,14 +147,18 @@ class Boxed:
         A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
         breaks the git of whoever works beside us.
         """
-        gone = [place.path for place in self._missing if place.take_away(self._kept)]
-        heads = [root / "HEAD" for root in self._roots if _is_bare(root)]
-        return gone + [head for head in heads if Place(head).take_away(self._kept)]
+        self.is_over = True
+        gone = self._watched.take_away(self._private / "taken")
+        for note in self._notes:
+            note.remove()
+        return gone
 
 
-def _is_bare(root: Path) -> bool:
-    """Whether a workspace has become a repository of its own kind, whose `config` git would obey."""
-    return (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir()
+def _close(descriptors: Descriptors, notes: list[Note], directory: Path) -> None:
+    descriptors.close()
+    for note in notes:
+        note.remove()
+    private.leave(directory)
 
 
 def _filter_file(directory: Path) -> Path | None:

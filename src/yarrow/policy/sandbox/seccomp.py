@@ -2,6 +2,7 @@
 
 import platform
 import struct
+from functools import lru_cache
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 """Instructions of the classic packet filter: load a word, jump when equal, jump when at least, return."""
@@ -40,6 +41,7 @@ _SAME_EVERYWHERE = """
 _MACHINES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
 
+@lru_cache(maxsize=4)
 def program(machine: str = "") -> bytes:
     """Return the program for a machine, this one unless it is named; empty where none is known."""
     known = _MACHINES.get(machine or platform.machine())

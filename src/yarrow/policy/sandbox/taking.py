@@ -1,33 +1,91 @@
-"""A place where nothing may come to be: what a command made there is removed, in the directory that was seen before."""
+"""Places where nothing may come to be: what a command made there is moved away, from the directory seen before."""
 
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.beneath import open_directory
+from msgspec import Struct
+
+from yarrow.policy.beneath import IN_THE_WAY, open_below, open_directory
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
-class Place:
-    """Held by the identity of its directory, since a command can put a link, or another directory, there meanwhile."""
+class Place(Struct, frozen=True):
+    """Held by the identity of a directory, since a command can put a link, or another directory, there meanwhile."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._directory = _identity(path.parent)
+    base: str
+    """The nearest directory above that was there."""
+    names: tuple[str, ...]
+    """From there on; the last one is what may not come to be."""
+    identity: tuple[int, int] | None
+    """Device and number of the directory; None when it could not be looked at."""
 
-    def take_away(self, kept: Path) -> bool:
-        """Move what is there below `kept`; return whether anything was. What cannot be moved is removed."""
-        if self._directory is None:
-            return False
+    @classmethod
+    def at(cls, path: Path) -> "Place":
+        """Return the place of a path that is not there."""
+        base = next(above for above in path.parents if above.is_dir())
+        return cls(str(base), path.relative_to(base).parts, _identity(base))
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return Path(self.base, *self.names)
+
+    def take_away(self, kept: Path) -> Path | None:
+        """Move what is there below `kept` and return what was; what cannot be moved is removed."""
+        if self.identity is None:
+            return None
         try:
-            directory = open_directory(Path(self.path.anchor), self.path.parent)
+            directory = open_directory(Path("/"), Path(self.base))
         except OSError:
-            return False
+            return None
         try:
             status = os.fstat(directory)
-            return (status.st_dev, status.st_ino) == self._directory and _moved(directory, self.path.name, kept)
+            if (status.st_dev, status.st_ino) != self.identity:
+                return None
+            return self._taken(directory, kept)
         finally:
             os.close(directory)
+
+    def _taken(self, base: int, kept: Path) -> Path | None:
+        *above, name = self.names
+        try:
+            directory = open_below(base, tuple(above), _DIRECTORY)
+        except OSError as error:
+            # A link on the way leads to something as well as a directory does; nothing of it was there before.
+            is_link = error.errno in IN_THE_WAY and _moved(base, self.names[0], kept)
+            return Path(self.base, self.names[0]) if is_link else None
+        try:
+            return self.path if _moved(directory, name, kept) else None
+        finally:
+            os.close(directory)
+
+
+class Watched(Struct, frozen=True):
+    """What must not come to be while a command runs."""
+
+    places: tuple[Place, ...]
+    roots: tuple[str, ...]
+    """Directories that must not become a repository of their own kind, whose `config` git would obey."""
+
+    @classmethod
+    def of(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "Watched":
+        """Return what to watch before a command runs; a root that is such a repository already is the person's."""
+        places = tuple(Place.at(path) for path in dict.fromkeys(missing))
+        return cls(places, tuple(str(root) for root in roots if not (root / "HEAD").exists()))
+
+    def take_away(self, kept: Path) -> list[Path]:
+        """Move away what came to be, and return what that was."""
+        gone = [path for place in self.places if (path := place.take_away(kept)) is not None]
+        heads = [Place.at(Path(root, "HEAD")) for root in self.roots if _is_bare(Path(root))]
+        return gone + [path for head in heads if (path := head.take_away(kept)) is not None]
+
+
+def _is_bare(root: Path) -> bool:
+    return (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir()
 
 
 def _moved(directory: int, name: str, kept: Path) -> bool:

@@ -1,0 +1,70 @@
+"""Lists the directories of a workspace for what a sandbox must know of, and remembers those that did not change."""
+
+import os
+import stat
+import time
+from itertools import islice
+
+from msgspec import Struct
+
+from yarrow.policy.secrets import is_secret_file
+
+LOOKED_AT = 20_000
+"""Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
+PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
+REMEMBERED_DIRECTORIES = 50_000
+"""Directories that are remembered; when there are more, all are looked at anew."""
+SETTLED_SECONDS = 2.0
+"""A directory that changed so short a time ago is looked at again: one more change may not show in its time."""
+NANOSECONDS = 1_000_000_000
+
+
+class Names(Struct, frozen=True):
+    """What a directory holds."""
+
+    count: int
+    """How many entries, at most `LOOKED_AT`."""
+    telling: tuple[str, ...]
+    """Repositories and files of secrets."""
+    directories: tuple[str, ...]
+    """What is to be looked at in turn."""
+
+
+_known: dict[str, tuple[tuple[int, int, int], Names]] = {}
+
+
+def names_of(directory: str) -> Names:
+    """Return what a directory holds; nothing of one that is a link. Raises OSError.
+
+    It is not read again as long as it is the same one and nothing in it came, went or was renamed: that sets the time
+    of its last change, which no program can set to anything else.
+    """
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode):
+        return Names(0, (), ())
+    state = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    known = _known.get(directory)
+    if known is not None and known[0] == state and os.access(directory, os.R_OK | os.X_OK):
+        return known[1]
+    names = _read(directory)
+    if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
+        if len(_known) >= REMEMBERED_DIRECTORIES:
+            _known.clear()
+        _known[directory] = (state, names)
+    return names
+
+
+def _read(directory: str) -> Names:
+    telling: list[str] = []
+    directories: list[str] = []
+    count = 0
+    with os.scandir(directory) as entries:
+        for count, entry in enumerate(islice(entries, LOOKED_AT), 1):  # noqa: B007 (how many there were)
+            name = entry.name
+            is_directory = entry.is_dir(follow_symlinks=False)
+            # All that is looked for begins with a dot.
+            if name.startswith(".") and (name == ".git" or (not is_directory and is_secret_file(name))):
+                telling.append(name)
+            elif is_directory and name not in PASSED_OVER:
+                directories.append(name)
+    return Names(count, tuple(telling), tuple(directories))

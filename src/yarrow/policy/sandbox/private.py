@@ -1,0 +1,92 @@
+"""The directory of a session's own, with the home and the /tmp of its commands: made, kept within bounds, removed."""
+
+import os
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+PARTS = ("tmp", "home")
+PRIVATE_BYTES = 4_294_967_296
+"""The most that a session's home and /tmp hold between two commands, 4 GiB on the disk; of more, both are emptied."""
+LOOK_SECONDS = 60.0
+"""How long nobody looks again how much it is, ..."""
+LOOK_SHARE = 100
+"""... and how many times as long as the last look took."""
+
+_next_look: dict[Path, float] = {}
+_users: dict[Path, int] = {}
+_counting = threading.RLock()
+"""It may be taken again in the same thread, for what is collected as garbage leaves too."""
+
+
+def enter(private: Path) -> bool:
+    """Make the directories for one more command; return whether what they held was too much, and is gone.
+
+    They are not emptied while another command runs in them. Each `enter` needs a `leave`. Raises OSError.
+    """
+    for name in PARTS:
+        (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    start = time.monotonic()
+    with _counting:
+        is_alone = private not in _users
+        _users[private] = _users.get(private, 0) + 1
+        if not is_alone or start < _next_look.setdefault(private, start + LOOK_SECONDS):
+            return False
+    is_much = _used(private) > PRIVATE_BYTES
+    if is_much:
+        for name in PARTS:
+            remove_tree(private / name)
+            (private / name).mkdir(mode=0o700, exist_ok=True)
+    took = time.monotonic() - start
+    _next_look[private] = time.monotonic() + max(LOOK_SECONDS, took * LOOK_SHARE)
+    return is_much
+
+
+def leave(private: Path) -> None:
+    """Say that a command is over."""
+    with _counting:
+        _users[private] = _users.get(private, 1) - 1
+        if not _users[private]:
+            del _users[private]
+
+
+def remove(private: Path) -> None:
+    """Remove a session's directory; what cannot be removed goes with the service."""
+    _next_look.pop(private, None)
+    remove_tree(private)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory with all that is in it, also what its owner closed to itself, as package caches do."""
+    shutil.rmtree(path, onerror=_opened)
+
+
+def _opened(_work: Callable[..., object], path: str, _error: object) -> None:
+    """Open what was closed, and the directory that it lies in, and try once more."""
+    for closed in (os.path.dirname(path), path):  # noqa: PTH120 (as rmtree names it)
+        with suppress(OSError):
+            mode = os.lstat(closed).st_mode
+            if stat.S_ISDIR(mode):
+                os.chmod(closed, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101
+    with suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)  # noqa: PTH108
+
+
+def _used(directory: Path) -> int:
+    """Return the bytes that a directory takes on the disk, at least when some of it cannot be looked at."""
+    used, waiting = 0, [str(directory)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    used += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return used

@@ -1,0 +1,130 @@
+"""What a configuration of git includes from the workspace is kept as the configuration itself is."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from sandboxed import USERS, Corner, corner, git
+
+from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.workspace import Refused, Workspace
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Generator[Corner]:
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    with corner(request.param) as made:
+        yield made
+
+
+EVIL = "[core]\\n\\thooksPath = evil\\n"
+
+
+def include(place: Corner, value: str, key: str = "include.path") -> None:
+    git(place.workspace, "config", key, value)
+    place.own()
+
+
+@pytest.mark.parametrize("key", ["include.path", "includeIf.gitdir:~/x/.path", "includeIf.onbranch:evil.path"])
+@pytest.mark.parametrize("name", ["shared/git.conf", ".git/more", "shared.conf"])
+async def test_a_file_that_is_included_is_not_written(place: Corner, key: str, name: str) -> None:
+    path = place.workspace / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("[user]\n\tname = X\n")
+    include(place, f"../{name}", key)
+    plant = f"printf '{EVIL}' > {name}; rm -f {name}; mv {path.parent.name} aside; mkdir -p {path.parent.name}; "
+    await place.run(f"{plant} printf '{EVIL}' > {name}; true")
+    assert path.read_text() == "[user]\n\tname = X\n"
+
+
+async def test_what_an_included_file_includes_is_not_written_either(place: Corner) -> None:
+    (place.workspace / "one").write_text("[include]\n\tpath = two # and no more\n")
+    (place.workspace / "two").write_text("x")
+    include(place, str(place.workspace / "one"))
+    await place.run(f"printf '{EVIL}' > two")
+    assert (place.workspace / "two").read_text() == "x"
+
+
+@pytest.mark.parametrize("plant", ["mkdir -p c; echo x > c/git", "mkdir d; echo x > d/git; ln -s d c"])
+async def test_one_that_is_not_there_does_not_come_to_be(place: Corner, plant: str) -> None:
+    include(place, "../c/git")
+    await place.run(plant)
+    assert not (place.workspace / "c/git").exists()
+
+
+async def test_a_link_on_the_way_is_refused(place: Corner) -> None:
+    (place.workspace / "real").mkdir()
+    (place.workspace / "real/git").write_text("")
+    (place.workspace / "way").symlink_to("real")
+    include(place, "../way/git")
+    with pytest.raises(OSError, match="is a link"):
+        await place.run("touch ran")
+
+
+async def test_what_is_included_from_elsewhere_is_of_no_concern(place: Corner) -> None:
+    include(place, "~/none")
+    include(place, "/etc/none", "includeIf.gitdir:/.path")
+    assert await place.run("echo ran; echo x > none") == ("ran\n", 0)
+
+
+def test_file_tools_do_not_write_them_either(tmp_path: Path) -> None:
+    workspace = Workspace.make(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("[include]\n\tpath = ../shared.conf\n")
+    refused = workspace.resolve_write(tmp_path / "shared.conf")
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+    assert workspace.resolve_write(tmp_path / "other.conf") == workspace.writable[0] / "other.conf"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[include]\npath = a\n", ["a"]),
+        ("[INCLUDE]\n  Path=a ; no\n[core]\npath = b\n", ["a"]),
+        ('[includeIf "gitdir:]x["] path = "a b#c"\n', ["a b#c"]),
+        ('[includeIf "hasconfig:remote.*.url:\\"x\\""]\npath = a\n', ["a"]),
+        ("[include]\npath = a\\\nb\n", ["ab"]),
+        ('[include]\npath = "a\\\\b"\npath = ~/c\npath = ~who/d\n[other] x = 1', ["a\\b", "home/c"]),
+        ("[include]\n# path = a\n; path = b\npathological = c\n", []),
+        ('[include "x"', []),
+    ],
+)
+def test_includes_are_read_as_git_reads_them(tmp_path: Path, text: str, names: list[str]) -> None:
+    (tmp_path / "config").write_text(text)
+    assert included(tmp_path / "config", tmp_path / "home") == [tmp_path / name for name in names]
+
+
+def test_includes_that_go_round_end(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[include]\npath = config\npath = other\n")
+    (tmp_path / "other").write_text("[include]\npath = config\n")
+    assert set(included(tmp_path / "config", tmp_path)) == {tmp_path / "config", tmp_path / "other"}
+
+
+async def test_the_repository_of_a_worktree_includes_nothing_that_is_written(place: Corner) -> None:
+    main = place.root / "main"
+    place.workspace.rename(main)
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "-q", str(place.workspace))
+    (main / ".git/more").write_text("[user]\n\tname = X\n")
+    git(main, "config", "include.path", "more")
+    place.own()
+    await place.run(f"printf '{EVIL}' > {main}/.git/more")
+    assert (main / ".git/more").read_text() == "[user]\n\tname = X\n"
+
+
+async def test_the_persons_own_configuration_includes_nothing_that_is_written(
+    place: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(place.home))
+    (place.workspace / "dot/gitconfig").parent.mkdir()
+    for name, text in {"dot/gitconfig": f"[include]\n\tpath = {place.workspace}/dot/more\n", "dot/more": "x"}.items():
+        (place.workspace / name).write_text(text)
+    (place.home / ".gitconfig").symlink_to(place.workspace / "dot/gitconfig")
+    place.own()
+    await place.run(f"printf '{EVIL}' > dot/more; printf '{EVIL}' > dot/gitconfig; mv dot d")
+    assert (place.workspace / "dot/more").read_text() == "x"
+    assert "include" in (place.workspace / "dot/gitconfig").read_text()

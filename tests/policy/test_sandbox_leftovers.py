@@ -1,0 +1,177 @@
+"""What sandboxes leave: nothing of a service that was killed, and nothing of a session that is over."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sandboxed import PYTHON, corner
+
+from yarrow.policy.process import Command
+from yarrow.policy.sandbox import private
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.workspace import Workspace
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+SERVICE = """
+import asyncio, sys
+from pathlib import Path
+from yarrow.policy.process import Command, run
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.workspace import Workspace
+
+async def main(cwd, notes, script):
+    box = Boxes("workspace", home=Path.home(), notes=Path(notes)).box("s", Workspace.make(Path(cwd)))
+    boxed = Boxed(box, Command(("/bin/sh", "-c", script), Path(cwd), {"PATH": "/usr/bin:/bin"}, 60))
+    async for piece in run(boxed.command):
+        print(piece.decode(), flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+PLANT = "mkdir .yarrow; echo x > .git/commondir; echo x > .git/config.worktree; echo ready; sleep 60"
+
+
+def killed(cwd: Path, notes: Path, script: str) -> None:
+    """Run a script in the sandbox of a service of its own, which is killed when that says it is ready."""
+    service = subprocess.Popen([sys.executable, "-c", SERVICE, str(cwd), str(notes), script], stdout=subprocess.PIPE)
+    with service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == b"ready\n"
+        service.send_signal(signal.SIGKILL)
+
+
+def boxes(notes: Path) -> Boxes:
+    return Boxes("workspace", home=Path.home(), notes=notes)
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    path = Path(os.path.realpath(tmp_path)) / "ws"
+    path.mkdir()
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
+
+
+def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    killed(ws, notes, PLANT)
+    assert (ws / ".yarrow").is_dir()
+    told = boxes(notes).recovered()
+    assert all(str(ws / name) in told for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
+    assert "left by a command when the service was killed, and taken away; kept in" in told
+    assert not any((ws / name).exists() for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
+    assert {path.name.partition("-")[0] for path in (notes / "taken").iterdir()} <= {
+        ".yarrow",
+        "commondir",
+        "config.worktree",
+    }
+    assert [path.name for path in notes.iterdir() if path.name != "taken"] == []
+    assert boxes(notes).recovered() == ""
+
+
+def test_a_repository_made_of_the_workspace_is_none_after_a_crash(tmp_path: Path) -> None:
+    ws = Path(os.path.realpath(tmp_path)) / "plain"
+    ws.mkdir()
+    killed(ws, tmp_path / "notes", "mkdir objects refs; echo 'ref: x' > HEAD; echo ready; sleep 60")
+    assert str(ws / "HEAD") in boxes(tmp_path / "notes").recovered()
+    assert not (ws / "HEAD").exists()
+
+
+def test_a_directory_that_took_another_ones_place_is_left_alone(ws: Path, tmp_path: Path) -> None:
+    killed(ws, tmp_path / "notes", PLANT)
+    ws.rename(tmp_path / "moved")
+    (ws / ".yarrow").mkdir(parents=True)
+    assert boxes(tmp_path / "notes").recovered() == ""
+    assert (ws / ".yarrow").is_dir()
+
+
+def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    box = boxes(notes).box("s", Workspace.make(ws))
+    assert box is not None
+    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    (ws / ".yarrow").mkdir()
+    assert boxes(notes).recovered() == ""
+    assert boxed.take_away() == [ws / ".yarrow"]
+    boxed.close()
+    assert list(notes.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"places": [], "roots": 3}', b"\0" * 100])
+def test_a_note_that_was_cut_short_is_no_obstacle(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "call-1.json").write_bytes(content)
+    assert boxes(tmp_path).recovered() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_notes_that_cannot_be_written_keep_nobody_from_working() -> None:
+    with corner("root" if os.geteuid() == 0 else "self") as place:
+        (place.root / "file").touch()
+        box = replace(place.box, notes=place.root / "file/notes")
+        boxed = Boxed(box, Command((PYTHON, "-V"), place.workspace, {}, 10))
+        assert boxed.take_away() == []
+        boxed.close()
+
+
+def closed_off(folder: Path) -> None:
+    """What package caches hold: directories that their owner cannot write to."""
+    (folder / "pkg/mod").mkdir(parents=True)
+    (folder / "pkg/mod/file").touch(mode=0o444)
+    for path in (folder / "pkg/mod", folder / "pkg"):
+        path.chmod(0o555)
+    (folder / "shut").mkdir(mode=0)
+
+
+def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
+    made = boxes(ws.parent / "notes")
+    box = made.box("s", Workspace.make(ws))
+    assert box is not None
+    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    closed_off(box.private / "home")
+    boxed.close()
+    made.release("other")
+    assert box.private.is_dir()
+    made.release("s")
+    assert not box.private.exists()
+    made.release("s")
+
+
+def test_too_much_is_emptied_before_the_next_command_and_not_beside_one(
+    ws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private, "PRIVATE_BYTES", 1_000_000)
+    monkeypatch.setattr(private, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(private, "LOOK_SHARE", 0)
+    folder = ws.parent / "private"
+
+    def enter(size: int) -> bool:
+        was_emptied = private.enter(folder)
+        (folder / "home/cache").write_bytes(b"x" * size)
+        return was_emptied
+
+    assert not enter(10)
+    private.leave(folder)
+    assert not enter(2_000_000)
+    closed_off(folder / "tmp")
+    assert not enter(2_000_000)
+    private.leave(folder)
+    private.leave(folder)
+    assert enter(10)
+    assert list((folder / "tmp").iterdir()) == []
+    assert (folder / "home/cache").stat().st_size == 10
+    private.leave(folder)
+
+
+def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").touch()
+    (tmp_path / "private/home").mkdir(parents=True)
+    (tmp_path / "private/home/link").symlink_to(tmp_path / "mine")
+    private.remove(tmp_path / "private")
+    assert (tmp_path / "mine/file").exists()

@@ -1,0 +1,90 @@
+"""What a sandbox must know of a workspace is found each time, though most of it is not looked at twice."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.policy.sandbox import names
+from yarrow.policy.sandbox.names import Names, names_of
+from yarrow.policy.sandbox.protected import look_at
+
+
+@pytest.fixture(autouse=True)
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The directories that were read, where whatever changed is settled."""
+    read: list[str] = []
+    scandir = os.scandir
+
+    def counting(path: str) -> Iterator[os.DirEntry[str]]:
+        read.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(names, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.names.os.scandir", counting)
+    yield read
+    names._known.clear()  # pyright: ignore[reportPrivateUsage]
+
+
+def settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "SETTLED_SECONDS", -1.0)
+
+
+def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(monkeypatch)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/.env").touch()
+    for _ in range(3):
+        assert look_at(tmp_path).secret == [tmp_path / "a/.env"]
+    assert sorted(reads) == [str(tmp_path), str(tmp_path / "a")]
+
+
+def test_what_comes_or_goes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(monkeypatch)
+    (tmp_path / "a/b").mkdir(parents=True)
+    assert look_at(tmp_path).secret == []
+    (tmp_path / "a/b/.env").touch()
+    assert look_at(tmp_path).secret == [tmp_path / "a/b/.env"]
+    # A program can set the times back that it may set.
+    (tmp_path / "a/b/.env").rename(tmp_path / "a/b/.env.production")
+    os.utime(tmp_path / "a/b", (0, 0))
+    assert look_at(tmp_path).secret == [tmp_path / "a/b/.env.production"]
+    (tmp_path / "a/b").rename(tmp_path / "a/c")
+    assert look_at(tmp_path).secret == [tmp_path / "a/c/.env.production"]
+    (tmp_path / "a/c/.git").mkdir()
+    assert tmp_path / "a/c/.git" in look_at(tmp_path).pinned
+
+
+def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(monkeypatch)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "b/.env").touch()
+    assert names_of(str(tmp_path / "a")).telling == ()
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    assert names_of(str(tmp_path / "a")).telling == (".env",)
+
+
+def test_what_changed_just_now_is_read_again(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "SETTLED_SECONDS", 3_600.0)
+    for _ in range(2):
+        names_of(str(tmp_path))
+    assert len(reads) == 2
+
+
+def test_a_link_is_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/.env").touch()
+    (tmp_path / "link").symlink_to("a")
+    assert names_of(str(tmp_path / "link")) == Names(0, (), ())
+
+
+def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(monkeypatch)
+    monkeypatch.setattr(names, "REMEMBERED_DIRECTORIES", 3)
+    for number in range(10):
+        (tmp_path / str(number)).mkdir()
+        names_of(str(tmp_path / str(number)))
+        assert len(names._known) <= 3  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,67 @@
+"""What shell commands of a session keep in their home and /tmp goes when the session goes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House, stub_of
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.journal import Note
+from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.workspace import Workspace
+from yarrow.service.servicer import Servicer
+from yarrow.tool.bash import Bash
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
+    boxes = Boxes("workspace", home=made.home, notes=made.users / "sandbox")
+    made.servicer = Servicer(replace(made.parts, boxes=boxes, registry=Registry([Bash()])))
+    return made
+
+
+def kept() -> set[Path]:
+    """The directories that sessions have of their own."""
+    return set(scratch_directory().glob("box-*"))
+
+
+async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: House) -> None:
+    before = kept()
+    async with stub_of(house) as stub:
+        ids: list[str] = []
+        for _ in range(2):
+            ids.append((await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id)
+            arguments = json.dumps({"command": "echo x > ~/cache; mkdir -m 500 -p /tmp/shut/in"})
+            request = pb.RunToolRequest(session_id=ids[-1], tool="bash", arguments_json=arguments)
+            events = [response.event async for response in stub.RunTool(request)]
+            assert not events[-1].tool_output.is_error
+        assert len(kept() - before) == 2
+        await stub.DeleteSession(pb.DeleteSessionRequest(session_id=ids[0]))
+        assert len(kept() - before) == 1
+    assert kept() == before
+
+
+async def test_what_a_killed_service_left_is_told_to_the_next_session(house: House) -> None:
+    notes = house.users / "sandbox"
+    root = Workspace.make(house.cwd).writable[0]
+    note = Note(notes, Watched.of([root / ".yarrow"], [root]))
+    (path,) = notes.iterdir()
+    data = path.read_bytes()
+    note.remove()
+    path.write_bytes(data)
+    (root / ".yarrow").mkdir()
+    async with stub_of(house) as stub:
+        session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+        state = await stub.GetState(pb.GetStateRequest(session_id=session_id))
+    assert any(f"{root}/.yarrow: left by a command" in warning for warning in state.warnings)
+    assert not (root / ".yarrow").exists()
