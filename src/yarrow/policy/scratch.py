@@ -1,9 +1,16 @@
-"""The private directory of this process, for output too long to show; it is removed when the process ends."""
+"""The private directory of this process, for output too long to show; it is removed when the process ends.
+
+That of a process that was killed is removed by a later one, which finds that nobody holds it.
+"""
 
 import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 
+PREFIX = "yarrow-scratch-"
+SWEPT = 64
+"""The most directories of killed processes that one process removes at its end."""
 KEPT_FILES = 64
 """The most files kept; a new one removes the oldest."""
 
@@ -15,13 +22,63 @@ def scratch_directory() -> Path:
     """Return the directory, mode 0700, made at the first call and made anew when somebody removed it."""
     if not _made or not _made[-1].is_dir():
         import atexit
-        import shutil
-        import tempfile
 
-        path = Path(os.path.realpath(tempfile.mkdtemp(prefix="yarrow-")))
-        atexit.register(shutil.rmtree, path, ignore_errors=True)
+        path = _claimed()
+        atexit.register(_remove, path)
         _made.append(path)
     return _made[-1]
+
+
+def _claimed() -> Path:
+    """Return a new directory that this process holds."""
+    import tempfile
+
+    while True:
+        path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+        try:
+            _hold(path)  # as long as the process lives
+        except BlockingIOError:  # a process that sweeps was quicker
+            continue
+        except OSError:  # no locks here: then nobody sweeps here either
+            return path
+        if path.is_dir():
+            return path
+
+
+def _hold(path: Path) -> int:
+    """Hold a directory and return its descriptor. Raises OSError where somebody else does."""
+    import fcntl  # not there on every platform
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove(path: Path) -> None:
+    """Remove the directory of this process, and those of killed ones beside it."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        beside = (each for each in path.parent.iterdir() if each.name.startswith(PREFIX))
+        for each in itertools.islice(beside, SWEPT):
+            _sweep(each)
+
+
+def _sweep(path: Path) -> None:
+    import shutil
+
+    with suppress(OSError):
+        descriptor = _hold(path)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(descriptor)
 
 
 def fallback_directory() -> Path:
