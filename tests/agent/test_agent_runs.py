@@ -193,11 +193,12 @@ async def test_calls_of_a_cut_message_are_answered_and_not_run() -> None:
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-async def test_an_answer_cut_at_the_output_limit_is_said_to_be_cut() -> None:
-    rig = Rig([[{"text": "long"}, {"stop": "max_tokens"}]])
+@pytest.mark.parametrize(("stop", "code"), [("max_tokens", "OUTPUT_LIMIT"), ("context_window", "CONTEXT_WINDOW")])
+async def test_an_answer_that_was_cut_is_said_to_be_cut(stop: str, code: str) -> None:
+    rig = Rig([[{"text": "long"}, {"stop": stop}]])
     bodies = await rig.run()
     assert end(bodies).reason is ev.EndReason.COMPLETED
-    assert [notice.code for notice in of_kind(bodies, ev.Notice)] == ["OUTPUT_LIMIT"]
+    assert [notice.code for notice in of_kind(bodies, ev.Notice)] == [code]
 
 
 async def test_the_turn_limit_ends_the_run() -> None:

@@ -18,6 +18,9 @@ from yarrow.provider.base import CompletionRequest
 
 _NOTED: dict[StopReason | None, Notice] = {
     StopReason.MAX_TOKENS: Notice("OUTPUT_LIMIT", "the answer was cut at the output limit: raise maxTokens"),
+    StopReason.CONTEXT_WINDOW: Notice(
+        "CONTEXT_WINDOW", "the answer was cut where the context window ended: compact the session and ask for the rest"
+    ),
     StopReason.OTHER: Notice(
         "STOP_REASON", "the model stopped for a reason that is not known here: look whether it was done"
     ),

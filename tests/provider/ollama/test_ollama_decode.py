@@ -201,6 +201,11 @@ def test_arguments_that_are_no_object_are_kept_and_not_run() -> None:
         assert (only.arguments, only.invalid_arguments) == ("{}", json.dumps(value))
 
 
+def test_arguments_that_were_written_as_a_text_are_the_object_in_it() -> None:
+    function = {"name": "f", "arguments": '{"b":1.50}'}
+    assert decode(said(tool_calls=[{"function": function}]), done()).calls[0].arguments == '{"b":1.50}'
+
+
 def test_ids_are_kept_where_they_are_good() -> None:
     calls = [call("f", call_id="a"), call("f", call_id="a"), call("f"), call("g", call_id="b")]
     ids = [one.id for one in decode(said(tool_calls=calls), done()).calls]

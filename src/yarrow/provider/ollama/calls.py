@@ -1,5 +1,7 @@
 """Reads the tool calls of an answer, which come whole, and gives an id to each that has none."""
 
+import msgspec
+
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ToolCall
 from yarrow.provider.chat_completions.calls import MAX_CALLS, new_id
@@ -31,7 +33,7 @@ class Calls:
             raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
         call_id = call.id if call.id and call.id not in self._ids else new_id()
         self._ids.add(call_id)
-        arguments = bytes(function.arguments).decode("utf-8", "replace")
+        arguments = _unquoted(bytes(function.arguments).decode("utf-8", "replace"))
         if arguments.strip() in _NONE:
             return ToolCall(call_id, function.name)
         if is_json_object(arguments):
@@ -40,3 +42,14 @@ class Calls:
 
     def _refuse(self, what: str) -> ProviderError:
         return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._speaker.name} sent {what}", retryable=True)
+
+
+def _unquoted(arguments: str) -> str:
+    """Return arguments as an object; what stands between a backend and us may have written them as a text."""
+    if not arguments.startswith('"'):
+        return arguments
+    try:
+        text = msgspec.json.decode(arguments, type=str)
+    except msgspec.DecodeError:
+        return arguments
+    return text if is_json_object(text) else arguments
