@@ -223,7 +223,7 @@ def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World)
     (notice,) = loaded(world).notices
     shown = {key for key in Settings.__struct_encode_fields__ if f'// "{key}": ' in PROJECT_SETTINGS}
     # Extensions are the user's own affair, trusted or not.
-    assert shown == set(Settings.__struct_encode_fields__) - {"extensions", "service"}
+    assert shown == set(Settings.__struct_encode_fields__) - {"extensions", "service", "telemetry"}
     assert all(key in notice for key in shown - {"thinking", "compaction", "dryRun", "permissions"})
 
 

@@ -15,7 +15,7 @@ from yarrow.agent.permission import Consent
 from yarrow.agent.retry import Pause
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
-from yarrow.service.parts import Parts
+from yarrow.service.parts import Parts, Watch
 from yarrow.service.providers import Providers
 from yarrow.service.registering import register
 from yarrow.service.servicer import Servicer
@@ -42,6 +42,7 @@ class House:
         added: Added | None = None,
         rules: dict[str, str] | None = None,
         keys: Sequence[str] = (),
+        watch: Watch | None = None,
         **settings: Any,
     ) -> None:
         self.sessions = folder / "sessions"
@@ -75,6 +76,7 @@ class House:
             users=self.users,
             keys=lambda: keys,
             secrets=lambda: keys,
+            watch=watch,
             consent=Consent(rules={"act": "auto"} if rules is None else rules, keep=self._keep),
         )
         self.servicer = Servicer(self.parts)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from itertools import groupby
 from typing import assert_never
 
@@ -146,6 +146,8 @@ class Batch:
         )
         if self._ports.points.at_tools:
             pieces = self._hooked(call, pieces)
+        if equipment.running is not None:
+            pieces = _measured(pieces, equipment.running(call.id))
         return pieces if equipment.redactor.idle else _without_secrets(pieces, equipment.redactor)
 
     async def _hooked(
@@ -214,6 +216,16 @@ class Batch:
             self._ports.emit(ToolOutput(told.tool_call_id, told.name, text, "", is_error=True, diff=told.diff))
             raise
         self._ports.emit(told)
+
+
+async def _measured(
+    pieces: AsyncGenerator[Progress | Result], running: AbstractContextManager[None]
+) -> AsyncGenerator[Progress | Result]:
+    """Pass on what a tool puts out, with `running` open until its end."""
+    with running:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
 
 async def _without_secrets(

@@ -1,6 +1,7 @@
 """What the loop is given: what it works with, and the callables by which it reaches the world."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct
@@ -57,6 +58,8 @@ class Equipment(Struct, frozen=True):
     """Takes the keys of providers out of whatever is recorded or told."""
     contained: bool = False
     """Whether shell commands run in a sandbox."""
+    running: Callable[[str], AbstractContextManager[None]] | None = None
+    """Returns what is open while the tool call of an id runs; None when nobody measures."""
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model is offered."""

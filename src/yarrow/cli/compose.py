@@ -13,13 +13,22 @@ from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.secrets import secret_values
 from yarrow.provider.keys import known_keys
-from yarrow.service.parts import Parts
+from yarrow.service.parts import Parts, Watch
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
+
+TELEMETRY_VARIABLES = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_TRACES_EXPORTER",
+    "OTEL_METRICS_EXPORTER",
+)
+"""One of these says that OpenTelemetry is to be told."""
 
 
 def compose(
@@ -53,8 +62,21 @@ def compose(
             private=tuple({_real(path) for path in private}),
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
             keys=lambda: known_keys(settings, environment),
+            watch=_watch(settings, environment),
         )
     )
+
+
+def _watch(settings: Settings, environment: Mapping[str, str]) -> Watch | None:
+    """Return what tells OpenTelemetry of the service; None unless it is wanted. Raises `ConfigError`."""
+    if settings.telemetry.send == "off" or (
+        settings.telemetry.send == "auto" and not any(environment.get(name) for name in TELEMETRY_VARIABLES)
+    ):
+        return None
+    # Here, since most services send nothing, and then nothing of it is imported.
+    from yarrow.telemetry.start import start
+
+    return start(settings.telemetry, environment)
 
 
 def _real(path: Path) -> Path:

@@ -87,6 +87,12 @@ _SERVICE = """\
   //   "streams": 256,
   //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
 """
+_TELEMETRY = """\
+
+  // Whether OpenTelemetry is told what runs, turns, model calls and tools take (pip install 'yarrow[otel]'): auto, when
+  // an OTEL_* variable names where; on, or off. Prompts, answers, arguments and results go along only with content.
+  // "telemetry": {"send": "auto", "content": false},
+"""
 _USERS_DRY_RUN = """\
 
   // Change nothing and say what would be done.
@@ -112,7 +118,7 @@ USER_SETTINGS = f"""\
   // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
   // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
 
-{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_SERVICE}{_EXTENSIONS}}}
+{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
 """
 """The user's own `config.json`."""
 

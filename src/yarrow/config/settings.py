@@ -135,6 +135,15 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Of the metadata of one request; more is refused."""
 
 
+class TelemetrySettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What OpenTelemetry is told, where the `OTEL_*` variables say. Only from the user's own file."""
+
+    send: Literal["auto", "on", "off"] = "auto"
+    """`auto` sends when a variable names an exporter or an endpoint."""
+    content: bool = False
+    """Whether prompts, answers, and the arguments and results of tools go along."""
+
+
 class Price(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """What a model costs: US dollars for a million tokens."""
 
@@ -166,6 +175,7 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     bash: BashSettings = BashSettings()
     permissions: PermissionSettings = PermissionSettings()
     service: ServiceSettings = ServiceSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     session_dir: str = ""
     """Where sessions are kept; empty is ~/.yarrow/sessions."""
     sync: Literal["message", "run", "none"] = "message"

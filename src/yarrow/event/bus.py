@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from itertools import islice
+from typing import Protocol
 
 from yarrow.event.events import (
     AgentStart,
@@ -48,11 +50,29 @@ def _weigh(events: Iterable[Event]) -> int:
     return weight
 
 
+class Tap(Protocol):
+    """Measures what one session does. It is called in the middle of a run: it never waits and never raises."""
+
+    def published(self, event: Event) -> None:
+        """See an event of the session."""
+        ...
+
+    def lost(self, events: int) -> None:
+        """Take note that a subscriber was told of so many events that it lost."""
+        ...
+
+    def running(self, tool_call_id: str) -> AbstractContextManager[None]:
+        """Return what is open while a tool runs, of which no event tells."""
+        ...
+
+
 class Bus:
     """The events of one session, in order. All calls belong to one event loop."""
 
-    def __init__(self, session_id: str, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, session_id: str, *, now: Callable[[], float] = time.time, tap: Tap | None = None) -> None:
         self.session_id = session_id
+        self.tap = tap
+        """Who measures the session, if anybody does."""
         self.sequence = 0
         """Of the last event published."""
         self._run_id = ""
@@ -76,6 +96,8 @@ class Bus:
             subscriber.buffer.append(event)
             if subscriber.waiter is not None:
                 subscriber.wake()
+        if self.tap is not None:
+            self.tap.published(event)
 
     def begin_run(self, run_id: str) -> None:
         """Put the events that follow under a run; what was kept of the last run is let go."""
@@ -174,6 +196,8 @@ class Subscription:
         events: list[Event] = []
         if lost := self._hole():
             self._dropped += lost
+            if self._bus.tap is not None:
+                self._bus.tap.lost(lost)
             events.append(self._gap(lost))
             self._next += lost
         while self.buffer and len(events) < limit:

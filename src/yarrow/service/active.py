@@ -23,6 +23,9 @@ class Active:
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries.values()))
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._entries
 

@@ -62,6 +62,11 @@ class Entry:
         """The working directory; it was there when the session was made."""
         return Path(self.state.header.cwd)
 
+    def model(self) -> tuple[str, str]:
+        """Return the ids of the provider and of the model that the last run had; of the session before any."""
+        used = self.equipment.settings if self.equipment is not None else self.state.header
+        return used.provider, used.model
+
     @property
     def ephemeral(self) -> bool:
         """Whether the session has no file."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -9,11 +10,28 @@ from yarrow.agent.added import Added
 from yarrow.agent.permission import Consent
 from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.config.settings import Settings
+from yarrow.event.bus import Tap
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.prompt.places import Places
 from yarrow.service.providers import Providers
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import Registry
+
+
+class Watch(Protocol):
+    """Measures what a service does, for those who operate it."""
+
+    def begin(self, sessions: Callable[[], int]) -> None:
+        """Begin; `sessions` tells, in any thread, how many are in memory."""
+        ...
+
+    def tap(self, session_id: str, model: Callable[[], tuple[str, str]]) -> Tap:
+        """Return what measures one session; `model` tells the ids of its provider and of its model now."""
+        ...
+
+    async def close(self) -> None:
+        """Send what was not sent, in a bounded time."""
+        ...
 
 
 class Parts(Struct, frozen=True):
@@ -42,6 +60,8 @@ class Parts(Struct, frozen=True):
     """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
     keys: Callable[[], Collection[str]] = tuple
     """Keys of providers, which are recorded and told nowhere."""
+    watch: Watch | None = None
+    """Who measures what the service does, if anybody does."""
 
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""

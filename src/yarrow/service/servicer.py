@@ -48,6 +48,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """End every run, then close every file and provider."""
         await self._sessions.close()
         await self._parts.providers.close()
+        if self._parts.watch is not None:
+            await self._parts.watch.close()
 
     @streams
     async def Prompt(self, request: pb.PromptRequest, context: Context) -> AsyncIterator[pb.PromptResponse]:

@@ -41,6 +41,8 @@ class Sessions:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._active = Active(parts.settings.service.sessions)
+        if parts.watch is not None:
+            parts.watch.begin(self._active.__len__)
         self._draining = False
         self._written = 0
         self._ratios = Ratios()
@@ -118,6 +120,7 @@ class Sessions:
             redactor=self._redactor("secrets", self._parts.secrets()),
             keys=self._redactor("keys", self._parts.keys()),
             contained=context.sandbox is not None,
+            running=entry.bus.tap.running if entry.bus.tap is not None else None,
         )
         return entry.equipment
 
@@ -254,6 +257,8 @@ class Sessions:
         entry.give_back = partial(boxes.release, session_id)
         told = [await asyncio.to_thread(tell) for tell in (boxes.warning, boxes.recovered)]
         rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
+        if self._parts.watch is not None:
+            bus.tap = self._parts.watch.tap(session_id, entry.model)
         entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, told))
         await self._active.add(entry)
         await entry.tell(HookName.SESSION_START)

@@ -1,0 +1,243 @@
+"""Turns the events of one session into spans: a run holds turns, a turn its model call and its tools."""
+
+import re
+from collections.abc import Callable
+from typing import TypeVar, assert_never
+
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+from yarrow.errors import Failure
+from yarrow.event import events as ev
+from yarrow.message import Usage
+from yarrow.telemetry.content import CHARACTERS, Answer, said
+from yarrow.telemetry.metrics import Metrics
+
+Attributes = dict[str, str | int | float]
+
+MAX_CALLS = 256
+"""Tool calls of a session of which something is remembered at one time; then the oldest is not measured."""
+PLAIN_NAME = r"[\w.:-]{1,128}"
+"""What a tool's name and a call's id may look like."""
+WELL_KNOWN = {"gemini": "gcp.gemini"}
+"""Providers' ids that the conventions call otherwise."""
+
+
+V = TypeVar("V")
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)
+
+
+class Spans:
+    """Of one session. Everything is in memory; what is finished goes to a bounded queue that drops when full."""
+
+    def __init__(
+        self,
+        session_id: str,
+        tracer: Tracer,
+        metrics: Metrics,
+        *,
+        model: Callable[[], tuple[str, str]],
+        content: bool,
+    ) -> None:
+        self.metrics = metrics
+        self._session_id = session_id
+        self._tracer = tracer
+        self._model = model
+        self._content = content
+        self._run = self._turn = self._chat = self._compaction = INVALID_SPAN
+        self._called: float | None = None
+        """When the model call that goes on began, in seconds since the epoch."""
+        self._answer = Answer()
+        self._ran: dict[str, tuple[float, float]] = {}
+        self._arguments: dict[str, str] = {}
+
+    def see(self, event: ev.Event) -> None:
+        """Take what an event tells."""
+        body, at = event.body, event.time
+        match body:
+            case ev.TextDelta() | ev.ToolCallEvent():
+                if self._content:
+                    self._keep_content(body)
+            case ev.AgentStart() | ev.AgentEnd():
+                self._see_run(body, event.run_id, at)
+            case ev.TurnStart() | ev.TurnEnd():
+                self._see_turn(body, at)
+            case ev.MessageStart():
+                self._begin_call(at)
+            case ev.MessageEnd():
+                self._end_call(body, at)
+            case ev.ToolOutput():
+                self._tool(body)
+            case ev.CompactionStart() | ev.CompactionEnd():
+                self._see_compaction(body, at)
+            case ev.UsageReport(usage):
+                # Of an answer its end tells it, as it was last reported; of a summary nothing else does.
+                if self._called is None:
+                    self._count(usage, self._named("chat"))
+            case ev.RetryScheduled(attempt, delay, code):
+                self._retry({"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}, at)
+            case (
+                ev.ThinkingDelta()
+                | ev.ToolDelta()
+                | ev.StateChange()
+                | ev.QueueUpdate()
+                | ev.Notice()
+                | ev.PermissionRequest()
+                | ev.PermissionSettled()
+                | ev.Gap()
+                | ev.Heartbeat()
+            ):
+                pass
+            case _:
+                assert_never(body)
+
+    def ran(self, tool_call_id: str, begun: float, ended: float) -> None:
+        """Take when a tool ran; its output is told later, in the order of the calls."""
+        _keep(self._ran, tool_call_id, (begun, ended))
+
+    def _keep_content(self, body: ev.TextDelta | ev.ToolCallEvent) -> None:
+        if isinstance(body, ev.TextDelta):
+            self._answer.add(body.text)
+        else:
+            _keep(self._arguments, body.id, body.arguments[:CHARACTERS])
+
+    def _see_run(self, body: ev.AgentStart | ev.AgentEnd, run_id: str, at: float) -> None:
+        if isinstance(body, ev.AgentStart):
+            about = self._named("invoke_agent") | {"gen_ai.agent.name": "yarrow", "yarrow.run.id": run_id}
+            self._run = self._start("invoke_agent yarrow", INVALID_SPAN, at, about=about)
+            if self._content:
+                self._run.set_attribute("gen_ai.input.messages", said("user", body.text))
+            return
+        reason: Attributes = {"yarrow.run.end_reason": body.reason}
+        failed: Attributes = {"error.type": body.error.code} if body.error else {}
+        self.metrics.runs.add(1, reason | failed)
+        self._run.set_attributes(reason | _usage(body.usage))
+        self._run = self._end(self._run, at, body.error)
+        self._ran.clear()
+        self._arguments.clear()
+
+    def _see_turn(self, body: ev.TurnStart | ev.TurnEnd, at: float) -> None:
+        if isinstance(body, ev.TurnStart):
+            self._turn = self._start("turn", self._run, at, about={"yarrow.turn": body.turn})
+        else:
+            self._turn = self._end(self._turn, at)
+
+    def _begin_call(self, at: float) -> None:
+        self._called = at
+        self._answer = Answer()
+        about = self._named("chat")
+        self._chat = self._start(
+            f"chat {about['gen_ai.request.model']}", self._turn, at, about=about, kind=SpanKind.CLIENT
+        )
+
+    def _end_call(self, body: ev.MessageEnd, at: float) -> None:
+        about = self._named("chat")
+        reason = body.stop_reason or ("error" if body.error else "aborted")
+        self._chat.set_attribute("gen_ai.response.finish_reasons", (reason,))
+        if body.usage is not None:
+            self._count(body.usage, about)
+            self._chat.set_attributes(_usage(body.usage))
+        if self._content:
+            self._chat.set_attribute("gen_ai.output.messages", self._answer.message(reason))
+        failed: Attributes = {"error.type": body.error.code} if body.error else {}
+        if self._called is not None:
+            self.metrics.duration.record(max(0.0, at - self._called), _of_metric(about) | failed)
+        self._called = None
+        self._chat = self._end(self._chat, at, body.error)
+
+    def _tool(self, body: ev.ToolOutput) -> None:
+        """Make the span of a tool that ran; a call that was only answered, since its message was cut, has none."""
+        arguments = self._arguments.pop(body.tool_call_id, "")
+        times = self._ran.pop(body.tool_call_id, None)
+        if times is None:
+            return
+        name = _plain(body.name)
+        about: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": _plain(body.tool_call_id),
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": self._session_id,
+        }
+        span = self._start(f"execute_tool {name}", self._turn, times[0], about=about)
+        if self._content:
+            span.set_attribute("gen_ai.tool.call.arguments", arguments)
+            span.set_attribute("gen_ai.tool.call.result", body.text[:CHARACTERS])
+        if body.is_error:
+            span.set_attribute("error.type", "tool_failed")
+            span.set_status(Status(StatusCode.ERROR))
+        self._end(span, times[1])
+
+    def _see_compaction(self, body: ev.CompactionStart | ev.CompactionEnd, at: float) -> None:
+        if isinstance(body, ev.CompactionStart):
+            before: Attributes = {
+                "yarrow.compaction.reason": body.reason,
+                "yarrow.compaction.tokens_before": body.tokens_before,
+                "gen_ai.conversation.id": self._session_id,
+            }
+            self._compaction = self._start("compaction", self._run, at, about=before)
+            return
+        if body.error is None:
+            self._compaction.set_attribute("yarrow.compaction.tokens_after", body.tokens_after)
+        self._compaction = self._end(self._compaction, at, body.error)
+
+    def _retry(self, about: Attributes, at: float) -> None:
+        span = self._compaction if self._compaction is not INVALID_SPAN else self._run
+        span.add_event("retry", about, _nanoseconds(at))
+
+    def _count(self, usage: Usage, about: Attributes) -> None:
+        kinds = {"input": usage.input + usage.cache_read + usage.cache_write, "output": usage.output}
+        for kind, tokens in kinds.items():
+            self.metrics.tokens.record(tokens, _of_metric(about) | {"gen_ai.token.type": kind})
+
+    def _named(self, operation: str) -> Attributes:
+        provider, model = self._model()
+        return {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": WELL_KNOWN.get(provider, provider),
+            "gen_ai.request.model": model,
+            "gen_ai.conversation.id": self._session_id,
+        }
+
+    def _start(
+        self, name: str, parent: Span, at: float, *, about: Attributes, kind: SpanKind = SpanKind.INTERNAL
+    ) -> Span:
+        # A context of its own also where there is no parent: what a program that embeds this does is none.
+        context = set_span_in_context(parent)
+        return self._tracer.start_span(name, context, kind, about, start_time=_nanoseconds(at))
+
+    def _end(self, span: Span, at: float, failure: Failure | None = None) -> Span:
+        """End a span and return what stands in its place; of a failure its code is told, and not its text."""
+        if failure is not None:
+            span.set_attribute("error.type", failure.code)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(_nanoseconds(at))
+        return INVALID_SPAN
+
+
+def _usage(usage: Usage) -> Attributes:
+    """Return the tokens as attributes; those of the cache are counted among the input, as the conventions say."""
+    return {
+        "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+    }
+
+
+def _of_metric(about: Attributes) -> Attributes:
+    """Return the attributes that few values have: a session's id in a metric would make a series of each."""
+    return {key: value for key, value in about.items() if key != "gen_ai.conversation.id"}
+
+
+def _plain(name: str) -> str:
+    """Return a name; a model may write any text where a name should be, which is not told."""
+    return name if re.fullmatch(PLAIN_NAME, name) else "_OTHER"
+
+
+def _keep(calls: dict[str, V], call_id: str, value: V) -> None:
+    if len(calls) >= MAX_CALLS:
+        calls.pop(next(iter(calls)))
+    calls[call_id] = value
