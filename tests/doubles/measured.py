@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from yarrow.telemetry.failures import Failures
 from yarrow.telemetry.reporting import Reports
 
 
@@ -19,7 +20,8 @@ class Measured:
         self._reader = InMemoryMetricReader()
         tracing = TracerProvider(shutdown_on_exit=False)
         tracing.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.reports = Reports(tracing, MeterProvider([self._reader], shutdown_on_exit=False), content=content)
+        metering = MeterProvider([self._reader], shutdown_on_exit=False)
+        self.reports = Reports(tracing, metering, Failures(), content=content)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

@@ -33,6 +33,7 @@ SECRET = [
     ("OPENAIAPIKEY", "x"),
     ("GOOGLE_APPLICATION_CREDENTIALS", "/x.json"),
     ("GITHUB_PAT", "x"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=x"),
     ("PLAIN", "sk-proj-0123456789abcdef"),
     ("PLAIN", "ghp_0123456789abcdef0123"),
     ("DATABASE_URL", "postgres://u:p@host/db"),

@@ -16,7 +16,7 @@ HOME_SECRETS = (
 
 # Patterns are texts, compiled at their first use and not when a program starts that may never need them.
 TELLING_NAME = (
-    r"(?:^|_)(?:keys?|pass|pwd|pat|jwt|cookie|bearer|auth|authorization)(?:_|$)"
+    r"(?:^|_)(?:keys?|pass|pwd|pat|jwt|cookie|bearer|auth|authorization|headers)(?:_|$)"
     r"|(?:api|access|secret|private)key|token|secret|password|passwd|passphrase|credential"
 )
 """A variable is secret when its name holds one of these, the first ones as a whole word between underscores, ..."""

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NoOpTracerProvider
 
 from yarrow.event.events import Event
+from yarrow.telemetry.failures import Failures
 from yarrow.telemetry.metrics import Metrics
 from yarrow.telemetry.spans import Spans
 
@@ -26,7 +27,10 @@ SCOPE = "yarrow"
 class Reports:
     """What is reported of one service. `tracing` and `metering` are made for it and end with it."""
 
-    def __init__(self, tracing: TracerProvider | None, metering: MeterProvider | None, *, content: bool) -> None:
+    def __init__(
+        self, tracing: TracerProvider | None, metering: MeterProvider | None, failures: Failures, *, content: bool
+    ) -> None:
+        self._failures = failures
         self._providers = (tracing, metering)
         self._tracer = (tracing or NoOpTracerProvider()).get_tracer(SCOPE)
         self._meter = (metering or NoOpMeterProvider()).get_meter(SCOPE)
@@ -48,16 +52,22 @@ class Reports:
         return SafeTap(Spans(session_id, self._tracer, self._metrics, model=model, content=self._content))
 
     async def close(self) -> None:
-        """Send what was not sent; after `END_SECONDS` the rest is left to a thread that ends with the process."""
+        """Send what was not sent, for `END_SECONDS` and until it fails; a thread that has not ended then ends with the
+        process.
+        """
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def told() -> None:
+            with suppress(RuntimeError):  # the loop is closed when it took too long
+                loop.call_soon_threadsafe(ended.set)
 
         def end() -> None:
             for provider in self._providers:
                 if provider is not None:
                     _shut_down(provider)
-            with suppress(RuntimeError):  # the loop is closed when it took too long
-                loop.call_soon_threadsafe(ended.set)
+            told()
 
+        self._failures.then = told
         # No thread of the loop's own, for which the interpreter would wait.
         threading.Thread(target=end, name="yarrow-telemetry-end", daemon=True).start()
         try:

@@ -54,11 +54,13 @@ def _is_sent(signal: str, environment: Mapping[str, str]) -> bool:
 def _reports(settings: TelemetrySettings, environment: Mapping[str, str], sent: list[str]) -> "Reports":
     try:
         from yarrow.telemetry.exporting import providers
+        from yarrow.telemetry.failures import Failures
         from yarrow.telemetry.reporting import Reports
     except ImportError as error:
         raise ConfigError(f"{error.name or error} is not installed: pip install 'yarrow[otel]'") from None
+    failures = Failures()
     try:
-        tracing, metering = providers(environment, traces="TRACES" in sent, metrics="METRICS" in sent)
-    except ValueError as error:
+        tracing, metering = providers(environment, failures, traces="TRACES" in sent, metrics="METRICS" in sent)
+    except (ValueError, OSError) as error:
         raise ConfigError(f"a variable that begins with OTEL_ cannot be used: {error}") from None
-    return Reports(tracing, metering, content=settings.content)
+    return Reports(tracing, metering, failures, content=settings.content)
