@@ -328,6 +328,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         "prices": {},
         "retry": {},
         "service": {},
+        "telemetry": {},
         "extensions": [],
     }
     # A new setting must be put here, or among the harmless.
