@@ -209,3 +209,14 @@ async def test_an_editor_that_cannot_be_run_says_so(world: World) -> None:
         screen.send("kept\x18\x05")
         await screen.until("set VISUAL or EDITOR")
         assert screen.editor == ["kept"]
+
+
+async def test_ctrl_z_writes_nothing_into_the_text(world: World) -> None:
+    world.script([{"text": "got it"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("on\x1ae")
+        await screen.until(f"{SIGN}one")
+        screen.send("\r")
+        await screen.until("got it")
+        assert said(world) == ["one"]

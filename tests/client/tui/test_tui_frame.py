@@ -118,6 +118,13 @@ def test_any_text_is_drawn_no_wider_than_the_view_and_steers_nothing(text: str, 
         assert not re.search("[\x00-\x1f\x7f-\x9f]", plain)
 
 
+def test_a_table_that_is_too_wide_loses_no_letter() -> None:
+    path = "".join(f"/part{number}" for number in range(30))
+    printed, _ = watch(run(f"| a | b |\n|--|--|\n| 1 | {path} |\n"), view())
+    assert path in re.sub(r"\s", "", printed)
+    assert "\u2026" not in printed
+
+
 def test_a_long_block_is_printed_while_it_is_written() -> None:
     code = "".join(f"line {number:04}\n" for number in range(1_000))
     history, shown, printed = History(), Shown(), ""

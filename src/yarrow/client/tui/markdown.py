@@ -87,12 +87,14 @@ class _Code(CodeBlock):
 
 
 class _Table(TableElement):
-    """A table without the empty lines that its frame would be drawn on."""
+    """A table without the empty lines that its frame would be drawn on, and with every letter of long words."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
             if isinstance(table, Table):
                 table.show_edge = False
+                for column in table.columns:
+                    column.overflow = "fold"
             yield table
 
 
