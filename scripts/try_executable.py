@@ -27,7 +27,8 @@ def unpack(archive: Path, folder: Path) -> Path:
             zipped.extractall(folder)
     else:
         with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and before have none
+            packed.extractall(folder)
     (inside,) = folder.iterdir()
     return inside / ("yarrow.exe" if os.name == "nt" else "yarrow")
 

@@ -48,7 +48,8 @@ def executable(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unpacked with spaces")
     (packed,) = built.glob("yarrow-*-linux-*.tar.gz")
     with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and before have none
+        archive.extractall(folder)
     (inside,) = folder.iterdir()
     return inside / "yarrow"
 

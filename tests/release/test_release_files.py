@@ -52,7 +52,8 @@ def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     (sdist,) = built.glob(f"yarrow-{VERSION}.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and before have none
+        archive.extractall(tmp_path)
     (folder,) = tmp_path.iterdir()
     subprocess.run([PYTHON, "-m", "hatchling", "build", "-t", "wheel", "-d", "out"], cwd=folder, check=True)
     assert (folder / "out" / wheel.name).read_bytes() == wheel.read_bytes()
