@@ -8,7 +8,8 @@ from typing import NamedTuple
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
-SETTINGS_ACK = PING_ACK = 1
+SOON = 20.0
+"""Seconds that all of what is done with one connection may take."""
 
 
 class Frame(NamedTuple):
@@ -80,11 +81,12 @@ class Wire:
 
 @asynccontextmanager
 async def wired(address: str, preface: bytes = PREFACE + frame(SETTINGS)) -> AsyncGenerator[Wire]:
-    """A connection to a unix socket."""
+    """A connection to a unix socket, which is done with `SOON`."""
     reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
     try:
-        wire = Wire(reader, writer)
-        await wire.send(preface)
-        yield wire
+        async with asyncio.timeout(SOON):
+            wire = Wire(reader, writer)
+            await wire.send(preface)
+            yield wire
     finally:
         writer.transport.abort()
