@@ -1,6 +1,8 @@
 """Frames by hand at the door: nothing is kept of a stranger, abuse ends a connection, and others notice nothing."""
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from doubles.frames import (
     PREFACE,
     RESET,
     SETTINGS,
+    SOON,
     WINDOW,
     calling,
     frame,
@@ -25,6 +28,7 @@ from doubles.frames import (
 )
 from doubles.house import House, kinds, read
 from doubles.reached import METHODS, Door, behind
+from yarrow.config.settings import ServiceSettings
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -139,3 +143,26 @@ async def test_a_connection_that_says_nothing_holds_up_nobody(door: Door) -> Non
     async with wired(door.address, b""), wired(door.address, PREFACE[:9]), door.channel() as channel:
         stub: Any = AgentServiceStub(channel)
         assert await stub.ListModels(pb.ListModelsRequest(), metadata=door.bearer)
+
+
+async def test_connections_are_bounded_so_that_files_are_left_for_the_work(tmp_path: Path) -> None:
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(connections=4))
+    async with behind(house, tmp_path / "run") as reached, reached.channel() as channel, AsyncExitStack() as stack:
+        stub: Any = AgentServiceStub(channel)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+        for _ in range(3):
+            wire = await stack.enter_async_context(wired(reached.address))
+            assert await wire.until(SETTINGS) is not None
+        async with wired(reached.address) as refused:
+            assert await refused.until(SETTINGS) is None
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+        await stack.aclose()
+        # One that left makes room for another, as soon as the service has seen it go.
+        async with asyncio.timeout(SOON):
+            while not await _let_in(reached.address):
+                pass
+
+
+async def _let_in(address: str) -> bool:
+    async with wired(address) as wire:
+        return await wire.until(SETTINGS) is not None
