@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import shutil
 import signal
@@ -17,6 +18,7 @@ from doubles.world import World
 from yarrow.cli.interrupts import BOUNCE_SECONDS
 from yarrow.message import Message, Role
 from yarrow.service.auth import token_beside
+from yarrow.service.server import lock_beside
 from yarrow.session.reader import load
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -156,6 +158,33 @@ async def test_unsafe_sockets_are_refused(world: World, tmp_path: Path, kind: st
     assert str(socket if kind != "wide" else folder) in ended.err
     if kind == "file":
         assert socket.read_text() == "precious"
+
+
+async def test_of_services_that_start_at_once_one_has_the_socket(world: World, socket: Path) -> None:
+    world.script(*TURNS)
+    processes = [await world.start("serve", "--socket", str(socket)) for _ in range(4)]
+    told = [await asyncio.wait_for(one.stderr.readline(), 30) for one in processes if one.stderr is not None]
+    assert sorted(b"yarrow: listening on" in line for line in told) == [False, False, False, True], told
+    for process, line in zip(processes, told, strict=True):
+        if b"yarrow: listening on" in line:
+            assert (await world.run("--attach", str(socket), "x")).code == 0
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 30) == 0
+        else:
+            assert await asyncio.wait_for(process.wait(), 30) == 2
+
+
+async def test_the_socket_of_a_service_that_has_not_ended_is_not_taken(world: World, socket: Path) -> None:
+    """Nobody listens on it any more, or not yet; the one that has it would take the other's away."""
+    world.script(*TURNS)
+    socket.parent.mkdir(mode=0o700)
+    with lock_beside(socket).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ended = await world.run("serve", "--socket", str(socket))
+        assert ended.code == 2
+        assert f"a service is already listening on {socket}, or has not ended yet" in ended.err
+    async with served(world, socket):
+        assert socket.exists()
 
 
 async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, socket: Path) -> None:

@@ -12,7 +12,7 @@ from yarrow.cli.places import absolute, home_directory, split_address
 from yarrow.config.files import user_directory
 from yarrow.service.auth import own_token, token_beside
 from yarrow.service.certificate import Tls, fingerprint, read_pem, self_made
-from yarrow.service.server import Listening, Tcp, private_folder, serving
+from yarrow.service.server import Listening, Tcp, lock_beside, private_folder, serving
 
 
 async def serve(start: Start) -> ExitCode:
@@ -52,10 +52,10 @@ def _listening(start: Start) -> Listening:
 
 
 def _private(start: Start, listening: Listening) -> tuple[Path, ...]:
-    """Return the files by which whoever has them is let in, or taken for the service."""
+    """Return the files by which whoever has them is let in, taken for the service, or keeps it from starting."""
     remote = start.arguments.remote
     beside = token_beside(listening.socket)
-    own = (listening.socket, beside, token_file(remote) or beside)
+    own = (listening.socket, lock_beside(listening.socket), beside, token_file(remote) or beside)
     return (*own, absolute(remote.tls_key, "--tls-key")) if remote.tls_key else own
 
 

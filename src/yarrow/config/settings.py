@@ -125,6 +125,8 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Steers and follow-ups that wait in one session; the next one is refused."""
     queued_characters: int = 8 << 20
     """Of those texts together; what would exceed them is refused."""
+    connections: int = 512
+    """To one address; the next one is hung up on. Each is an open file, of which a process often has but 1,024."""
     streams: int = 256
     """Calls on one connection; the next waits for one to end."""
     message_bytes_in: int = 8 << 20

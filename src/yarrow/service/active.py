@@ -1,7 +1,8 @@
 """The sessions in memory: a bounded number, of which the longest unused leave first."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 
 from yarrow.errors import Code, LimitExceeded
 from yarrow.service.entry import Entry
@@ -19,6 +20,8 @@ class Active:
         self._most = most
         self._entries: dict[str, Entry] = {}
         self._touched: dict[str, float] = {}
+        self._coming = 0
+        """Sessions that there is room for and that are not here yet."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries.values()))
@@ -35,7 +38,7 @@ class Active:
         if entry is None or (entry.deleted and not entry.agent.busy):
             self._touched.pop(session_id, None)
             return None
-        self._put(entry)
+        self.put(entry)
         return entry
 
     @property
@@ -43,15 +46,25 @@ class Active:
         """How many sessions are busy."""
         return sum(entry.agent.busy for entry in self._entries.values())
 
-    async def add(self, entry: Entry) -> None:
-        """Take a session in. Raises `LimitExceeded` (TOO_MANY) when there is no room."""
-        if len(self._entries) >= self._most:
+    @asynccontextmanager
+    async def room(self) -> AsyncGenerator[None]:
+        """Keep room for one session that is then put in; so none is made that there is no room for.
+
+        Raises `LimitExceeded` (TOO_MANY) when there is none.
+        """
+        leaving = None
+        if len(self._entries) + self._coming >= self._most:
             leaving = next((one for one in self._entries.values() if self._unused(one)), None)
             if leaving is None:
                 raise LimitExceeded(f"{self._most} sessions are in use: let some runs end", code=Code.TOO_MANY)
-            del self._entries[leaving.id]
-            await leaving.close()
-        self._put(entry)
+            self.remove(leaving.id)
+        self._coming += 1
+        try:
+            if leaving is not None:
+                await leaving.close()
+            yield
+        finally:
+            self._coming -= 1
 
     async def let_idle_go(self) -> None:
         """Let the sessions go that nobody touched, ran or watched for `IDLE_SECONDS`; those without a file stay."""
@@ -77,7 +90,8 @@ class Active:
         self._entries.clear()
         self._touched.clear()
 
-    def _put(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
+        """Take a session in, for which there is room, or put it last."""
         self._entries[entry.id] = entry
         self._touched[entry.id] = time.monotonic()
 

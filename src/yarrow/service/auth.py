@@ -83,14 +83,14 @@ class Guard(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], "Awaitable[Handler | None]"],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Return the handler of a call, or one of the same kind that refuses it."""
+        """Return the handler of a call, or one that refuses it."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         # There is no handler of a method that nobody knows; grpc answers that itself.
         if not handler or method.startswith(HEALTH):
             return handler
         reason = self._reason_against(handler_call_details.invocation_metadata)
-        return _refusing(handler, method, reason) if reason else handler
+        return _refusing(method, reason) if reason else handler
 
     def _reason_against(self, metadata: Any) -> str:
         """Return why a call with this metadata may not pass; empty when it may."""
@@ -112,18 +112,11 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _refusing(handler: "Handler", method: str, reason: str) -> "Handler":
+def _refusing(method: str, reason: str) -> "Handler":
     async def refuse(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         _logger.info("%s refused: UNAUTHENTICATED", method.rpartition("/")[2])
         await deny(context, reason)
 
-    # Without a deserializer: what a stranger sent is not parsed.
-    match handler.request_streaming, handler.response_streaming:
-        case False, False:
-            return grpc.unary_unary_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)
-        case False, True:
-            return grpc.unary_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
-        case True, False:
-            return grpc.stream_unary_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
-        case _:
-            return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+    # As a stream of requests, whatever the method takes: grpc waits for the request of any other kind, and a stranger
+    # would have it hold calls that never end and megabytes of each.
+    return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)

@@ -1,5 +1,6 @@
 """The error tree as gRPC statuses: one table, and a status with `google.rpc.ErrorInfo` for each error."""
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import grpc
@@ -7,8 +8,10 @@ import grpc
 from yarrow.errors import Code, InvalidArgument, ProviderError, YarrowError
 
 DOMAIN = "yarrow"
-MAX_MESSAGE = 3000
-"""Bytes of a status message, which travels twice in metadata of at most 8 KiB; the rest is cut off."""
+MAX_MESSAGE = 7000
+"""Bytes that a status message takes where it travels, twice in metadata of at most 8 KiB; the rest is cut off."""
+_PLAIN, _ESCAPED = 1 + 4 / 3, 3 + 4 / 3
+"""Bytes that one byte of it takes: as it is or percent-encoded, and in base64 besides."""
 
 _S = grpc.StatusCode
 
@@ -85,12 +88,19 @@ class Ending(NamedTuple):
     """None when waiting does not help."""
 
 
+def _fitting(text: str) -> str:
+    """Return as much of a sentence as the transport takes; of too long a one nothing at all would arrive."""
+    # A lone surrogate would keep the status from being sent, too.
+    data = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE]
+    sizes = accumulate(_PLAIN if 0x20 <= byte <= 0x7E and byte != ord("%") else _ESCAPED for byte in data)
+    return data[: sum(size <= MAX_MESSAGE for size in sizes)].decode("utf-8", "ignore")
+
+
 async def _end(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: Ending) -> None:
     # The protobuf of google.rpc is imported here, since a call that succeeds never needs it.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
-    # A lone surrogate would keep the status from being sent at all, and too long a one is refused by the transport.
-    message = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE].decode("utf-8", "ignore")
+    message = _fitting(text)
     details = status_pb2.Status(code=ending.status.value[0], message=message)
     info = error_details_pb2.ErrorInfo(reason=ending.reason, domain=DOMAIN, metadata=ending.metadata)
     details.details.add().Pack(info)

@@ -35,6 +35,7 @@ def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
     return (
         ("grpc.max_receive_message_length", limits.message_bytes_in),
         ("grpc.max_send_message_length", limits.message_bytes_out),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.max_concurrent_streams", limits.streams),
         # What is between the two would be refused at random.
         ("grpc.max_metadata_size", limits.metadata_bytes),

@@ -4,8 +4,8 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -56,7 +56,15 @@ async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
 
     Raises `UsageError` when a socket cannot be made, or not safely.
     """
-    _prepare(listening.socket)
+    private_folder(listening.socket)
+    with _alone(listening.socket):
+        _prepare(listening.socket)
+        async with _served(servicer, listening) as addresses:
+            yield addresses
+
+
+@asynccontextmanager
+async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
     server = grpc.aio.server(interceptors=(Guard(listening.token),), options=server_options(listening.limits))
     register(servicer, server)
     health = Health(server, SERVICE)
@@ -107,9 +115,36 @@ async def _listen(server: grpc.aio.Server, listening: Listening) -> tuple[str, .
     return (f"unix:{listening.socket}", *addresses)
 
 
+def lock_beside(socket: Path) -> Path:
+    """Return the file that a service locks while it has the socket; it is never deleted, or two could have it."""
+    return socket.with_name(f"{socket.name}.lock")
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Have the socket's path to oneself, from before it is looked at until after it is gone.
+
+    A socket alone does not tell: one that was just made answers nobody yet, and one of a service that ends no more.
+    """
+    import fcntl  # here, since there is none where there are no unix sockets
+
+    lock = lock_beside(path)
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"cannot use {lock} for the socket: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"a service is already listening on {path}, or has not ended yet") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _prepare(path: Path) -> None:
-    """Make the socket's directory private and take away the socket of a service that is gone."""
-    private_folder(path)
+    """Take away the socket of a service that is gone."""
     if path.is_socket():
         if _answers(path):
             raise UsageError(f"a service is already listening on {path}")

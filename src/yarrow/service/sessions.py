@@ -45,6 +45,8 @@ class Sessions:
             parts.watch.begin(self._active.__len__)
         self._draining = False
         self._written = 0
+        self._all_written = asyncio.Event()
+        self._all_written.set()
         self._ratios = Ratios()
         self._redactors: dict[str, tuple[frozenset[str], Redactor]] = {}
         # A lock lives as long as somebody opens the session it is for.
@@ -153,10 +155,13 @@ class Sessions:
         if self._running >= (most := self._parts.settings.service.runs):
             raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
         self._written += 1
+        self._all_written.clear()
         try:
             yield
         finally:
             self._written -= 1
+            if not self._written:
+                self._all_written.set()
 
     @property
     def _running(self) -> int:
@@ -183,8 +188,8 @@ class Sessions:
         return session_id in self._active
 
     async def settled(self) -> None:
-        """Wait until no run is going on."""
-        await asyncio.gather(*(entry.agent.settled() for entry in self._active))
+        """Wait until no run is going on, and nothing is written outside of one."""
+        await asyncio.gather(*(entry.agent.settled() for entry in self._active), self._all_written.wait())
 
     async def close(self) -> None:
         """End every run and let go of every file."""
@@ -226,16 +231,22 @@ class Sessions:
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
-        log = await self._parts.manager.open(session_id)
-        state, warnings = await self._read(session_id)
-        return await self._enter(log, state, warnings)
+        async with self._active.room():
+            log = await self._parts.manager.open(session_id)
+            state, warnings = await self._read(session_id)
+            entry = await self._enter(log, state, warnings)
+        await entry.tell(HookName.SESSION_START)
+        return entry
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         header, warnings = await make_header(session_id, plan, self._parts)
         redactor = self._redactor("keys", self._parts.keys())
         header = replace(header, system_prompt=redactor.text(header.system_prompt), name=redactor.text(header.name))
-        log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
-        return await self._enter(log, SessionState(header), warnings)
+        async with self._active.room():
+            log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
+            entry = await self._enter(log, SessionState(header), warnings)
+        await entry.tell(HookName.SESSION_START)
+        return entry
 
     async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
         loaded = await self._parts.manager.load(session_id)
@@ -260,8 +271,7 @@ class Sessions:
         if self._parts.watch is not None:
             bus.tap = self._parts.watch.tap(session_id, entry.model)
         entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, told))
-        await self._active.add(entry)
-        await entry.tell(HookName.SESSION_START)
+        self._active.put(entry)
         return entry
 
 

@@ -1,0 +1,168 @@
+"""Frames by hand at the door: nothing is kept of a stranger, abuse ends a connection, and others notice nothing."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doubles.frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    SOON,
+    WINDOW,
+    calling,
+    frame,
+    packed,
+    wired,
+)
+from doubles.house import House, kinds, read
+from doubles.reached import METHODS, Door, behind
+from yarrow.config.settings import ServiceSettings
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
+
+SERVICE = "/yarrow.v1.AgentService/"
+REFUSED = b"\x0bgrpc-status\x0216"
+ABUSES = {
+    "garbage": b"\xff" * 4_000,
+    "an enlargement of nothing": frame(WINDOW, payload=bytes(4)),
+    "a frame over the size agreed": frame(SETTINGS, payload=bytes(6 * 10_000)),
+    "half a block of headers": frame(HEADERS, 0, 1, calling(f"{SERVICE}GetState")) + frame(PING, payload=bytes(8)),
+    "settings of an odd length": frame(SETTINGS, payload=bytes(5)),
+}
+STORMS = {
+    "resets": [
+        frame(HEADERS, END_HEADERS, one, calling(f"{SERVICE}Prompt")) + frame(RESET, 0, one, (8).to_bytes(4, "big"))
+        for one in range(1, 4_001, 2)
+    ],
+    "settings": [frame(SETTINGS)] * 4_000,
+    "empty data": [frame(HEADERS, END_HEADERS, 1, calling(f"{SERVICE}Prompt")), *[frame(DATA, 0, 1)] * 4_000],
+    "headers without an end": [
+        frame(HEADERS, 0, 1, calling(f"{SERVICE}GetState")),
+        *[frame(CONTINUATION, 0, 1, packed([("x", "y" * 10_000)]))] * 400,
+    ],
+    "calls": [frame(HEADERS, END_HEADERS, one, calling(f"{SERVICE}GetState")) for one in range(1, 4_001, 2)],
+}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, [[{"text": "x"}, {"wait": "gate"}, {"text": "end"}]])
+
+
+@pytest.fixture
+async def door(house: House, tmp_path: Path) -> AsyncGenerator[Door]:
+    async with behind(house, tmp_path / "run") as reached:
+        yield reached
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_a_stranger_is_refused_before_anything_of_the_request_came(door: Door, name: str) -> None:
+    """So nobody makes the service hold calls, or what was sent with them, without the token."""
+    async with wired(door.address) as wire:
+        await wire.send(frame(HEADERS, END_HEADERS, 1, calling(f"{SERVICE}{name}")))
+        answer = await wire.until(HEADERS)
+    assert answer is not None
+    assert answer.flags & END_STREAM
+    assert REFUSED in answer.payload
+
+
+@pytest.mark.parametrize("token", [False, True])
+@pytest.mark.parametrize(
+    ("authority", "more"), [("evil.example:80", ()), ("localhost", (("origin", "http://evil.example"),))]
+)
+async def test_case_X_07_a_page_that_speaks_the_protocol_itself_is_refused(
+    house: House, door: Door, authority: str, more: tuple[tuple[str, str], ...], *, token: bool
+) -> None:
+    if token and not more:
+        more = (("origin", "null"),)
+    held = (("authorization", f"Bearer {door.token}"),) if token else ()
+    body = pb.NewSessionRequest(session_id="theirs", cwd=str(house.cwd)).SerializeToString()
+    async with wired(door.address) as wire:
+        await wire.send(
+            frame(HEADERS, END_HEADERS, 1, calling(f"{SERVICE}NewSession", *held, *more, authority=authority)),
+            frame(DATA, END_STREAM, 1, b"\0" + len(body).to_bytes(4, "big") + body),
+        )
+        answer = await wire.until(HEADERS)
+    assert answer is not None
+    assert REFUSED in answer.payload
+    assert door.token.encode() not in answer.payload
+    assert not list(house.sessions.rglob("*.jsonl"))
+
+
+async def test_who_pings_too_often_is_cut_off(door: Door) -> None:
+    async with wired(door.address) as wire:
+        await wire.send(*[frame(PING, payload=bytes(8))] * 10)
+        told = await wire.until(GOAWAY)
+        assert told is not None
+        assert told.payload.endswith(b"too_many_pings")
+        assert await wire.until(GOAWAY) is None
+
+
+@pytest.mark.parametrize("abuse", ABUSES)
+async def test_what_breaks_the_protocol_ends_the_connection(door: Door, abuse: str) -> None:
+    async with wired(door.address) as wire:
+        await wire.send(ABUSES[abuse])
+        while await wire.receive() is not None:
+            pass
+
+
+@pytest.mark.parametrize("storm", STORMS)
+async def test_a_storm_on_one_connection_is_not_seen_on_another(house: House, door: Door, storm: str) -> None:
+    async with door.channel() as channel, wired(door.address) as wire:
+        stub: Any = AgentServiceStub(channel)
+        prompt = stub.Prompt(house.prompt("go", "s"), metadata=door.bearer)
+        seen = [(await read(prompt)).event]
+        for sent in STORMS[storm]:
+            # It may be slowed down by the service, which is none of our business here.
+            await wire.send(sent)
+        await stub.GetState(pb.GetStateRequest(session_id="s"), metadata=door.bearer)
+        await house.open_gate("gate")
+        seen += [response.event for response in [one async for one in _rest(prompt)]]
+    assert kinds(seen)[-1] == "agent_end"
+    assert [event.sequence for event in seen] == list(range(1, len(seen) + 1))
+
+
+async def _rest(prompt: Any) -> AsyncGenerator[Any]:
+    while (response := await read(prompt)) and hasattr(response, "event"):
+        yield response
+
+
+async def test_a_connection_that_says_nothing_holds_up_nobody(door: Door) -> None:
+    async with wired(door.address, b""), wired(door.address, PREFACE[:9]), door.channel() as channel:
+        stub: Any = AgentServiceStub(channel)
+        assert await stub.ListModels(pb.ListModelsRequest(), metadata=door.bearer)
+
+
+async def test_connections_are_bounded_so_that_files_are_left_for_the_work(tmp_path: Path) -> None:
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(connections=4))
+    async with behind(house, tmp_path / "run") as reached, reached.channel() as channel, AsyncExitStack() as stack:
+        stub: Any = AgentServiceStub(channel)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+        for _ in range(3):
+            wire = await stack.enter_async_context(wired(reached.address))
+            assert await wire.until(SETTINGS) is not None
+        async with wired(reached.address) as refused:
+            assert await refused.until(SETTINGS) is None
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+        await stack.aclose()
+        # One that left makes room for another, as soon as the service has seen it go.
+        async with asyncio.timeout(SOON):
+            while not await _let_in(reached.address):
+                pass
+
+
+async def _let_in(address: str) -> bool:
+    async with wired(address) as wire:
+        return await wire.until(SETTINGS) is not None
