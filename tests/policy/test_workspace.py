@@ -193,3 +193,16 @@ def test_no_spelling_leaves_the_workspace(tmp_path_factory: pytest.TempPathFacto
     else:
         assert real == true_path
         assert real.is_relative_to(base / "ws")
+
+
+@pytest.mark.parametrize("where", [".", "sub"])
+@pytest.mark.parametrize("last", ["HEAD", "objects/x", "refs/heads/x", "config", "hooks/post-index-change"])
+def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: str) -> None:
+    workspace, directory = Workspace.make(root / "ws"), root / "ws" / where
+    for name in {"HEAD", "objects", "refs"} - {Path(last).parts[0]}:
+        assert workspace.resolve_write(directory / last) == directory.resolve() / last
+        (directory / name).mkdir()
+    refused = workspace.resolve_write(directory / last)
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+    assert workspace.resolve_write(directory / "file") == directory.resolve() / "file"
