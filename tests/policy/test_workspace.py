@@ -131,7 +131,9 @@ def test_start_files_of_the_home_directory_are_protected(root: Path, monkeypatch
     assert isinstance(made.resolve_write(root / "ws/sub/.bashrc"), Path)
 
 
-@pytest.mark.parametrize("name", [".env", ".ENV", ".env.production", ".env.local", "sub/../.env"])
+@pytest.mark.parametrize(
+    "name", [".env", ".ENV", ".env.production", ".env~", ".env-prod", ".env_local", ".env ", "sub/../.env"]
+)
 def test_case_X_05_env_files_are_refused(root: Path, workspace: Workspace, name: str) -> None:
     for refused in (workspace.resolve_read(root / "ws" / name), workspace.resolve_write(root / "ws" / name)):
         assert isinstance(refused, Refused)
@@ -146,7 +148,7 @@ def test_case_X_05_also_behind_a_link_of_another_name(root: Path, workspace: Wor
     assert isinstance(workspace.resolve_read(root / "ws/sub/.env.dev"), Refused)
 
 
-@pytest.mark.parametrize("name", [".env.example", ".env.sample", ".env.template", "env", ".envrc", "x.env"])
+@pytest.mark.parametrize("name", [".env.example", ".env.sample", ".env-template", "env", ".envrc", "x.env"])
 def test_case_X_05_examples_and_others_are_allowed(root: Path, workspace: Workspace, name: str) -> None:
     assert isinstance(workspace.resolve_read(root / "ws" / name), Path)
     assert isinstance(workspace.resolve_write(root / "ws" / name), Path)
@@ -191,3 +193,16 @@ def test_no_spelling_leaves_the_workspace(tmp_path_factory: pytest.TempPathFacto
     else:
         assert real == true_path
         assert real.is_relative_to(base / "ws")
+
+
+@pytest.mark.parametrize("where", [".", "sub"])
+@pytest.mark.parametrize("last", ["HEAD", "objects/x", "refs/heads/x", "config", "hooks/post-index-change"])
+def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: str) -> None:
+    workspace, directory = Workspace.make(root / "ws"), root / "ws" / where
+    for name in {"HEAD", "objects", "refs"} - {Path(last).parts[0]}:
+        assert workspace.resolve_write(directory / last) == directory.resolve() / last
+        (directory / name).mkdir()
+    refused = workspace.resolve_write(directory / last)
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+    assert workspace.resolve_write(directory / "file") == directory.resolve() / "file"

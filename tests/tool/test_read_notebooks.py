@@ -56,6 +56,14 @@ async def test_pages_of_a_notebook_are_of_what_is_shown(ws: Path) -> None:
     assert page == "[cell 1: code]\nx0\n\n[lines 2-3 of 11; go on with offset 4]"
 
 
+async def test_what_stands_behind_a_picture_is_shown(ws: Path) -> None:
+    source = "# data:image/png;base64,AAAA\nimport os\nrun = 1  # data:a/b;base64, words"
+    text = await shown(ws, notebook({"cell_type": "code", "source": source}))
+    assert (
+        "# [data of 26 characters not shown]\nimport os\nrun = 1  # [data of 16 characters not shown] words\n" in text
+    )
+
+
 async def test_a_long_output_is_cut(ws: Path) -> None:
     output = {"output_type": "stream", "name": "stdout", "text": "y" * (OUTPUT_CHARACTERS + 7)}
     text = await shown(ws, notebook({"cell_type": "code", "source": "", "outputs": [output]}))

@@ -33,11 +33,15 @@ SHORTEST = 8
 
 
 def is_secret_file(name: str) -> bool:
-    """Whether a file of this name is taken to hold secrets: `.env` and `.env.production`, not `.env.example`."""
+    """Whether a file of this name is taken to hold secrets: `.env`, `.env.production`, `.env~`, not `.env.example`.
+
+    Another word is another file: `.envrc` holds what a shell runs, and `.environment` whatever it does.
+    """
     name = name.casefold()
-    if name == ENV_FILE:
-        return True
-    return name.startswith(ENV_FILE + ".") and name.rpartition(".")[2] not in EXAMPLE_SUFFIXES
+    if not name.startswith(ENV_FILE):
+        return False
+    rest = name.removeprefix(ENV_FILE)
+    return not rest[:1].isalnum() and re.split(r"[^a-z0-9]+", rest)[-1] not in EXAMPLE_SUFFIXES
 
 
 def is_secret_variable(name: str, value: str) -> bool:

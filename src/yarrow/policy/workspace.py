@@ -18,6 +18,8 @@ from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
 OWN_DIRECTORY = ".yarrow"
+REPOSITORY = frozenset({"head", "objects", "refs"})
+"""Names by which git takes a directory for a repository, whatever it is called; it obeys the configuration in there."""
 START_FILES = (
     r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
@@ -99,6 +101,7 @@ class Workspace(Struct, frozen=True):
         literal = Path(os.path.normpath(path))
         if (
             _is_included(real, root)
+            or _is_of_repository(real, root)
             or _is_protected(real, root)
             or _is_protected(literal, _root(literal, self.writable) or root)
         ):
@@ -194,6 +197,19 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     below = names[names.index(".git") + 1 :]
     return not below or not GIT_PROTECTED.isdisjoint(below)
+
+
+def _is_of_repository(real: Path, root: Path) -> bool:
+    """Whether a file would make a directory a repository, or is what git runs, or obeys, in one that is."""
+    for directory in real.parents:
+        name = real.relative_to(directory).parts[0].casefold()
+        if directory.name.casefold() != ".git" and name in REPOSITORY | GIT_PROTECTED:
+            there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
+            if there >= REPOSITORY:
+                return True
+        if directory == root:
+            break
+    return False
 
 
 def _is_included(real: Path, root: Path) -> bool:

@@ -13,7 +13,7 @@ NOTEBOOK_BYTES = 67_108_864
 OUTPUT_CHARACTERS = 8_192
 """The most of one output that is shown."""
 TERMINAL_COMMANDS = r"\x1b\[[0-9;?]*[ -/]*[@-~]"
-DATA_ADDRESS = r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=\s]*"
+DATA_ADDRESS = r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=]*"
 """A picture within the text of a cell."""
 
 Lines = str | list[str]

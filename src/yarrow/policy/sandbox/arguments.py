@@ -1,5 +1,6 @@
 """What bubblewrap is told: from a description of a sandbox to the words of its command line."""
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from yarrow.policy.sandbox.places import (
 )
 from yarrow.policy.sandbox.protected import Found
 
+MOST_WORDS = 8_900
+"""Bubblewrap takes 9,000, the command among them."""
 Level = Literal["off", "workspace", "strict"]
 
 
@@ -53,6 +56,7 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     """Return the words that follow `bwrap`, up to the command.
 
     `cwd` is where it begins; that opens nothing, for it is the model that names it.
+    Raises OSError when there is more to keep than the launcher takes.
     """
     words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")]
     if box.level == "strict":
@@ -74,6 +78,7 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     for path in box.writable:
         words += _bound(path, workplace, read_only=False)
     words += _protect(workplace)
+    words += _covers(box, workplace, environment)
     # Last, so that they stay hidden where one of them lies inside of what is shown.
     seen = (*shown, *box.readable, *box.writable)
     for path in home_secrets(box.home):
@@ -81,6 +86,9 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
             words += _covered(path)
     for path in box.hidden:
         words += _covered(path)
+    if len(words) > MOST_WORDS:
+        told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
+        raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
     return [*words, "--chdir", str(cwd)]
 
 
@@ -117,8 +125,16 @@ def _protect(workplace: Workplace) -> list[str]:
             words += _bound(path, workplace, read_only=True)
         for path in one.closed:
             words += ["--tmpfs", str(path)]
-        for path in one.secret:
-            words += ["--ro-bind-try", str(workplace.covers.get(path, NOTHING)), str(path)]
+    return words
+
+
+def _covers(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[str]:
+    words: list[str] = []
+    for path, cover in workplace.covers.items():
+        is_within = any(path.is_relative_to(root) for root in box.writable)
+        # Where a link leads out of the workspace, what is hidden anyway needs no cover, and could not be given one.
+        if is_within or seen_inside(box, path, environment) == path:
+            words += ["--ro-bind-try", str(cover), str(path)]
     return words
 
 

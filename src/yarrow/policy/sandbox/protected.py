@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.names import LOOKED_AT, names_of
+from yarrow.policy.secrets import ENV_FILE, is_secret_file
 
 DEEPEST = 6
 """Levels below the workspace that are looked at."""
 REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
+PATH_BYTES = 8_192
+"""The most that is read of a file that holds a path."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
@@ -52,17 +56,36 @@ def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
     _refuse_link(root / ".git")
     # By name, so that these are found however many others are put beside them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
-    for path in dict.fromkeys((*first, *_entries(root, found))):
+    for path in dict.fromkeys((*first, *entries(root, found))):
         if path.name == ".git":
             _repository(path, root, found)
-        else:
-            found.secret.append(path)
+        elif (file := _secret_file(path, roots or (root,))) is not None:
+            if file not in found.secret:
+                found.secret.append(file)
             # A directory above could be moved to where nobody looks.
-            found.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+            found.pinned += [above for above in file.parents if above != root and above.is_relative_to(root)]
     _fix_included(root, roots or (root,), found)
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
+
+
+def _secret_file(path: Path, roots: Sequence[Path]) -> Path | None:
+    """Return what is covered for a file of secrets: of a link, the file that it leads to.
+
+    None where it leads nowhere, to no file, to an example that is made to be read, or out of the workspace to what
+    everybody may read, programs among it.
+    """
+    if not path.is_symlink():
+        return path
+    try:
+        real = path.resolve(strict=True)
+        mode = real.stat().st_mode
+    except (OSError, RuntimeError):  # a loop is one or the other
+        return None
+    is_open = mode & stat.S_IROTH and not any(real.is_relative_to(root) for root in roots)
+    is_example = real.name.startswith(ENV_FILE) and not is_secret_file(real.name)
+    return real if stat.S_ISREG(mode) and not is_open and not is_example else None
 
 
 def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
@@ -107,7 +130,7 @@ def _repository(path: Path, root: Path, found: Found) -> None:
 
 def _git_directories(repository: Path, found: Found) -> None:
     found.pinned.append(repository)
-    for directory in (repository, *_modules(repository)):
+    for directory in (repository, *modules(repository)):
         found.pinned += [above for above in (directory, *directory.parents) if above.is_relative_to(repository)]
         for name in (*RUN_BY_GIT, *ELSEWHERE):
             # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
@@ -121,8 +144,8 @@ def _repository_of_worktree(file: Path) -> Path | None:
     """
     try:
         directory = Path(os.path.realpath(pointed_to(file)))
-        back = Path(os.path.realpath(directory / (directory / "gitdir").read_text().strip()))
-        common = Path(os.path.realpath(directory / (directory / "commondir").read_text().strip()))
+        back = Path(os.path.realpath(directory / said(directory / "gitdir")))
+        common = Path(os.path.realpath(directory / said(directory / "commondir")))
     except (OSError, ValueError):
         return None
     is_its_own = back == file.resolve() and directory.parent == common / "worktrees"
@@ -131,9 +154,15 @@ def _repository_of_worktree(file: Path) -> Path | None:
 
 def pointed_to(file: Path) -> Path:
     """Return the directory that a file `.git` names. Raises OSError, and ValueError for what is no text."""
+    return file.parent / said(file).removeprefix("gitdir:").strip()
+
+
+def said(file: Path) -> str:
+    """Return the path that a file of git holds. Raises OSError, and ValueError for what is no text."""
     if not file.is_file():  # a FIFO would wait
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
-    return file.parent / file.read_text().removeprefix("gitdir:").strip()
+    with file.open("rb") as opened:
+        return opened.read(PATH_BYTES).decode().strip()
 
 
 def _fix(path: Path, found: Found) -> None:
@@ -146,7 +175,7 @@ def _refuse_link(path: Path) -> None:
         raise OSError(errno.ELOOP, "is a link, which a sandbox cannot keep from being changed", str(path))
 
 
-def _modules(repository: Path) -> Iterator[Path]:
+def modules(repository: Path) -> Iterator[Path]:
     """Yield the own directories of submodules and worktrees."""
     for kind in ("modules", "worktrees"):
         for directory, names, files in os.walk(repository / kind):
@@ -176,7 +205,7 @@ def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
     return not path.is_symlink() and kind(path)
 
 
-def _entries(root: Path, found: Found) -> Iterator[Path]:
+def entries(root: Path, found: Found) -> Iterator[Path]:
     """Yield the repositories and secret files below a directory, the nearest first, without what packages bring.
 
     Raises OSError when the directory itself cannot be looked at.

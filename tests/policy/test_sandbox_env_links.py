@@ -1,0 +1,78 @@
+"""A file of secrets may be a link: what it leads to is covered, and where there is nothing to cover, commands run."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from sandboxed import SECRET, USERS, Corner, corner, git
+
+from yarrow.policy.sandbox.sandbox import unavailable
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Generator[Corner]:
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    with corner(request.param) as made:
+        (made.workspace / "store").mkdir()
+        (made.workspace / "store/prod").write_text(SECRET)
+        (made.root / "closed").write_text(SECRET)
+        (made.root / "closed").chmod(0o600)
+        made.own()
+        yield made
+
+
+def link(place: Corner, target: str) -> None:
+    path = place.workspace / "sub/.env"
+    path.symlink_to(target.format(workspace=place.workspace, root=place.root, home=place.home))
+    status = place.workspace.stat()
+    os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["../store/prod", "{workspace}/store/prod", "../store/../store/prod", "{root}/closed", "{home}/.ssh/id_ed25519"],
+)
+async def test_what_a_link_leads_to_is_not_read(place: Corner, target: str) -> None:
+    link(place, target)
+    output, code = await place.run("cat sub/.env; cat ../closed; cat sub/.env | wc -c; rm sub/.env; echo ran")
+    assert SECRET not in output
+    assert (output.endswith("ran\n"), code) == (True, 0)
+    if "store" in target:
+        assert SECRET not in (await place.run("cat store/prod"))[0]
+    assert (place.workspace / "store/prod").read_text() == SECRET
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["nowhere", "/nowhere/at/all", "../store", ".env", "/etc/passwd", "/dev/null", "/bin/sh", "../.env.example"],
+)
+async def test_where_there_is_nothing_to_cover_commands_run(place: Corner, target: str) -> None:
+    link(place, target)
+    before = sorted(path.name for path in place.workspace.rglob("*"))
+    assert await place.run("cat .env.example; echo; echo ran") == ("NAME=example\nran\n", 0)
+    assert sorted(path.name for path in place.workspace.rglob("*")) == before
+
+
+async def test_a_link_that_a_command_makes_stops_nothing(place: Corner) -> None:
+    assert await place.run("ln -s /etc/passwd a; mv a .env.x; ln -s /bin/bash .env.y; echo ran") == ("ran\n", 0)
+    assert await place.run("echo again") == ("again\n", 0)
+
+
+async def test_a_tracked_link_is_as_it_was_to_git(place: Corner) -> None:
+    link(place, "../store/prod")
+    git(place.workspace, "add", "-f", "sub/.env")
+    git(place.workspace, "commit", "-q", "-m", "first")
+    place.own()
+    assert await place.run("git status --short sub") == ("?? sub/.env.production\n", 0)
+
+
+async def test_more_than_can_be_kept_is_told(place: Corner) -> None:
+    for number in range(1_600):
+        path = Path(place.workspace, f"d{number}/.env")
+        path.parent.mkdir()
+        path.touch()
+    with pytest.raises(OSError, match=r"the workspace holds 1,602 files such as .env, .* Work in a part of it"):
+        await place.run("true")
