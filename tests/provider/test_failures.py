@@ -258,3 +258,23 @@ def test_no_body_raises(status: int, body: bytes) -> None:
 
 def test_a_deeply_nested_body_is_just_text() -> None:
     assert answered(400, "[" * 100_000).code is Code.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("size", ["99999999999999999999999999", "true", "-1", "0", "2147483649"])
+def test_a_window_that_no_model_has_is_none(size: str) -> None:
+    error = refused("request exceeds the available context size", n_ctx=json.loads(size))
+    assert (error.code, error.context_window) == (Code.CONTEXT_OVERFLOW, 0)
+    assert type(error.context_window) is int
+
+
+def test_a_window_in_words_that_no_model_has_is_none() -> None:
+    assert answered(400, {"error": {"message": "maximum context length is 999999999999 tokens"}}).context_window == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [("image_url", Code.UNSUPPORTED_FEATURE), (f"image{'x' * 41}", Code.INVALID_REQUEST)],
+    ids=["a word", "longer than a word"],
+)
+def test_a_sign_is_looked_for_within_a_word_and_not_to_the_end_of_the_text(word: str, code: Code) -> None:
+    assert refused(f"{word} is not supported").code is code

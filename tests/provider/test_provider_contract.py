@@ -12,6 +12,7 @@ from doubles.chat_server import DONE, ChatServer, Reply, chunk, event, finish, p
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, ToolSpec, Usage
+from yarrow.provider import transport
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -199,6 +200,29 @@ async def test_a_refusal_before_the_stream(pair: Pair) -> None:
     events, error = await fails(pair.provider)
     assert (events, error.code, error.context_window) == ([], Code.CONTEXT_OVERFLOW, 8192)
     assert len(pair.server.prompts) == 1
+
+
+async def test_a_refusal_that_never_ends_is_judged_by_its_status(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "REFUSAL_SECONDS", 0.2)
+    pair.server.replies = [Reply([b"no such ", asyncio.Event()], 401)]
+    _, error = await fails(pair.provider)
+    assert (error.code, error.status) == (Code.AUTH, 401)
+    assert "no such" in error.message
+
+
+async def test_a_refusal_that_is_cut_is_judged_by_its_status(pair: Pair) -> None:
+    pair.server.replies = [Reply([b"the key is "], 401, whole=False)]
+    _, error = await fails(pair.provider)
+    assert (error.code, error.retryable) == (Code.AUTH, False)
+
+
+async def test_a_list_that_never_ends_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "QUESTION_SECONDS", 0.2)
+    pair.server.pages["/v1/models"] = Reply([b'{"data":', asyncio.Event()])
+    assert isinstance(pair.provider, ListsModels)
+    with pytest.raises(ProviderError, match=r"did not answer \S*models within") as caught:
+        await pair.provider.list_models()
+    assert (caught.value.code, caught.value.retryable) == (Code.STREAM_STALLED, True)
 
 
 async def test_case_P_24_the_wait_that_is_asked_for(pair: Pair) -> None:

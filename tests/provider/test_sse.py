@@ -135,6 +135,15 @@ def test_an_event_is_bounded(
     assert (caught.value.code, caught.value.retryable) == (Code.MALFORMED_RESPONSE, False)
 
 
+@pytest.mark.parametrize("line", [b"data\n", b"data:\n", b"data: x\n"])
+def test_the_lines_of_an_event_are_bounded(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_LINES", 100)
+    decode(*[line] * 100, b"\n", *[line] * 100, b"\n")
+    with pytest.raises(ProviderError, match="more than 100 lines") as caught:
+        decode(*[line] * 101)
+    assert (caught.value.code, caught.value.retryable) == (Code.MALFORMED_RESPONSE, False)
+
+
 def test_many_events_in_one_chunk_are_each_bounded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT", 100)
     assert len(decode(b"data: 123456\n\n" * 1000)) == 1000

@@ -46,7 +46,7 @@ SIGNS = (
     Sign(Code.QUOTA, r"code=(1113|130[89]|131[013-9]|1320)\b", statuses=(429,)),
     Sign(Code.AUTH, r"api_key_invalid|invalid[ _]api[ _]key|incorrect api key|authentication_error|permission_error"),
     Sign(Code.UNSUPPORTED_FEATURE, r"does not support (thinking|tools?|images?|vision|function)|not_supported_error"),
-    Sign(Code.UNSUPPORTED_FEATURE, r"(image|vision|multimodal)\S* (input )?(is|are) not supported"),
+    Sign(Code.UNSUPPORTED_FEATURE, r"(image|vision|multimodal)\S{0,40} (input )?(is|are) not supported"),
     Sign(
         Code.UNSUPPORTED_PARAMETER,
         r"unsupported[ _](parameter|value)|extra inputs are not permitted|extra_forbidden"

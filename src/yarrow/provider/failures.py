@@ -16,6 +16,8 @@ MAX_TEXT = 600
 
 MIN_SECRET = 6
 """Characters of a key that is worth hiding; a shorter one is a placeholder and may be part of any word."""
+MAX_WINDOW = 1 << 31
+"""Tokens of a context window that is believed; a larger one is none."""
 MAX_SIGNS = 16 * 1024
 """Characters of a refusal that are searched for signs; the rest is not looked at."""
 
@@ -124,7 +126,7 @@ def _retryable(code: Code, status: int) -> bool:
 def _window(signs: str) -> int:
     for pattern in tables.WINDOWS:
         if found := re.search(pattern, signs):
-            return int(found[1].replace(",", ""))
+            return _positive(int(found[1].replace(",", "")))
     return 0
 
 
@@ -204,7 +206,7 @@ def _typed_status(kind: object) -> int:
 
 
 def _positive(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and value is not True and 0 < value <= MAX_WINDOW else 0
 
 
 def _retry_after(headers: Mapping[str, str], told: float | None) -> float | None:

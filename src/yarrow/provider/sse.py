@@ -4,6 +4,8 @@ from yarrow.errors import Code, ProviderError
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of the data of one event, or of one unfinished line; beyond is MALFORMED_RESPONSE."""
+MAX_LINES = 64 * 1024
+"""Data lines of one event, empty ones too, each of which costs more than its bytes; beyond is MALFORMED_RESPONSE."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -40,6 +42,8 @@ class SseDecoder:
         self._line += rest
         if self._size + len(self._line) > MAX_EVENT:
             raise _too_large()
+        if len(self._data) > MAX_LINES:
+            raise ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_LINES} lines")
         return events
 
     def end(self) -> list[bytes]:

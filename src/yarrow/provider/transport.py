@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -11,11 +11,15 @@ from msgspec import Struct
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import ProviderEvent
 from yarrow.provider.failures import Answer, Speaker, from_response
-from yarrow.provider.http.client import HttpClient, Request, Response, Timeouts
+from yarrow.provider.http.client import MAX_ERROR_BODY, HttpClient, Request, Response, Timeouts
 from yarrow.provider.timeouts import QUESTION, with_idle
 
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of a body that is not a stream; the rest is not read, and what is left does not parse."""
+REFUSAL_SECONDS = 10.0
+"""That a refusal is read for: a server that goes on for longer is judged by what it said until then."""
+QUESTION_SECONDS = 60.0
+"""In which what a server is asked besides answers must be whole, however busy it looks; then STREAM_STALLED."""
 LINGER = 0.1
 """Seconds that the end of a body is waited for behind the end mark, so that the connection can be used again."""
 
@@ -91,13 +95,19 @@ class Transport:
 
     async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION) -> object:
         """Return the decoded JSON that answers a GET of a path, or with a body a POST; raises ProviderError."""
-        async with self._http.send(self._request(path, body, timeouts)) as response:
-            await check(response, self._endpoint.speaker)
-            answer = await response.read(MAX_BODY)
+        speaker = self._endpoint.speaker
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                async with self._http.send(self._request(path, body, timeouts)) as response:
+                    await check(response, speaker)
+                    answer = await response.read(MAX_BODY)
+        except TimeoutError:
+            sentence = f"{speaker.name} did not answer {path} within {QUESTION_SECONDS:g} s"
+            raise ProviderError(Code.STREAM_STALLED, sentence, retryable=True) from None
         try:
             return msgspec.json.decode(answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            sentence = f"{self._endpoint.speaker.name} answered {path} with something that is not JSON"
+            sentence = f"{speaker.name} answered {path} with something that is not JSON"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence) from None
 
     def _request(self, path: str, body: bytes, timeouts: Timeouts) -> Request:
@@ -117,10 +127,22 @@ def bearer(speaker: Speaker) -> dict[str, str]:
 async def check(response: Response, speaker: Speaker) -> None:
     """Raise ProviderError for a status that is no success, and for a page that is meant for people."""
     if not 200 <= response.status < 300:
-        raise from_response(Answer(response.status, response.headers, await response.read()), speaker)
+        raise from_response(Answer(response.status, response.headers, await _refusal(response)), speaker)
     if response.headers.get("content-type", "").startswith("text/html"):
         sentence = f"{speaker.name} answered with a web page: baseUrl is not the address of its API"
         raise ProviderError(Code.MALFORMED_RESPONSE, sentence)
+
+
+async def _refusal(response: Response) -> bytes:
+    """Return the body of a refusal as far as it comes: the status says the most, and must not be lost for the rest."""
+    body = bytearray()
+    with suppress(TimeoutError, ProviderError):
+        async with asyncio.timeout(REFUSAL_SECONDS):
+            async for piece in response:
+                body += piece
+                if len(body) >= MAX_ERROR_BODY:
+                    break
+    return bytes(body[:MAX_ERROR_BODY])
 
 
 async def streamed(response: Response, decoder: Decoder) -> AsyncGenerator[ProviderEvent]:

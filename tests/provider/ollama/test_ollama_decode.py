@@ -315,3 +315,16 @@ def test_deltas_are_joined_up_to_the_chunk_size() -> None:
     assert decode(*pieces, done()).events[:4] == [TextPiece(letter) for letter in "abcd"]
     assert decode(*pieces, done(), chunk_size=2).events[:2] == [TextPiece("ab"), TextPiece("cd")]
     assert decode(b"".join(pieces), done()).events[0] == TextPiece("abcd")
+
+
+def test_half_a_character_is_one_that_cannot_be_shown() -> None:
+    first = b'{"message":{"content":"\\ud83c\\udf0d \\ud83c"}}\n'
+    decoded = Decoded([first, done()])
+    assert (decoded.text, decoded.stop, decoded.failure) == ("\U0001f30d \ufffd", StopReason.END_TURN, None)
+
+
+def test_half_a_character_in_arguments_is_one_that_cannot_be_shown() -> None:
+    first = b'{"message":{"tool_calls":[{"function":{"name":"ls","arguments":{"path":"a\\ud83c"}}}]}}\n'
+    decoded = Decoded([first, done()])
+    assert [(one.name, json.loads(one.arguments)) for one in decoded.calls] == [("ls", {"path": "a\ufffd"})]
+    assert decoded.failure is None

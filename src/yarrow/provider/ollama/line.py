@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from yarrow.provider.failures import Speaker
-from yarrow.provider.patient_json import unreadable
+from yarrow.provider.patient_json import decode_patiently
 
 
 class Function(Struct, frozen=True, gc=False):
@@ -48,12 +48,9 @@ _decode = msgspec.json.Decoder(Line, strict=False).decode
 def parse(data: bytes, speaker: Speaker) -> Line:
     """Return the line; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
     try:
-        try:
-            return _decode(data)
-        except UnicodeDecodeError:
-            return _decode(data.decode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        raise unreadable(data, speaker=speaker, kind="line of a chat answer") from None
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_patiently(data, _decode, speaker=speaker, kind="line of a chat answer")
 
 
 def is_whole(data: bytes) -> bool:
