@@ -278,3 +278,11 @@ def test_a_window_in_words_that_no_model_has_is_none() -> None:
 )
 def test_a_sign_is_looked_for_within_a_word_and_not_to_the_end_of_the_text(word: str, code: Code) -> None:
     assert refused(f"{word} is not supported").code is code
+
+
+@pytest.mark.parametrize("place", ["message", "type", "code"])
+def test_an_error_of_any_depth_is_an_error(place: str) -> None:
+    for depth in range(900, 1_050):
+        body = f'{{"error":{{"{place}":{"[" * depth}{"]" * depth}}}}}'.encode()
+        answer = Answer(400, {}, body)
+        assert from_response(answer, Speaker("here")).code is Code.INVALID_REQUEST

@@ -65,7 +65,7 @@ def from_response(answer: Answer, speaker: Speaker) -> ProviderError:
     body = answer.body
     if 300 <= answer.status < 400:
         body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that as baseUrl".encode()
-    told = _read(_json(body), answer.status, body)
+    told = _heard(body, answer.status)
     error = _error(told, speaker, f"HTTP {answer.status}")
     error.status = answer.status
     error.retry_after = _retry_after(answer.headers, told.wait)
@@ -79,7 +79,7 @@ def from_response(answer: Answer, speaker: Speaker) -> ProviderError:
 
 def from_event(data: bytes, speaker: Speaker) -> ProviderError:
     """Return the error that the data of an event inside a stream means."""
-    told = _read(_json(data), 0, data)
+    told = _heard(data, 0)
     error = _error(told, speaker, "inside its answer")
     error.retry_after = told.wait
     return error
@@ -135,6 +135,13 @@ def _json(body: bytes) -> object:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _heard(body: bytes, status: int) -> _Told:
+    try:
+        return _read(_json(body), status, body)
+    except RecursionError:  # what could just be read is too deep to be written again
+        return _read(None, status, body)
 
 
 def _read(value: object, status: int, body: bytes) -> _Told:
