@@ -282,7 +282,7 @@ def test_a_sign_is_looked_for_within_a_word_and_not_to_the_end_of_the_text(word:
 
 @pytest.mark.parametrize("place", ["message", "type", "code"])
 def test_an_error_of_any_depth_is_an_error(place: str) -> None:
-    for depth in range(900, 1_050):
-        body = f'{{"error":{{"{place}":{"[" * depth}{"]" * depth}}}}}'.encode()
-        answer = Answer(400, {}, body)
+    for depth in range(800, 1_050):
+        nested = '{"a":' * depth + "1" + "}" * depth
+        answer = Answer(400, {}, f'{{"error":{{"{place}":{nested}}}}}'.encode())
         assert from_response(answer, Speaker("here")).code is Code.INVALID_REQUEST
