@@ -6,6 +6,8 @@ from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
 
+_TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
+"""What less to send may put right: a window has an end in tokens, a server or what stands before it one in bytes."""
 MOST_PAUSES = 8
 """How often in a row a backend may pause and want its message sent back."""
 
@@ -44,10 +46,15 @@ class Recovery:
 
     async def _relieve(self, error: YarrowError) -> bool:
         """Compact after an overflow, once; return whether that was done."""
-        if not isinstance(error, ProviderError) or error.code is not Code.CONTEXT_OVERFLOW or self._overflowed:
+        if not isinstance(error, ProviderError) or error.code not in _TOO_LARGE or self._overflowed:
             return False
         self._overflowed = True
-        await self._ports.compact("overflow", error.context_window)
+        try:
+            await self._ports.compact("overflow", error.context_window)
+        except RunError as refused:
+            if refused.code is Code.COMPACTION_INEFFECTIVE and error.code is Code.REQUEST_TOO_LARGE:
+                raise error from refused  # of a window it says nothing
+            raise
         return True
 
     def _begin(self) -> None:
