@@ -8,6 +8,7 @@ import pytest
 
 from doubles.hooking import hooks
 from doubles.rig import Rig, call, drain
+from yarrow.agent.compaction.compact import MAX_HALVINGS
 from yarrow.agent.context import context_of
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, Precondition
@@ -161,6 +162,30 @@ async def test_a_request_of_too_many_bytes_is_made_smaller_once() -> None:
     assert record.reason == "overflow"
     assert end_of(bodies).reason is ev.EndReason.COMPLETED
     assert len(rig.provider.requests[-1].messages) < 5
+
+
+@pytest.mark.parametrize("refusal", [OVERSIZE, OVERFLOW], ids=["bytes", "tokens"])
+@pytest.mark.parametrize("window", [0, 8000])
+async def test_a_request_for_a_summary_that_is_too_large_is_parted(refusal: Any, window: int) -> None:
+    rig = rig_of(DONE, DONE, DONE, refusal, refusal, *([SUMMARY] * 16), window=window)
+    await talked(rig, 3)
+    bodies = await rig.run(LONG)
+    (record,) = compactions(rig)
+    assert record.tokens_after < record.tokens_before
+    assert end_of(bodies).reason is ev.EndReason.COMPLETED
+    sizes = [len(asked.messages[0].text) for asked in rig.provider.requests if not asked.tools]
+    assert sizes[0] > 1.5 * sizes[1]
+    check_resumed(rig)
+
+
+async def test_requests_are_not_made_smaller_for_ever() -> None:
+    rig = rig_of(DONE, DONE, DONE, *([OVERSIZE] * 30), window=0)
+    await talked(rig, 3)
+    failure = end_of(await rig.run(LONG)).error
+    assert failure is not None
+    assert failure.code is Code.REQUEST_TOO_LARGE
+    assert compactions(rig) == []
+    assert len(rig.provider.requests) == 4 + 1 + MAX_HALVINGS
 
 
 async def test_a_request_that_cannot_be_made_smaller_ends_in_what_the_server_said() -> None:

@@ -1,13 +1,11 @@
 """What a run does so that a model call comes to an end: it makes room, tries again, or goes on where it was paused."""
 
 from yarrow.agent.ports import Ports
-from yarrow.agent.retry import Retries
+from yarrow.agent.retry import TOO_LARGE, Retries
 from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
 
-_TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
-"""What less to send may put right: a window has an end in tokens, a server or what stands before it one in bytes."""
 MOST_PAUSES = 8
 """How often in a row a backend may pause and want its message sent back."""
 
@@ -46,7 +44,7 @@ class Recovery:
 
     async def _relieve(self, error: YarrowError) -> bool:
         """Compact after an overflow, once; return whether that was done."""
-        if not isinstance(error, ProviderError) or error.code not in _TOO_LARGE or self._overflowed:
+        if not isinstance(error, ProviderError) or error.code not in TOO_LARGE or self._overflowed:
             return False
         self._overflowed = True
         try:
