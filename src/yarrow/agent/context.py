@@ -230,7 +230,7 @@ class Meter:
             return self.estimate(context, frame)
         asked = self._raw(context, frame, until=at)
         reported = usage.context - usage.output
-        if not LEAST_BELIEVED * asked <= reported <= MOST_BELIEVED * asked:
+        if not LEAST_BELIEVED * asked <= reported <= MOST_BELIEVED * asked or usage.output > frame.window > 0:
             return self.estimate(context, frame)
         answer = context.messages[at]
         if answer is not self._learnt:
