@@ -8,6 +8,7 @@ import pytest
 
 from doubles.hooking import hooks
 from doubles.rig import Rig, call, drain
+from yarrow.agent.compaction.compact import MAX_HALVINGS
 from yarrow.agent.context import context_of
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, Precondition
@@ -22,6 +23,7 @@ LONG = "The quick brown fox jumps over the lazy dog again and again. " * 160
 SMALL = CompactionSettings(reserve_tokens=1000, keep_recent_tokens=1500)
 SUMMARY = [{"text": "## Goal\nCompare foxes."}, {"usage": {"input": 700, "output": 20}}]
 DONE = [{"text": "done"}]
+OVERSIZE = [{"error": {"code": "REQUEST_TOO_LARGE", "message": "too many bytes"}}]
 OVERFLOW = [{"error": {"code": "CONTEXT_OVERFLOW", "message": "too long"}}]
 
 
@@ -105,6 +107,29 @@ async def test_an_unknown_window_and_a_switched_off_compaction_never_compact() -
         await talked(rig, 4)
 
 
+def counting(tokens: int, *turns: Any) -> Rig:
+    """A server that counts so many tokens in a context of about 2,000 with nothing in it that could go."""
+    rig = rig_of([{"text": "done"}, {"usage": {"input": tokens, "output": 10}}], *turns)
+    rig.settings = type(rig.settings)(provider="scripted", model="m", system=LONG)
+    return rig
+
+
+@pytest.mark.parametrize("tokens", [9_000, 10**9], ids=["of several requests", "nonsense"])
+async def test_a_server_that_counts_too_much_ends_no_session(tokens: int) -> None:
+    rig = counting(tokens, DONE)
+    for _ in range(2):
+        assert end_of(await rig.run("go")).reason is ev.EndReason.COMPLETED
+    assert compactions(rig) == []
+
+
+async def test_a_server_that_counted_right_refuses_itself() -> None:
+    rig = counting(9_000, OVERFLOW)
+    await rig.run("go")
+    failure = end_of(await rig.run("on")).error
+    assert failure is not None
+    assert failure.code is Code.COMPACTION_INEFFECTIVE
+
+
 async def test_between_two_turns_there_is_one_compaction_at_most() -> None:
     calls = [[call("echo", LONG[:6000] + str(number))] for number in range(6)]
     turns: list[Any] = []
@@ -127,6 +152,47 @@ async def test_an_overflow_is_compacted_and_tried_once_more() -> None:
     assert kinds(bodies).count("TurnStart") == 2
     assert rig.provider.requests[-1].messages[-1].text == LONG
     check_resumed(rig)
+
+
+async def test_a_request_of_too_many_bytes_is_made_smaller_once() -> None:
+    rig = rig_of(DONE, DONE, OVERSIZE, SUMMARY, SUMMARY, DONE, window=0)
+    await talked(rig, 2)
+    bodies = await rig.run(LONG)
+    (record,) = compactions(rig)
+    assert record.reason == "overflow"
+    assert end_of(bodies).reason is ev.EndReason.COMPLETED
+    assert len(rig.provider.requests[-1].messages) < 5
+
+
+@pytest.mark.parametrize("refusal", [OVERSIZE, OVERFLOW], ids=["bytes", "tokens"])
+@pytest.mark.parametrize("window", [0, 8000])
+async def test_a_request_for_a_summary_that_is_too_large_is_parted(refusal: Any, window: int) -> None:
+    rig = rig_of(DONE, DONE, DONE, refusal, refusal, *([SUMMARY] * 16), window=window)
+    await talked(rig, 3)
+    bodies = await rig.run(LONG)
+    (record,) = compactions(rig)
+    assert record.tokens_after < record.tokens_before
+    assert end_of(bodies).reason is ev.EndReason.COMPLETED
+    sizes = [len(asked.messages[0].text) for asked in rig.provider.requests if not asked.tools]
+    assert sizes[0] > 1.5 * sizes[1]
+    check_resumed(rig)
+
+
+async def test_requests_are_not_made_smaller_for_ever() -> None:
+    rig = rig_of(DONE, DONE, DONE, *([OVERSIZE] * 30), window=0)
+    await talked(rig, 3)
+    failure = end_of(await rig.run(LONG)).error
+    assert failure is not None
+    assert failure.code is Code.REQUEST_TOO_LARGE
+    assert compactions(rig) == []
+    assert len(rig.provider.requests) == 4 + 1 + MAX_HALVINGS
+
+
+async def test_a_request_that_cannot_be_made_smaller_ends_in_what_the_server_said() -> None:
+    rig = rig_of(OVERSIZE, window=0)
+    failure = end_of(await rig.run("go")).error
+    assert failure is not None
+    assert (failure.code, failure.message) == (Code.REQUEST_TOO_LARGE, "too many bytes")
 
 
 async def test_a_second_overflow_ends_the_run_with_its_error() -> None:

@@ -177,8 +177,13 @@ def test_the_last_report_and_an_estimate_of_what_follows() -> None:
         replace(answered("a", Usage(input=9_999)), timestamp="2025-01-01T00:00:00.000Z"),
         answered("a", Usage(input=100, output=9_999)),
         answered("a", Usage(input=-5, output=0)),
+        answered("a", Usage(input=10**9, output=1)),
+        answered("a", Usage(input=1_100, output=10**9)),
     ],
-    ids=["none", "another model's", "from another session", "a prompt that was cut", "nonsense"],
+    ids=[
+        *("none", "another model's", "from another session", "a prompt that was cut", "nonsense", "far too much"),
+        "an answer larger than the window",
+    ],
 )
 def test_what_cannot_be_believed_is_estimated(answer: Message) -> None:
     history = [said("u1"), answer, said("u2")]

@@ -13,12 +13,12 @@ MODELS = pb.ListModelsResponse(
 
 
 async def listed(*, as_json: bool = False, terminal: bool = False) -> str:
-    service, out = FakeService(), Tape(is_terminal=terminal)
+    service, out, err = FakeService(), Tape(is_terminal=terminal), Tape()
     service.models = MODELS
     async with connected(service) as stub:
-        await list_models(stub, "local", json=as_json, out=out)
+        await list_models(stub, "local", json=as_json, out=out, err=err)
     assert service.requests == [pb.ListModelsRequest(provider="local")]
-    assert out.drains == 1
+    assert (out.drains, err.text) == (1, "")
     return out.text
 
 
@@ -35,3 +35,11 @@ async def test_models_one_object_a_line() -> None:
         {"name": "qwen3:8b", "contextWindow": 4096, "provider": "local"},
         {"name": "od\x1b[2Jd", "contextWindow": 0, "provider": "local"},
     ]
+
+
+async def test_that_there_are_no_models_is_said() -> None:
+    service, out, err = FakeService(), Tape(), Tape()
+    service.models = pb.ListModelsResponse(provider="local")
+    async with connected(service) as stub:
+        await list_models(stub, "", json=True, out=out, err=err)
+    assert (out.text, err.text) == ("", "yarrow: local lists no models: name the one you want with -m\n")

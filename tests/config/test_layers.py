@@ -407,6 +407,14 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
             ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
         ),
         (
+            '{"providers": {"openai": {"baseUrl": "http://h/v1?api-version=1"}}}',
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+        ),
+        (
+            '{"providers": {"openai": {"baseUrl": "http://h/v1#x"}}}',
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+        ),
+        (
             '{"model": "x",\n"provider": "opnai"}',
             f":2: provider 'opnai' is not configured; the choices are {IDS}",
         ),

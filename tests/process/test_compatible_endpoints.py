@@ -143,3 +143,34 @@ async def test_the_models_on_the_command_line(case: dict[str, Any], world: World
     assert (plain.code, plain.out.splitlines()) == (0, names), plain.err
     told = [{"name": name, "contextWindow": window, "provider": "there"} for name, window in expected(case, kind)]
     assert (lines.code, lines.lines) == (0, told), lines.err
+
+
+async def test_a_model_is_listed_once_and_on_one_line(world: World) -> None:
+    async with ChatServer() as server:
+        names = ["one", "two\nthree", "one", "\x1b[2Jfour", "five"]
+        server.pages = {"/v1/models": page({"data": [{"id": name} for name in names]})}
+        world.configure({"providers": {"there": {"type": "openai", "baseUrl": server.root}}})
+        ended = await world.run("--list-models", "--provider", "there")
+    assert (ended.code, ended.out, ended.err) == (0, "one\nfive\n", "")
+
+
+async def test_that_a_server_lists_no_models_is_said(world: World) -> None:
+    async with ChatServer() as server:
+        server.pages = {"/v1/models": page({"data": []})}
+        world.configure({"providers": {"there": {"type": "openai", "baseUrl": server.root}}})
+        ended = await world.run("--list-models", "--provider", "there")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "yarrow: there lists no models: name the one you want with -m\n"
+
+
+async def test_a_session_whose_provider_is_gone_says_how_to_go_on(world: World) -> None:
+    async with ChatServer([says("blue"), says("yes")]) as server:
+        there = {"type": "openai", "baseUrl": server.root}
+        world.configure({"providers": {"old": there}})
+        assert (await world.run("-m", "old/x", "which colour?")).code == 0
+        world.configure({"providers": {"other": there}})
+        ended = await world.run("-c", "really?")
+        assert ended.code == 3
+        assert "there is no provider 'old': name one of " in ended.err
+        assert "(-m ID/MODEL)" in ended.err
+        assert (await world.run("-c", "-m", "other/x", "really?")).code == 0

@@ -54,7 +54,7 @@ OVERFLOWS = {
     "This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt "
     "contains at least 262145 input tokens": 262_144,
     "Your input exceeds the context window of this model. Please adjust your input": 0,
-    "Input tokens exceed the configured limit of 272000 tokens.": 0,
+    "Input tokens exceed the configured limit of 272000 tokens.": 272_000,
     "Requested token count exceeds the model's maximum context length of 131072 tokens": 131_072,
     "Please reduce the length of the messages or completion.": 0,
     "Context size has been exceeded.": 0,
@@ -63,12 +63,20 @@ OVERFLOWS = {
     "the prompt is longer than the context length currently available to the model": 0,
     "the request is greater than the context length": 0,
     "This model's maximum prompt length is 131072 but the request contains 150000 tokens": 131_072,
-    "Invalid request: Your request exceeded model token limit: 262144": 0,
+    "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)": 262_144,
     "invalid params, context window exceeds limit (2013)": 0,
     "Prompt contains 40000 tokens, too large for model with 32768 maximum context length": 32_768,
     "Input is too long for requested model.": 0,
     "prompt token count of 70000 exceeds the limit of 64000": 64_000,
     "Current length is 9000 while limit is 8192": 8192,
+    "The input (9000 tokens) is longer than the model's context length (8192 tokens).": 8192,
+    "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context "
+    "length of only 4096 tokens, which is not enough.": 4096,
+    "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 9000>= "
+    "n_ctx: 4096)": 4096,
+    "The decoder prompt (length 9000) is longer than the maximum model length of 8192.": 8192,
+    "total tokens 9000 exceeds max model len 8192": 8192,
+    "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens": 4096,
 }
 
 
@@ -84,6 +92,10 @@ def test_overflow_inside_a_wrapper_and_inside_a_stream() -> None:
     assert from_event(told, SPEAKER).code is Code.CONTEXT_OVERFLOW
 
 
+def test_a_limit_of_the_answer_is_no_overflow() -> None:
+    assert refused("`max_tokens` must be <= 8192").code is Code.INVALID_REQUEST
+
+
 def test_a_rate_of_tokens_is_no_overflow() -> None:
     text = (
         "Request too large: tokens per min (TPM): Limit 6000, Requested 7000. Please reduce the length of the messages"
@@ -97,7 +109,7 @@ def test_a_rate_of_tokens_is_no_overflow() -> None:
     ("status", "code", "retryable"),
     [
         (302, Code.INVALID_REQUEST, False),
-        (400, Code.INVALID_REQUEST, False),
+        (400, Code.REQUEST_TOO_LARGE, False),
         (401, Code.AUTH, False),
         (402, Code.QUOTA, False),
         (403, Code.AUTH, False),

@@ -14,6 +14,12 @@ from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, 
 from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState
 
+LEAST_BELIEVED, MOST_BELIEVED = 0.5, 8.0
+"""Shares of our own estimate between which a server's count is believed.
+
+Less is reported by one that cut the prompt or leaves cached tokens out, more by one that adds up several requests; no
+text has so many more tokens than are estimated.
+"""
 IMAGE_TOKENS = 1600
 """Of any image, whatever its size: the most that hosted backends count for one of usual size."""
 FRAME_TOKENS = 4
@@ -224,7 +230,7 @@ class Meter:
             return self.estimate(context, frame)
         asked = self._raw(context, frame, until=at)
         reported = usage.context - usage.output
-        if reported * 2 < asked:  # a server that cut the prompt, or leaves cached tokens out
+        if not LEAST_BELIEVED * asked <= reported <= MOST_BELIEVED * asked or usage.output > frame.window > 0:
             return self.estimate(context, frame)
         answer = context.messages[at]
         if answer is not self._learnt:

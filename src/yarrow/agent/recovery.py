@@ -1,7 +1,7 @@
 """What a run does so that a model call comes to an end: it makes room, tries again, or goes on where it was paused."""
 
 from yarrow.agent.ports import Ports
-from yarrow.agent.retry import Retries
+from yarrow.agent.retry import TOO_LARGE, Retries
 from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
@@ -44,10 +44,15 @@ class Recovery:
 
     async def _relieve(self, error: YarrowError) -> bool:
         """Compact after an overflow, once; return whether that was done."""
-        if not isinstance(error, ProviderError) or error.code is not Code.CONTEXT_OVERFLOW or self._overflowed:
+        if not isinstance(error, ProviderError) or error.code not in TOO_LARGE or self._overflowed:
             return False
         self._overflowed = True
-        await self._ports.compact("overflow", error.context_window)
+        try:
+            await self._ports.compact("overflow", error.context_window)
+        except RunError as refused:
+            if refused.code is Code.COMPACTION_INEFFECTIVE and error.code is Code.REQUEST_TOO_LARGE:
+                raise error from refused  # of a window it says nothing
+            raise
         return True
 
     def _begin(self) -> None:

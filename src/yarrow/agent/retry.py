@@ -21,6 +21,9 @@ JITTER = 0.25
 FIXED_TRIES = {Code.EMPTY_RESPONSE: 1, Code.MALFORMED_TOOL_CALL: 2}
 """Failures of the model itself, by how often such a call is tried again: more does not help."""
 
+TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
+"""What less to send may put right: a window has an end in tokens, a server or what stands before it one in bytes."""
+
 
 class Pause(Struct, frozen=True):
     """How waiting is done; a test does it without time."""

@@ -180,5 +180,5 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, s
 async def _list_models(start: Start) -> ExitCode:
     provider = session_settings(start.arguments, start.loaded.settings).provider
     async with opened(start) as stub, Output(out=start.out) as output:
-        await list_models(stub, provider, json=start.arguments.json, out=output.out)
+        await list_models(stub, provider, json=start.arguments.json, out=output.out, err=output.err)
     return ExitCode.DONE

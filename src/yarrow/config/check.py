@@ -74,8 +74,9 @@ def _check_rules(values: dict[str, Any]) -> None:
 
 def _check_urls(values: dict[str, Any]) -> None:
     for name, provider in values.get("providers", {}).items():
-        url = provider.get("baseUrl", "")
+        url, path = provider.get("baseUrl", ""), ("providers", name, "baseUrl")
         scheme, _, rest = url.partition("://")
         if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
-            path = ("providers", name, "baseUrl")
             raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host")
+        if "?" in url or "#" in url:
+            raise Fault(path, f"{dotted(path)} must end before any ? or #, since paths are put behind it")

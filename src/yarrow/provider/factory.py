@@ -81,7 +81,7 @@ def _settings(name: str, ground: Ground) -> ProviderSettings:
     configured = ground.settings.providers.get(name)
     if configured is None and built_in is None:
         known = ", ".join(sorted({*BUILT_IN, *ground.settings.providers, *ground.added}))
-        sentence = f"there is no provider {name!r}: name one of {known}, or configure providers.{name} with a type"
+        sentence = f"there is no provider {name!r}: name one of {known} (-m ID/MODEL), or configure providers.{name}"
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     if configured is None:
         configured = ProviderSettings()

@@ -29,6 +29,7 @@ _OVERFLOW = "|".join(
         r"input tokens? (count )?.{0,20}exceeds?|exceeded model token limit|context window exceeds limit",
         r"reduce the length of the (messages|prompt|input)|too large for model with \d+ maximum context",
         r"exceeds the limit of \d+|current length is \d+ while limit is",
+        r"context the overflows|(longer than|exceeds) (the )?max(imum)? model len|\+ .max_new_tokens. must be <= \d",
     )
 )
 
@@ -103,7 +104,12 @@ WINDOWS = (
     rf"with {_NUMBER} maximum context",
     rf"while limit is {_NUMBER}",
     rf"exceeds the limit of {_NUMBER}",
-    rf"context (?:window|length) of {_NUMBER}",
+    rf"context (?:window|length) of (?:only )?{_NUMBER}",
+    rf"context length \({_NUMBER}",
+    rf"n_ctx: {_NUMBER}",
+    rf"(?:configured limit of|model token limit:) {_NUMBER}",
+    rf"model len(?:gth)?(?: of)? {_NUMBER}",
+    rf"max_new_tokens. must be <= {_NUMBER}",
 )
 """Where an overflow names the true window, in tokens."""
 
@@ -118,7 +124,10 @@ WORDING: dict[Code, tuple[str, str]] = {
     Code.INVALID_REQUEST: ("refuses the request", ""),
     Code.AUTH: ("refuses the credentials", _KEY),
     Code.NOT_FOUND: ("does not know the model or the address", "Check the model (--list-models) and baseUrl."),
-    Code.REQUEST_TOO_LARGE: ("refuses because the request has too many bytes", ""),
+    Code.REQUEST_TOO_LARGE: (
+        "refuses because the request has too many bytes",
+        "Send less at once, or raise what the server, or a proxy before it, takes.",
+    ),
     Code.UNSUPPORTED_PARAMETER: ("refuses a field of the request", ""),
     Code.UNSUPPORTED_FEATURE: ("does not support what was asked", ""),
 }
@@ -126,3 +135,5 @@ WORDING: dict[Code, tuple[str, str]] = {
 
 Where a refused field is looked for in the sentence, the sentence must not name one itself.
 """
+
+WORDLESS = "refuses the request without a word (HTTP 400), as some servers do when it is too large"

@@ -65,10 +65,12 @@ def from_response(answer: Answer, speaker: Speaker) -> ProviderError:
     body = answer.body
     if 300 <= answer.status < 400:
         body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that as baseUrl".encode()
-    told = _heard(body, answer.status)
-    error = _error(told, speaker, f"HTTP {answer.status}")
+    if answer.status == 400 and not body.strip():
+        error = ProviderError(Code.REQUEST_TOO_LARGE, f"{speaker.name} {tables.WORDLESS}")
+    else:
+        error = _error(_heard(body, answer.status), speaker, f"HTTP {answer.status}")
     error.status = answer.status
-    error.retry_after = _retry_after(answer.headers, told.wait)
+    error.retry_after = _retry_after(answer.headers, error.retry_after)
     advice = answer.headers.get("x-should-retry", "").strip().lower()
     if advice == "false":
         error.retryable = False
@@ -79,10 +81,7 @@ def from_response(answer: Answer, speaker: Speaker) -> ProviderError:
 
 def from_event(data: bytes, speaker: Speaker) -> ProviderError:
     """Return the error that the data of an event inside a stream means."""
-    told = _heard(data, 0)
-    error = _error(told, speaker, "inside its answer")
-    error.retry_after = told.wait
-    return error
+    return _error(_heard(data, 0), speaker, "inside its answer")
 
 
 def shown(text: str, speaker: Speaker) -> str:
@@ -103,6 +102,7 @@ def _error(told: _Told, speaker: Speaker, where: str) -> ProviderError:
     if advice:
         sentence += f"{'' if sentence.endswith(('.', '!', '?')) else '.'} {advice}"
     error = ProviderError(code, sentence, retryable=_retryable(code, told.status))
+    error.retry_after = told.wait
     if code is Code.CONTEXT_OVERFLOW:
         error.context_window = told.window or _window(told.signs)
     return error

@@ -37,13 +37,17 @@ class Providers:
             return known
 
     async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
-        """Return a provider's id and its models; it need not be able to answer a prompt."""
+        """Return a provider's id and its models, each once; it need not be able to answer a prompt.
+
+        A name that cannot be printed on one line, and so never be given, is left out.
+        """
         name, model = self._in_force(name, "")
         created = await factory.create(name, model, self._ground)
         try:
             if not isinstance(created.provider, ListsModels):
                 raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{created.name} cannot list its models")
-            return created.name, await created.provider.list_models()
+            listed = await created.provider.list_models()
+            return created.name, list({one.name: one for one in listed if one.name.isprintable()}.values())
         finally:
             await created.provider.close()
 

@@ -158,6 +158,15 @@ async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, vouched
         assert not server.visits
 
 
+async def test_a_file_of_authorities_that_is_not_there(
+    client: HttpClient, vouched: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    async with serve([Do.READ, OK], tls=vouched.context) as server:
+        error = await failure(client, f"https://127.0.0.1:{server.port}/")
+        assert error.message.endswith("SSL_CERT_FILE is '/nowhere/ca.pem', which cannot be read: name a PEM file there")
+
+
 async def test_a_certificate_for_another_name(
     client: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +174,7 @@ async def test_a_certificate_for_another_name(
     monkeypatch.setenv("SSL_CERT_FILE", str(other.pem))
     async with serve([Do.READ, OK], tls=other.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
-        assert "not valid for '127.0.0.1'" in error.message
+        assert error.message.endswith("not valid for '127.0.0.1'. Write the name that it is for in the URL")
         assert not error.retryable
 
 

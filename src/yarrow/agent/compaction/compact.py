@@ -15,7 +15,7 @@ from yarrow.agent.compaction.summary import notes_of, summary_text, written
 from yarrow.agent.compaction.transcript import fitted, thinned, told
 from yarrow.agent.context import Meter, context_of, last_asked
 from yarrow.agent.draft import MAX_ANSWER
-from yarrow.agent.retry import Retries, retried
+from yarrow.agent.retry import TOO_LARGE, Retries, retried
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import (
@@ -34,6 +34,8 @@ from yarrow.session.state import apply
 
 MAX_PIECES = 16
 """Requests' worth of conversation for one summary; of more, messages in the middle are left out with a mark."""
+MAX_HALVINGS = 4
+"""How often requests that turned out too large are made half as large."""
 NOTHING_SAID = "(nothing)"
 CUT_SUMMARY = "[cut here at the output limit]"
 
@@ -55,9 +57,7 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
     Raises `RunError` (COMPACTION_INEFFECTIVE) when the context would not become smaller, and what `summarise` raises.
     """
     task = plan.task
-    writer = _Writer(plan, meter, summarise)
-    notes = await writer.whole()
-    prefix = await writer.prefix() if plan.cut.split_turn else ""
+    writer, notes, prefix = await _written(plan, meter, summarise)
     previous = task.state.compaction
     files = files_of(plan.dropped, previous, task.state.header.cwd)
     messages = task.context.messages
@@ -76,6 +76,26 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
         usage=writer.usage,
     )
     return _shrinking(draft, plan, meter)
+
+
+async def _written(plan: Plan, meter: Meter, summarise: Summarise) -> tuple["_Writer", str, str]:
+    """Return the notes, those of a turn that is cut in two, and who wrote them.
+
+    What a request may hold is not always known, and never in bytes; one that is too large is parted.
+    """
+    halvings = 0
+    while True:
+        writer = _Writer(plan, meter, summarise)
+        try:
+            return writer, await writer.whole(), await writer.prefix() if plan.cut.split_turn else ""
+        except ProviderError as error:
+            # A window that is told here for the first time is one to plan for anew.
+            told_first = error.context_window and plan.task.reason == "auto"
+            if halvings == MAX_HALVINGS or error.code not in TOO_LARGE or told_first:
+                raise
+            half = (plan.window or plan.tokens_before) // 2
+            plan = replace(plan, window=min(half, error.context_window or half))
+            halvings += 1
 
 
 def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], Retries]) -> Summarise:

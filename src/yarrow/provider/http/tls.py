@@ -1,10 +1,14 @@
 """What only https needs: the system's certificates, and plain words for a handshake that failed."""
 
+import os
 import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from yarrow.errors import Code, ProviderError
+
+_OTHER_NAME = (62, 64)
+"""What OpenSSL says of a certificate that is for another name, and for another address."""
 
 
 def system_context() -> ssl.SSLContext:
@@ -29,8 +33,7 @@ def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return ProviderError(
             Code.UNREACHABLE,
-            f"{server} has a TLS certificate that is not trusted: {error.verify_message}. "
-            "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE",
+            f"{server} has a TLS certificate that is not trusted: {error.verify_message.rstrip('.')}. {_advice(error)}",
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return ProviderError(
@@ -38,3 +41,13 @@ def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
         f"the TLS handshake with {server} failed: {reason} (is it http and not https?)",
         retryable=True,
     )
+
+
+def _advice(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _OTHER_NAME:
+        return "Write the name that it is for in the URL"
+    file = os.environ.get("SSL_CERT_FILE")
+    if file and not os.access(file, os.R_OK):
+        # Nobody complains of that when the file is asked for, and then no authority is trusted at all.
+        return f"SSL_CERT_FILE is {file!r}, which cannot be read: name a PEM file there"
+    return "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE"
