@@ -217,7 +217,7 @@ async def test_what_clients_saw_is_one_order_of_what_was_recorded(world: World, 
             await service.start()
 
     async with service:
-        # One connection stays, so that gRPC keeps its thread: under a tracer on Python 3.11.2 the start of one may fail.
+        # One connection stays, so that gRPC keeps its thread: under a tracer on Python 3.11.2 a start may fail.
         async with outsider.channel(socket), asyncio.timeout(ENDED_SECONDS), asyncio.TaskGroup() as group:
             group.create_task(reap())
             for _ in range(CLIENTS):
