@@ -16,7 +16,7 @@ from yarrow.errors import ConfigError, UsageError
 
 SECRETS = {
     "apiKeyCommand": "cat /hunter2",
-    "baseUrl": "https://me:hunter2@host/v1?key=hunter2",
+    "baseUrl": "https://me:hunter2@host/v1",
     "headers": {"Authorization": "Bearer hunter2"},
     "extraBody": {"token": "hunter2", "deep": {"list": ["hunter2"]}},
     "apiKeyEnv": "NAME_OF_KEY",
@@ -76,7 +76,7 @@ def test_secrets_are_never_shown(desk: Desk, capfd: pytest.CaptureFixture[str]) 
             "headers.Authorization",
             "extraBody.token",
             "(set)",
-            "https://(set)@host/v1?(set)",
+            "https://(set)@host/v1",
             "NAME_OF_KEY",
         ):
             assert shown in out
