@@ -125,7 +125,7 @@ async def test_rebase_with_a_squash(here: Here, line: str) -> None:
 async def test_a_wrong_rebase(here: Here) -> None:
     assert "counts from 0" in await wrong(here, "/rebase -1")
     assert "'--squish' is not the index" in await wrong(here, "/rebase 1 --squish")
-    assert await refused(here, "/rebase") == "INVALID_ARGUMENT"
+    assert "usage: /rebase INDEX..." in await wrong(here, "/rebase")
     assert await refused(here, "/rebase 1 1") == "INVALID_ARGUMENT"
     assert await refused(here, "/rebase 6") == "INVALID_ARGUMENT"
     assert "cannot be taken apart" in await wrong(here, '/rebase "1')
@@ -255,27 +255,32 @@ def node(title: str, indent: int = 0, gutters: tuple[bool, ...] = (), *, last: b
     return pb.SessionTreeNode(session=session, indent=indent, gutters=gutters, last=last, mark=mark)
 
 
+def of(child: Any, parent: str) -> Any:
+    child.session.parent_id = f"long-id-{parent}"
+    return child
+
+
 def test_a_known_tree_is_drawn() -> None:
     nodes = [
         node("oneone00"),
-        node("branch00", 1, last=False),
-        node("child000", 1, (True,)),
+        of(node("branch00", 1, last=False), "oneone00"),
+        of(node("child000", 1, (True,)), "branch00"),
         node("leafleaf", 2, (True,), last=False),
         node("leafleag", 2, (True,)),
         node("branch01", 1),
-        node("below000", 1, (False,)),
-        node("orphan00", mark="parent missing"),
+        of(node("below000", 1, (False,)), "branch01"),
+        of(node("orphan00", mark="parent missing"), "gonegone"),
         node("circle00", mark="cycle"),
     ]
     time = describe.local_time(0)
     assert describe.tree(nodes).splitlines() == [
         f"oneone00  {time}  oneone00",
         f"├─ branch00  {time}  branch00",
-        f"│  child000  {time}  child000",
+        f"│  child000  {time}  child000  (child of branch00)",
         f"│  ├─ leafleaf  {time}  leafleaf",
         f"│  └─ leafleag  {time}  leafleag",
         f"└─ branch01  {time}  branch01",
-        f"   below000  {time}  below000",
+        f"   below000  {time}  below000  (child of branch01)",
         f"orphan00  {time}  orphan00  (parent missing)",
         f"circle00  {time}  circle00  (cycle)",
     ]
@@ -362,8 +367,11 @@ async def test_what_is_no_session_is_not_taken_in(house: House, here: Here) -> N
     (house.cwd / "page.html").write_text("<html>")
     (house.cwd / "empty").write_text("")
     before = set(house.sessions.rglob("*"))
-    assert await refused(here, "/import page.html") == "INVALID_ARGUMENT"
-    assert await refused(here, "/import empty") == "INVALID_ARGUMENT"
+    for name, what in (("page.html", "no exported session but an HTML page"), ("empty", "what was sent is empty")):
+        with pytest.raises(WrongPath) as caught:
+            await perform_line(here, f"/import {name}")
+        assert str(caught.value).startswith(f"{house.cwd / name}: ")
+        assert what in str(caught.value)
     assert set(house.sessions.rglob("*")) == before
 
 

@@ -115,6 +115,32 @@ async def test_tools_are_told_in_lines() -> None:
     assert max(map(len, notes)) == 120
 
 
+async def test_a_dry_run_shows_what_would_be_done_and_what_was_read_in_short() -> None:
+    session = Session("s1", "/", "p", "m", "1", 0, dry_run=True)
+    long = "".join(f"+{number}\n" for number in range(1000))
+    outputs = [
+        output("edit", "Dry run: nothing was changed. Would change a:\n-x\n+y\n", diff="-x\n+y\n", message_id="t1"),
+        output("bash", "Dry run: nothing was changed. In /p it would run:\nmake\nyarrow: done", message_id="t2"),
+        output("read", "secret\n", message_id="t3"),
+        output("write", f"Dry run: long\n{long}", message_id="t4"),
+        output("edit", "Dry run: it lies outside\nof all", is_error=True, message_id="t5"),
+    ]
+    out, err = Tape(), Tape()
+    await run(FakeService(*whole(*turn("m1", "a"), *outputs)), out, err, session=session)
+    assert err.lines[:7] == [
+        "< edit: Dry run: nothing was changed. Would change a:",
+        "    -x",
+        "    +y",
+        "< bash: Dry run: nothing was changed. In /p it would run:",
+        "    make",
+        "    yarrow: done",
+        "< write: Dry run: long",
+    ]
+    assert err.lines[7:9] == ["    +0", "    +1"]
+    assert err.lines[-2:] == ["    ... and 600 more lines", "< edit: Dry run: it lies outside"]
+    assert len(err.lines) == 7 + 400 + 2
+
+
 async def test_ids_of_calls_are_those_of_one_message() -> None:
     _, notes = await printed(*whole(*turn("m1", calls=[call("c", "now")]), *turn("m2", calls=[call("c", "now")])))
     assert notes == ["> now", "> now"]
@@ -147,7 +173,7 @@ async def test_what_the_session_was_made_of_is_told_first() -> None:
     session = Session("s1", "/", "p", "m", "1", 0, provider_reason="found a server", warnings=("2 lines were skipped",))
     out, err = Tape(), Tape()
     await run(FakeService(*whole()), out, err, session=session)
-    assert err.lines == ["yarrow: found a server", "yarrow: 2 lines were skipped"]
+    assert err.lines == ["yarrow: answering with p/m: found a server", "yarrow: 2 lines were skipped"]
 
 
 async def test_a_failed_run_says_why() -> None:

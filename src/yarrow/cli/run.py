@@ -128,7 +128,9 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
             return complain(error.refusal.message, of_status(error.refusal.status, error.refusal.reason))
         except grpc.aio.AioRpcError as error:
             refused = refusal(error)
-            return complain(refused.message, of_status(refused.status, refused.reason))
+            is_lost = refused.reason == "SESSION_UNKNOWN" and "near it" not in refused.message
+            hint = "; yarrow sessions all lists them" if is_lost else ""
+            return complain(f"{refused.message}{hint}", of_status(refused.status, refused.reason))
 
     with Interrupts() as interrupts:
         return asyncio.run(guarded())

@@ -20,7 +20,7 @@ def rows(sessions: Iterable[pb.SessionSummary]) -> str:
 
 def tree(nodes: Iterable[pb.SessionTreeNode]) -> str:
     """Return the tree of sessions, one a line behind the lines that join it to its parent."""
-    return "".join(f"{branch_lines(node)}{session_row(node.session)}{_mark(node.mark)}\n" for node in nodes)
+    return "".join(f"{branch_lines(node)}{session_row(node.session)}{kinship(node)}\n" for node in nodes)
 
 
 def branch_lines(node: pb.SessionTreeNode) -> str:
@@ -29,6 +29,15 @@ def branch_lines(node: pb.SessionTreeNode) -> str:
     if len(node.gutters) < node.indent:
         lines += "└─ " if node.last else "├─ "
     return lines
+
+
+def kinship(node: pb.SessionTreeNode) -> str:
+    """Return what the lines before a node do not tell: what is wrong with its parent, or whose only child it is."""
+    if node.mark:
+        return f"  ({node.mark})"
+    # An only child stands below its parent without a connector, where it looks like a session of its own.
+    is_only_child = bool(node.session.parent_id) and len(node.gutters) == node.indent
+    return f"  (child of {inert(short(node.session.parent_id))})" if is_only_child else ""
 
 
 def figures(stats: pb.GetStatsResponse) -> str:
@@ -132,10 +141,6 @@ def title_of(session: pb.SessionSummary) -> str:
     title = " ".join((session.name or session.title or "(nothing said yet)").split())
     title = title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
     return inert(title)
-
-
-def _mark(mark: str) -> str:
-    return f"  ({mark})" if mark else ""
 
 
 def _times(count: int, what: str) -> str:

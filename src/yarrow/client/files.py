@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
+from grpc import StatusCode, aio
+
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
@@ -68,6 +70,17 @@ async def take_in(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
                 while piece := file.read(PIECE):
                     yield pb.ImportSessionRequest(chunk=piece)
 
-            return await stub.ImportSession(pieces())
+            return await _imported(stub, path, pieces())
     except OSError as error:
         raise WrongPath(f"{path} cannot be read: {error.strerror}") from None
+
+
+async def _imported(stub: Stub, path: Path, pieces: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
+    try:
+        return await stub.ImportSession(pieces)
+    except aio.AioRpcError as error:
+        what = (error.details() or "").removeprefix("chunk: ")
+        if error.code() is not StatusCode.INVALID_ARGUMENT or what == error.details():
+            raise
+        # The field of the request means nothing to a person, the file does.
+        raise WrongPath(f"{path}: {what}") from None

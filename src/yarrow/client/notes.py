@@ -10,6 +10,10 @@ from yarrow.v1 import agent_pb2 as pb
 
 NOTE_CHARACTERS = 120
 """Of a line about a tool; the rest is cut."""
+PREVIEW_LINES = 400
+"""Of what a tool would have done; how many more there are is said."""
+_DRY_RUN = "Dry run: "
+"""How the output of a tool begins that only said what it would do."""
 _TELLING = ("command", "pattern", "path")
 """Arguments that say most about a call, the most telling first."""
 
@@ -40,6 +44,18 @@ def result_note(output: pb.ToolOutput) -> str:
         for sign in "+-"
     )
     return f"< {output.name}: +{added} -{removed}"
+
+
+def preview_note(output: pb.ToolOutput) -> str:
+    """Return, in a dry run, the whole of what a tool would have done; of one that ran, what `result_note` does."""
+    if output.is_error or not output.text.startswith(_DRY_RUN):
+        return result_note(output)
+    first, *lines = output.text.rstrip("\n").split("\n")
+    more = len(lines) - PREVIEW_LINES
+    if more > 0:
+        lines = [*lines[:PREVIEW_LINES], f"... and {more:,} more lines"]
+    # Indented, so that no line of a file looks like a note.
+    return "\n".join([f"< {output.name}: {first}", *(f"    {line}" for line in lines)])
 
 
 def side_note(event: pb.AgentEvent, kind: str) -> str:

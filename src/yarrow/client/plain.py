@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from yarrow.client.asking import Person
 from yarrow.client.missed import messages_after
-from yarrow.client.notes import call_note, end_note, result_note, side_note
+from yarrow.client.notes import call_note, end_note, preview_note, result_note, side_note
 from yarrow.client.page import Page
 from yarrow.client.run import Outcome, follow
 from yarrow.client.session import Session
@@ -28,7 +28,9 @@ class Terminal(NamedTuple):
 async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, terminal: Terminal) -> Outcome:
     """Send a prompt to a session and print what comes of it. Raises what `follow` says and what the sinks raise."""
     page = Page(terminal.out, terminal.err)
-    for sentence in filter(None, (session.provider_reason, *session.warnings)):
+    if session.provider_reason:
+        page.note(f"yarrow: answering with {session.provider}/{session.model}: {session.provider_reason}")
+    for sentence in session.warnings:
         page.note(f"yarrow: {sentence}")
     asks = terminal.person is not None
     outcome = await follow(stub, session, prompt, viewer=_Plain(stub, session, page, asks=asks), person=terminal.person)
@@ -116,7 +118,8 @@ class _Plain:
             self._anchor = message_id
 
     def _result(self, output: pb.ToolOutput) -> None:
-        if output.message_id not in self._whole and (note := result_note(output)):
+        said = preview_note if self._session.dry_run else result_note
+        if output.message_id not in self._whole and (note := said(output)):
             self._page.note(note)
         self._end(output.message_id)
 

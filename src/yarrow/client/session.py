@@ -21,6 +21,7 @@ class Session(Struct, frozen=True):
     """Why this provider was chosen; empty when it was named."""
     warnings: tuple[str, ...] = ()
     """What loading the session's file had to skip."""
+    dry_run: bool = False
 
 
 async def make_session(stub: Stub, prompt: pb.PromptRequest) -> Session:
@@ -73,4 +74,5 @@ def _session(state: pb.GetStateResponse) -> Session:
         message_count=state.message_count,
         provider_reason=state.provider_reason,
         warnings=tuple(state.warnings),
+        dry_run=state.settings.dry_run,
     )

@@ -49,6 +49,8 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
             await _perform(Here(stub, await find_session(stub, session), cwd), name, rest, out=out)
         case [name] if name in OF_ONE:
             raise WrongWords(f"usage: yarrow sessions {name} ID {COMMANDS[name].usage}".rstrip())
+        case ["search" | "delete" as name]:
+            raise WrongWords(f"usage: yarrow sessions {name} {'TEXT' if name == 'search' else 'ID...'}")
         case _:
             raise WrongWords(f"{' '.join(words)!r} is not one of:\n{USAGE}")
     await out.drain()
@@ -65,7 +67,12 @@ async def _id(stub: Stub, word: str) -> str:
 
 
 async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:
-    answer = await perform(here, name, rest)
+    try:
+        answer = await perform(here, name, rest)
+    except WrongWords as error:
+        # The table knows its commands as they stand in place of a prompt.
+        usage = f"usage: yarrow sessions {name}{' ID' if name in OF_ONE else ''}"
+        raise WrongWords(str(error).replace(f"usage: /{name}", usage, 1)) from None
     out.write(f"{inert(answer.text)}\n")
 
 

@@ -112,7 +112,7 @@ async def _fork(here: Here, _words: Sequence[str]) -> Answer:
 async def _rebase(here: Here, words: Sequence[str]) -> Answer:
     squash = "--squash" in words
     indices = [_number(word, "the index of a message") for word in words if word != "--squash"]
-    if any(index < 0 for index in indices):
+    if not indices or any(index < 0 for index in indices):
         raise WrongWords("usage: /rebase INDEX... [--squash], where an index counts from 0")
     request = pb.RebaseSessionRequest(session_id=here.session_id, indices=indices, squash=squash)
     made = await here.stub.RebaseSession(request)

@@ -99,7 +99,7 @@ def _unknown(name: str, expanding: Iterable[str]) -> str:
     near = get_close_matches(name, [*OWN, *COMMANDS, *expanding], n=1, cutoff=0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists them."
     what = f"skill {name.removeprefix(SKILL)}" if name.startswith(SKILL) else f"command /{name}"
-    return f"there is no {what}; {hint} To send it as a text, begin with a space before another word."
+    return f"there is no {what}; {hint} To send it as a text, begin with another word."
 
 
 async def _new(app: "App", _rest: str) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from yarrow.client.describe import branch_lines, session_row, title_of
+from yarrow.client.describe import branch_lines, kinship, session_row, title_of
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.listing import Actions, ListView, Row
 from yarrow.v1 import agent_pb2 as pb
@@ -27,7 +27,7 @@ async def choose_session(terminal: Terminal, nodes: Sequence[pb.SessionTreeNode]
     told = session_row if terminal.output.get_size().columns >= DATED_COLUMNS else title_of
     rows = [
         Row(
-            f"{branch_lines(node)}{told(node.session)}{f'  ({node.mark})' if node.mark else ''}",
+            f"{branch_lines(node)}{told(node.session)}{kinship(node)}",
             "bold" if node.session.session_id == present else "",
             f"{node.session.session_id} {node.session.cwd} {node.session.model}",
         )
