@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.cli.arguments import Arguments, parse
-from yarrow.cli.flags import COMMANDS, FLAGS, THINKING_LEVELS
+from yarrow.cli.flags import COMMANDS, FLAGS, THINKING_LEVELS, WORDS
 from yarrow.cli.help import help_text
 from yarrow.errors import Code, UsageError
 from yarrow.message import ThinkingLevel
@@ -31,6 +31,9 @@ def refusal(*argv: str) -> str:
         (["fix", "the build"], Arguments(words=("fix", "the build"))),
         (["fix", "--json", "it", "-c"], Arguments(words=("fix", "it"), json=True, newest=True)),
         (["-p", "serve"], Arguments(print="serve")),
+        (["-p", "sesions"], Arguments(print="sesions")),
+        (["help", "me"], Arguments(words=("help", "me"))),
+        (["truth"], Arguments(words=("truth",))),
         (["--", "serve", "@x", "--json"], Arguments(literal=("serve", "@x", "--json"))),
         (["say", "--", "--help"], Arguments(words=("say",), literal=("--help",))),
         (["-p"], Arguments(print="")),
@@ -96,6 +99,22 @@ def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None
         (["--attach", "unix:/s", "--session-dir", "x"], "--attach and --session-dir exclude each other"),
         (["serve", "--attach", "unix:/s", "--socket", "x"], "--attach and --socket exclude each other"),
         (["--socket", "x"], "--socket belongs to yarrow serve"),
+        (["--export"], "--export needs a value: --export PATH"),
+        (["-m"], "-m/--model needs a value: --model MODEL"),
+        (
+            ["--sandbox", "x"],
+            "--sandbox: invalid choice: 'x' (choose from 'off', 'workspace', 'strict')",
+        ),
+        (
+            ["sesions"],
+            "there is no command 'sesions'; did you mean yarrow sessions? To send it as a prompt: yarrow -p sesions",
+        ),
+        (
+            ["--json", "doctr"],
+            "there is no command 'doctr'; did you mean yarrow doctor? To send it as a prompt: yarrow -p doctr",
+        ),
+        (["help"], "'help' is a flag: yarrow --help; to send it as a prompt: yarrow -p help"),
+        (["version"], "'version' is a flag: yarrow --version; to send it as a prompt: yarrow -p version"),
     ],
 )
 def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:
@@ -171,6 +190,17 @@ def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
     assert max(map(len, text.splitlines())) <= 112
     assert not any(line != line.rstrip() for line in text.splitlines())
     assert "without one you are asked" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_a_help_with_its_words(command: str) -> None:
+    text = help_text(command)
+    assert text.startswith(f"yarrow {command}: {COMMANDS[command]}\n")
+    assert not [word for word in WORDS[command] if word not in text]
+    assert ("--listen HOST:PORT" in text) is (command == "serve")
+    assert "--attach" not in text
+    assert text.endswith("yarrow --help tells all commands, flags and exit codes.\n")
+    assert max(map(len, text.splitlines())) <= 112
 
 
 # ---- imports ----

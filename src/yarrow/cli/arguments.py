@@ -133,11 +133,20 @@ def _parser() -> "ArgumentParser":
     from argparse import ArgumentParser
 
     parser = ArgumentParser(prog="yarrow", usage="", add_help=False, allow_abbrev=False)
-    parser.error = fail
+    parser.error = _fail_as_argparse
     for flag in FLAGS:
         parser.add_argument(*flag.names, dest=flag.key, **_options(flag))
     parser.add_argument("words", nargs="*")
     return parser
+
+
+def _fail_as_argparse(message: str) -> NoReturn:
+    """Raise `UsageError` for what argparse found, in words that name the flag as it is written."""
+    flag, _, what = message.removeprefix("argument ").partition(": ")
+    if what == "expected one argument":
+        value = next((one.value for one in FLAGS if one.names[-1] in flag.split("/")), "VALUE")
+        fail(f"{flag} needs a value: {flag.split('/')[-1]} {value}")
+    fail(message.removeprefix("argument "))
 
 
 def _options(flag: Flag) -> dict[str, Any]:
@@ -220,8 +229,8 @@ def _remote(command: str, values: dict[str, Any]) -> Remote:
 
 def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: bool) -> None:
     words, flagged = values["words"], values["print"] is not None
-    if not command and len(words) == 1 and words[0] in COMMANDS and not flagged:
-        fail(f"{words[0]!r} is a command only as the first word; to send it as a prompt: yarrow -p {words[0]}")
+    if not command and len(words) == 1 and not flagged:
+        _refuse_nearly_a_command(words[0])
     has_prompt = literal or flagged or bool(words and command not in TAKES_WORDS)
     if command and has_prompt:
         fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
@@ -230,6 +239,21 @@ def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: 
     for key in ("list_models", "export", "completions"):
         if values[key] and (command or has_prompt):
             fail(f"--{key.replace('_', '-')} stands alone: it takes no prompt and no command")
+
+
+def _refuse_nearly_a_command(word: str) -> None:
+    """Raise `UsageError` for a prompt of one word that was meant as a command: sent, it would cost a run."""
+    if word in COMMANDS:
+        fail(f"{word!r} is a command only as the first word; to send it as a prompt: yarrow -p {word}")
+    if word in ("help", "version"):
+        fail(f"{word!r} is a flag: yarrow --{word}; to send it as a prompt: yarrow -p {word}")
+    if not any(word[:1] == name[0] and abs(len(word) - len(name)) <= 1 for name in COMMANDS):
+        return
+    # Here, since few words come so far.
+    from difflib import get_close_matches
+
+    if near := get_close_matches(word, COMMANDS, n=1, cutoff=0.85):
+        fail(f"there is no command {word!r}; did you mean yarrow {near[0]}? To send it as a prompt: yarrow -p {word}")
 
 
 def _refuse_pairs(values: dict[str, Any]) -> None:

@@ -4,10 +4,28 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from yarrow.cli.exit_codes import MEANINGS
-from yarrow.cli.flags import COMMANDS, FLAGS, Flag
+from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
 
 _WIDE, _NARROW = 36, 12
 """Where explanations of flags and of short words begin."""
+
+_OF_WORDS = {
+    "models": {"pull": "fetch the starter model"},
+    "config": {
+        "json": "the same for programs",
+        "schema": "a JSON Schema of the file, for editors",
+        "files": "which files are looked at",
+    },
+    "trust": {
+        "grant": "let exactly this content apply; without a word it is shown and asked",
+        "revoke": "take it back",
+        "list": "everything that is trusted",
+    },
+    "doctor": {"json": "the same for programs"},
+}
+"""What the words after a command do; those of `sessions` have a text of their own."""
+_OF_CLIENTS = ("--attach", "--tls-pin")
+"""Flags about a service that are not for `serve`."""
 
 _HEAD = """\
 Usage: yarrow [FLAGS] PROMPT... [@FILE...]
@@ -26,8 +44,10 @@ Settings: ~/.yarrow/config.json, then .yarrow/config.json of the project, then Y
 """
 
 
-def help_text() -> str:
-    """Return the help, made from the tables of flags and exit codes."""
+def help_text(command: str = "") -> str:
+    """Return the help, made from the tables of flags and exit codes, or that of one command."""
+    if command:
+        return _of_command(command)
     sections = [_HEAD, _section("Commands", _NARROW, COMMANDS.items())]
     sections += [
         _section(group, _WIDE, ((_names(flag), flag.help) for flag in flags))
@@ -38,6 +58,22 @@ def help_text() -> str:
         _TAIL,
     ]
     return "\n".join(sections)
+
+
+def _of_command(command: str) -> str:
+    sections = [f"yarrow {command}: {COMMANDS[command]}\n"]
+    if command == "sessions":
+        # Here, since it brings what speaks with the service.
+        from yarrow.client.sessions import USAGE
+
+        sections.append(f"{USAGE}\n")
+    if words := _OF_WORDS.get(command):
+        sections.append(_section(f"Usage: yarrow {command} [{'|'.join(WORDS[command])}]", _NARROW, words.items()))
+    if command == "serve":
+        own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _OF_CLIENTS)
+        flags = ((_names(flag), flag.help) for flag in own)
+        sections.append(_section("Usage: yarrow serve [FLAGS]", _WIDE, flags))
+    return "\n".join([*sections, "yarrow --help tells all commands, flags and exit codes.\n"])
 
 
 def _names(flag: Flag) -> str:

@@ -50,7 +50,7 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
         case "help":
             from yarrow.cli.help import help_text
 
-            return say(help_text())
+            return say(help_text(arguments.command))
         case "completions":
             from yarrow.cli.completions import script
 
