@@ -17,6 +17,7 @@ from yarrow.cli.creating import create
 from yarrow.cli.init import init
 from yarrow.cli.init_texts import PROJECT_SETTINGS, USER_SETTINGS
 from yarrow.config.layers import Loaded, load
+from yarrow.config.project import USERS_ALONE
 from yarrow.config.settings import Settings
 from yarrow.errors import StorageError, UsageError
 
@@ -222,8 +223,8 @@ def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World)
     (world.project / ".yarrow/config.json").write_text(uncommented(PROJECT_SETTINGS))
     (notice,) = loaded(world).notices
     shown = {key for key in Settings.__struct_encode_fields__ if f'// "{key}": ' in PROJECT_SETTINGS}
-    # Extensions are the user's own affair, trusted or not.
-    assert shown == set(Settings.__struct_encode_fields__) - {"extensions", "service", "telemetry"}
+    # What is the user's own affair, trusted or not, is not offered.
+    assert shown == set(Settings.__struct_encode_fields__) - set(USERS_ALONE)
     assert all(key in notice for key in shown - {"thinking", "compaction", "dryRun", "permissions"})
 
 

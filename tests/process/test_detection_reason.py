@@ -11,7 +11,11 @@ async def test_a_provider_that_was_found_is_told_with_its_place(world: World) ->
         world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
         found = await world.run("hi")
         named = await world.run("-m", "ollama/m", "hi")
-    assert (found.code, found.out, found.err) == (0, "ok\n", f"yarrow: Ollama answers at {server.root}\n")
+    assert (found.code, found.out, found.err) == (
+        0,
+        "ok\n",
+        f"yarrow: answering with ollama/m: Ollama answers at {server.root}\n",
+    )
     assert (named.code, named.out, named.err) == (0, "ok\n", "")
 
 

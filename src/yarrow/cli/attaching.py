@@ -39,7 +39,9 @@ async def attached(arguments: Arguments, token: Path | None, limits: ServiceSett
     else:
         split_address(address, "--attach")
         if token is None:
-            raise UsageError(f"{address} is not on this machine's disk: name the file of its token with --token-file")
+            raise UsageError(
+                f"{address} is reached over the network: name a copy of its token's file with --token-file"
+            )
         bearer = read_token(token)
         credentials = await _tls(remote, address)
         if remote.tls_pin:

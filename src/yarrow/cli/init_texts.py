@@ -64,14 +64,16 @@ _REST = """\
   // Variables that shell commands see though they look like secrets, and the seconds that a command may take.
   // "bash": {"passEnvironment": [], "timeout": 120.0},
 
-  // What shell commands run in: off, workspace (they change the workspace alone), or strict (and reach no network).
-  // "sandbox": "workspace",
-
   // Where sessions are kept; empty is ~/.yarrow/sessions.
   // "sessionDir": "",
 
   // When what is written is forced to the disk: after each message, after each run, or none.
   // "sync": "message",
+"""
+_SANDBOX = """\
+
+  // What shell commands run in: off, workspace (they change the workspace alone), or strict (and reach no network).
+  // "sandbox": "workspace",
 """
 _EXTENSIONS = """\
 
@@ -118,7 +120,7 @@ USER_SETTINGS = f"""\
   // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
   // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
 
-{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
+{_WHICH}{_USERS_PROVIDERS}{_HARMLESS}{_USERS_PERMISSIONS}{_USERS_DRY_RUN}{_REST}{_SANDBOX}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
 """
 """The user's own `config.json`."""
 

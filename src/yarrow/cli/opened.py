@@ -51,7 +51,7 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
                     raise
-                raise _nobody(address) from None
+                raise _nobody(address, pinned=bool(start.arguments.remote.tls_pin)) from None
         return
     # A token of some other service, which a command must not have either.
     token = token_file(start.arguments.remote)
@@ -80,9 +80,14 @@ def _is_there(address: str) -> bool:
     return Path(address.removeprefix("unix:").removeprefix("//")).exists()
 
 
-def _nobody(address: str) -> ProviderError:
-    how = "--socket PATH" if address.startswith("unix:") else "--listen HOST:PORT"
-    return ProviderError(Code.UNREACHABLE, f"no service answers at {address}: start one with yarrow serve {how}")
+def _nobody(address: str, *, pinned: bool = False) -> ProviderError:
+    if address.startswith("unix:"):
+        what = f"no service answers at {address}: start one with yarrow serve --socket PATH"
+    else:
+        what = f"no service answers at {address}: start one with yarrow serve --listen HOST:PORT"
+        # To the transport both are one: who shows a certificate that is not trusted cannot be talked to.
+        what += "" if pinned else "; if there is one, name the certificate to expect with --tls-pin"
+    return ProviderError(Code.UNREACHABLE, what)
 
 
 async def chosen(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> Session:

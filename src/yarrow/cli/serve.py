@@ -67,7 +67,7 @@ def _tcp(start: Start, folder: Path) -> Tcp:
         tls = Tls(certificate, read_pem(absolute(remote.tls_key, "--tls-key"), secret=True))
     else:
         tls = self_made(folder)
-        complain(f"its certificate is {fingerprint(tls.certificate)}: give that as --tls-pin", ExitCode.DONE)
+        complain(f"clients expect its certificate with --tls-pin {fingerprint(tls.certificate)}", ExitCode.DONE)
     if remote.tls_client_ca:
         tls = Tls(tls.certificate, tls.key, read_pem(absolute(remote.tls_client_ca, "--tls-client-ca")))
     return Tcp(remote.listen, tls)

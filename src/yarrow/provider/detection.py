@@ -65,7 +65,7 @@ async def detect(environment: Mapping[str, str], settings: Settings, *, places: 
         if variable:
             return Found(name, "", f"{variable} is set")
     if local := _local_model(environment):
-        return Found("local", local, f"no server and no key was found, and the local model {local} is installed")
+        return Found("local", local, "no server and no key was found, but a local model is installed")
     raise ProviderError(Code.PROVIDER_SETUP, NONE)
 
 

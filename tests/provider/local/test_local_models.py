@@ -239,7 +239,9 @@ def test_where_models_are(environment: dict[str, str], folder: str) -> None:
 def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert installed(environment) == []
-    with pytest.raises(ProviderError, match=r"there is no model 'b': .* or one of the installed ones \(none\)"):
+    with pytest.raises(
+        ProviderError, match=r"there is no model 'b' on this machine: .* or one of the installed ones \(none\)"
+    ):
         find_gguf("b", environment)
     folder, project = models_dir(environment), tmp_path / "project"
     folder.mkdir(parents=True)
@@ -254,7 +256,7 @@ def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_gguf("c.gguf", environment) == project / "c.gguf"
     monkeypatch.setenv("HOME", str(project))
     assert find_gguf("~/c.gguf", environment) == project / "c.gguf"
-    with pytest.raises(ProviderError, match=r"there is no model 'd': .* \(a\.gguf, b\.gguf\)"):
+    with pytest.raises(ProviderError, match=r"there is no model 'd' on this machine: .* \(a\.gguf, b\.gguf\)"):
         find_gguf("d", environment)
 
 

@@ -80,7 +80,10 @@ def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
     if name != path.name:
         raise _failed(f"there is no model file {name}: correct its path")
     there = ", ".join(installed(environment)) or "none"
-    raise _failed(f"there is no model {name!r}: name the path of a GGUF file, or one of the installed ones ({there})")
+    raise _failed(
+        f"there is no model {name!r} on this machine: name the path of a GGUF file, or one of the installed ones "
+        f"({there}); one of another provider is named with it, as PROVIDER/MODEL"
+    )
 
 
 def pull(progress: Progress, environment: Mapping[str, str], model: Carried = STARTER_MODEL) -> Path:
