@@ -46,7 +46,8 @@ def command_line() -> str:
             f"```text\n{help_text()}```\n",
             "## Flags\n\nA flag may be written `--flag VALUE` or `--flag=VALUE`; what follows `--` is prompt.\n",
             *_table(("flag", "about", "values", "what it does"), flags),
-            "## Commands\n\nThe first word can be a command; `yarrow -p WORD` sends it as a prompt.\n",
+            "## Commands\n\nThe first word can be a command; `yarrow -p WORD` sends it as a prompt. A prompt of one word that is "
+            "nearly a command is\nrefused, so that a slip costs no run. `yarrow COMMAND --help` tells about one command.\n",
             *_table(("command", "words that may follow", "what it does"), commands),
             f"```text\n{USAGE}\n```\n",
             "## Commands in place of a prompt\n\nIn the terminal UI, and as a prompt with `-c` or `-r ID`.\n",

@@ -182,6 +182,7 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
     result = [record for record in world.records() if isinstance(record, Message)][2]
     assert "nothing was changed" in result.text
     assert "+x" in result.diff
+    assert "\n    +x\n" in ended.err
 
 
 async def test_no_session_leaves_no_file(world: World) -> None:
@@ -290,6 +291,7 @@ async def test_version_and_help(world: World) -> None:
     ended = await world.run("--help")
     assert ended.code == 0
     assert "sandbox" in ended.out
+    assert (await world.run("trust", "--help")).out.startswith("yarrow trust: ")
 
 
 async def test_case_T_15_and_T_13_through_the_whole(world: World) -> None:

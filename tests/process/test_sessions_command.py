@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from doubles.world import World
+from yarrow.cli.saved import OF_THE_TERMINAL
 from yarrow.client.sessions import OF_ONE
+from yarrow.client.table import COMMANDS
+from yarrow.client.tui.commands import OWN
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode
@@ -483,6 +486,17 @@ async def test_a_slip_in_a_command_goes_to_no_model(world: World, told: str) -> 
     prompts.mkdir()
     (prompts / "stat.md").write_text("Say it.")
     assert (await world.run("-c", "/stat")).code == 0
+
+
+async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:
+    assert set(OF_THE_TERMINAL) == set(OWN) - set(COMMANDS)
+    ended = await world.run("-c", "/model x")
+    assert (ended.code, ended.out) == (2, "")
+    assert "/model is a command of the terminal UI: use -m MODEL." in ended.err
+    prompts = world.home / ".yarrow" / "prompts"
+    prompts.mkdir()
+    (prompts / "model.md").write_text("Say it.")
+    assert (await world.run("-c", "/model x")).code == 0
 
 
 async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world: World) -> None:

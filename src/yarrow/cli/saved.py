@@ -20,6 +20,18 @@ __all__ = ["export_session", "is_command", "perform_command", "refuse_slip", "sa
 
 NEED_NO_SESSION = ("tree", "import", "resume")
 """Commands of the table that are about no session in particular."""
+OF_THE_TERMINAL = {
+    "new": "a prompt without -c or -r begins another session",
+    "model": "use -m MODEL",
+    "thinking": "use --thinking LEVEL",
+    "permissions": "use --permissions MODE",
+    "dry-run": "use --dry-run",
+    "copy": "nothing here does that",
+    "reload": "nothing here does that",
+    "help": "use --help",
+    "quit": "nothing here waits to be left",
+}
+"""Commands of the terminal UI alone, and what does the same for a single prompt."""
 
 
 async def saved_sessions(start: Start, cwd: str) -> ExitCode:
@@ -73,14 +85,19 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
 
 
 async def refuse_slip(stub: Stub, request: pb.PromptRequest) -> str:
-    """Return what is wrong with a text that begins with nearly a command, and no template; empty when nothing is."""
+    """Return what is wrong with a text that begins with a command of elsewhere or nearly one, and with no template.
+
+    It is empty when nothing is.
+    """
     name, *_ = request.text[1:].split(None, 1) or [""]
-    near = nearest(name)
-    if not near or "\n" in request.text.strip():
+    near, instead = nearest(name), OF_THE_TERMINAL.get(name)
+    if not (near or instead) or "\n" in request.text.strip():
         return ""
     listed = await stub.ListCommands(pb.ListCommandsRequest(cwd=request.cwd))
     if {name, f"skill:{name}"} & {command.name for command in listed.commands}:
         return ""
+    if instead:
+        return f"/{name} is a command of the terminal UI: {instead}. A space before the slash sends it as it is"
     return f"there is no command /{name}; did you mean /{near}? A space before the slash sends it as it is"
 
 
