@@ -23,6 +23,10 @@ from yarrow.v1 import agent_pb2 as pb
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MADE = "This page is made from the code by `make generate`."
+_OF_COMMANDS = """\
+The first word can be a command; `yarrow -p WORD` sends it as a prompt. A prompt of one word that is nearly a command is
+refused, so that a slip costs no run. `yarrow COMMAND --help` tells about one command.
+"""
 
 
 def command_line() -> str:
@@ -46,8 +50,7 @@ def command_line() -> str:
             f"```text\n{help_text()}```\n",
             "## Flags\n\nA flag may be written `--flag VALUE` or `--flag=VALUE`; what follows `--` is prompt.\n",
             *_table(("flag", "about", "values", "what it does"), flags),
-            "## Commands\n\nThe first word can be a command; `yarrow -p WORD` sends it as a prompt. A prompt of one word that is "
-            "nearly a command is\nrefused, so that a slip costs no run. `yarrow COMMAND --help` tells about one command.\n",
+            f"## Commands\n\n{_OF_COMMANDS}",
             *_table(("command", "words that may follow", "what it does"), commands),
             f"```text\n{USAGE}\n```\n",
             "## Commands in place of a prompt\n\nIn the terminal UI, and as a prompt with `-c` or `-r ID`.\n",

@@ -68,7 +68,11 @@ async def test_the_newest_session_of_a_directory() -> None:
     service.sessions = [pb.SessionSummary(session_id="b"), pb.SessionSummary(session_id="a")]
     async with connected(service) as stub:
         assert await newest_session(stub, "/work") == "b"
-        assert service.requests[-1] == pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd="/work", limit=1)
+        assert service.requests[-1] == pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd="/work", limit=50)
+        service.sessions[1].title = "said something"
+        assert await newest_session(stub, "/work") == "a"
+        service.sessions[0].name = "named"
+        assert await newest_session(stub, "/work") == "b"
         service.sessions = []
         with pytest.raises(SessionNotFound, match="there is no session of /work to go on with") as caught:
             await newest_session(stub, "/work")

@@ -42,6 +42,9 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
                 terminal.err.write(await _help(stub, session))
             elif text:
                 session = await _do(stub, session, text, terminal=terminal)
+        else:
+            # The end of input stands behind the last "> ".
+            output.err.write("\n")
         if not request.options.ephemeral:
             output.err.write(f"yarrow: go on with: yarrow --plain -r {short(session.session_id)}\n")
     return ExitCode.DONE

@@ -6,6 +6,9 @@ from yarrow.client.failure import SessionNotFound
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
+LOOKED_THROUGH = 50
+"""Sessions among which one is looked for in which something was said; past them the newest will do."""
+
 
 class Session(Struct, frozen=True):
     """A session that is ready for a prompt."""
@@ -48,12 +51,15 @@ async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings
 
 
 async def newest_session(stub: Stub, cwd: str) -> str:
-    """Return the id of the session of a working directory that changed last. Raises `SessionNotFound`."""
-    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=cwd, limit=1)
+    """Return the id of the session of a working directory that changed last. Raises `SessionNotFound`.
+
+    One in which nothing was said, such as that of a terminal UI that was opened and left, comes after all others.
+    """
+    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=cwd, limit=LOOKED_THROUGH)
     sessions = (await stub.ListSessions(request)).sessions
     if not sessions:
         raise SessionNotFound(f"there is no session of {cwd} to go on with")
-    return sessions[0].session_id
+    return next((one for one in sessions if one.title or one.name), sessions[0]).session_id
 
 
 async def find_session(stub: Stub, word: str) -> str:
