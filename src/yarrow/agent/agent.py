@@ -19,6 +19,7 @@ from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.seat import Seat
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
+from yarrow.agent.taking import taken_up
 from yarrow.agent.veil import Veil
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, QueuedText
@@ -145,10 +146,7 @@ class Agent:
 
     async def _accept(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
-        try:
-            await self.settled()
-            self._desk.redactor = equipment.keys
-            await self._desk.lock()
+        async with taken_up(self._seat, self._desk, equipment.keys):
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
             message = self._desk.user_message(message_id, content, typed)
             left = self.session.queued
@@ -156,10 +154,6 @@ class Agent:
             await self._desk.append(
                 *self._delivery.handed_back(tuple(one.id for one in left)), *denied.records, message
             )
-        except BaseException:  # also a cancelled service: what was not accepted must not keep the session busy
-            self._seat.leave()
-            await self._desk.unlock()
-            raise
         self.run_id = new_id()
         self._desk.bus.begin_run(self.run_id)
         self._points = self._points_of(equipment.hooks)
@@ -193,7 +187,8 @@ class Agent:
             end = End(EndReason.ABORTED)
         except YarrowError as error:
             end = by_error(error)
-        except Exception as error:  # a bug of ours must end the run like any failure, with an id to find it by
+        except Exception as error:
+            # Whatever a bug of ours raises ends the run like a failure, with an id to find it by in the log.
             _logger.exception("run %s failed by a bug", self.run_id)
             end = by_bug(error, self.run_id)
         self._seat.ending()
@@ -228,16 +223,9 @@ class Agent:
         self._desk.bus.end_run()
 
     async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
-        try:
-            await self.settled()
-            self._desk.redactor = equipment.keys
-            await self._desk.lock()
+        async with taken_up(self._seat, self._desk, equipment.keys):
             self._compactor.begin()
             aside = prepare()
-        except BaseException:  # as in `_accept`
-            self._seat.leave()
-            await self._desk.unlock()
-            raise
         self._points = self._points_of(equipment.hooks)
         self._machine.enter(aside.state)
         self._seat.start(self._alone(aside), aside.name)
@@ -253,7 +241,8 @@ class Agent:
             failure = aside.abortion
         except YarrowError as error:
             failure = error.failure()
-        except Exception as error:  # as in `_go`
+        except Exception as error:
+            # A bug of ours must not leave the session busy either: it is told with an id, as that of a run is.
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = by_bug(error, self.session.header.id).failure or failure
         self._seat.ending()

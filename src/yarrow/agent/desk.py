@@ -18,6 +18,9 @@ from yarrow.session.redaction import NOTHING_SECRET
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import Log
 
+USUAL_LIMITS = ServiceSettings()
+"""Of the texts that wait, where nothing else is configured."""
+
 
 class Source(Struct, frozen=True):
     """Where an agent's session comes from and goes to."""
@@ -38,7 +41,7 @@ class Desk:
         *,
         now: Callable[[], float] = time.time,
         pause: Pause = WITH_TIME,
-        limits: ServiceSettings = ServiceSettings(),  # noqa: B008 (a frozen value)
+        limits: ServiceSettings = USUAL_LIMITS,
     ) -> None:
         self.session = source.state
         self.bus = bus

@@ -97,7 +97,8 @@ class Hooks:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
                 payload = _read(result, payload)
                 self._failures[name, index] = 0
-            except Exception as error:  # noqa: BLE001 - whatever a hook raises must not end a run
+            # A hook is somebody else's code, which may raise anything: that is told, and does not end the run.
+            except Exception as error:  # noqa: BLE001
                 self._failures[name, index] += 1
                 if hook.required:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None

@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
@@ -161,11 +161,11 @@ class Questions:
 
     async def _give(self, question: _Question, given: Given) -> None:
         if given.answer == "always":
-            try:
+            with ExitStack() as undo:
+                # A question that stayed claimed though its answer was not kept could never be answered.
+                undo.callback(question.unclaim)
                 await question.keep(question.like)
-            except BaseException:  # whatever it was, a question that stays claimed could never be answered
-                question.unclaim()
-                raise
+                undo.pop_all()
         question.give(given)
 
     async def _begin(self, question: _Question) -> None:

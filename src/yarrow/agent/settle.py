@@ -16,13 +16,10 @@ async def to_the_end(step: Coroutine[Any, Any, T]) -> T:
     put_off = 0
     while not task.done():
         try:
-            await asyncio.shield(task)
+            # This neither cancels the step nor raises what the step raises.
+            await asyncio.wait((task,))
         except asyncio.CancelledError:
-            if task.cancelled():
-                raise
             put_off += 1
-        except BaseException:  # noqa: BLE001 - the step's own failure is raised below, by its result
-            break
     current = asyncio.current_task()
     if put_off and current is not None:
         for _ in range(put_off):

@@ -5,7 +5,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,13 @@ def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     extensions = no_extensions()
     if not arguments.attach:
         extensions = _extensions(loaded, home, given, before=lambda: out.append(own_output()))
-    try:
+    with ExitStack() as undo:
+        # What is refused before the command has them would leave the extensions' threads waiting.
+        undo.callback(extensions.abandon)
         loaded = loaded.with_providers(extensions.added.providers)
         loaded.check_providers(extensions.added.providers)
         doing = _command(Start(arguments, loaded, extensions, *out))
-    except BaseException:
-        extensions.abandon()
-        raise
+        undo.pop_all()
     return _until_done(doing)
 
 
@@ -128,8 +128,7 @@ def _until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
             return complain(error.refusal.message, of_status(error.refusal.status, error.refusal.reason))
         except grpc.aio.AioRpcError as error:
             refused = refusal(error)
-            is_lost = refused.reason == "SESSION_UNKNOWN" and "near it" not in refused.message
-            hint = "; yarrow sessions all lists them" if is_lost else ""
+            hint = "; yarrow sessions all lists them" if refused.reason == "SESSION_UNKNOWN" else ""
             return complain(f"{refused.message}{hint}", of_status(refused.status, refused.reason))
 
     with Interrupts() as interrupts:

@@ -68,7 +68,8 @@ async def follow(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:  # whatever it is, nobody watches the run any more
+        except BaseException:
+            # An interrupt, a reader that went away, a bug: nobody watches the run any more, and it is not to go on.
             await following.abort()
             raise
     return _outcome(session, end, denied=denied)

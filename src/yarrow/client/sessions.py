@@ -10,7 +10,7 @@ from yarrow.client.json_event import dumps
 from yarrow.client.session import find_session
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, Here, WrongWords, perform
+from yarrow.client.table import COMMANDS, Here, WrongUse, WrongWords, perform
 from yarrow.v1 import agent_pb2 as pb
 
 OF_ONE = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
@@ -69,10 +69,10 @@ async def _id(stub: Stub, word: str) -> str:
 async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:
     try:
         answer = await perform(here, name, rest)
-    except WrongWords as error:
-        # The table knows its commands as they stand in place of a prompt.
-        usage = f"usage: yarrow sessions {name}{' ID' if name in OF_ONE else ''}"
-        raise WrongWords(str(error).replace(f"usage: /{name}", usage, 1)) from None
+    except WrongUse as error:
+        # The table tells how a command stands in place of a prompt.
+        words = ("usage: yarrow sessions", name, *(["ID"] if name in OF_ONE else []), error.usage)
+        raise WrongWords(" ".join(filter(None, words))) from None
     out.write(f"{inert(answer.text)}\n")
 
 

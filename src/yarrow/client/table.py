@@ -38,6 +38,14 @@ class WrongWords(Exception):
     """A command that was not given as it is used."""
 
 
+class WrongUse(WrongWords):
+    """A command without what it needs, or with too much; `usage` is what follows its name."""
+
+    def __init__(self, name: str, usage: str) -> None:
+        super().__init__(f"usage: /{name} {usage}".rstrip())
+        self.usage = usage
+
+
 class Failed(Exception):
     """A command that the service began and could not do; `code` is that of the error tree."""
 
@@ -80,7 +88,7 @@ async def perform(here: Here, name: str, words: Sequence[str]) -> Answer:
         hint = f"did you mean /{near}?" if near else f"there are /{', /'.join(COMMANDS)}"
         raise WrongWords(f"there is no command /{name}; {hint}")
     if len(words) > command.most:
-        raise WrongWords(f"usage: /{name} {command.usage}".rstrip())
+        raise WrongUse(name, command.usage)
     return await command.run(here, words)
 
 
@@ -113,7 +121,7 @@ async def _rebase(here: Here, words: Sequence[str]) -> Answer:
     squash = "--squash" in words
     indices = [_number(word, "the index of a message") for word in words if word != "--squash"]
     if not indices or any(index < 0 for index in indices):
-        raise WrongWords("usage: /rebase INDEX... [--squash], where an index counts from 0")
+        raise WrongUse("rebase", "INDEX... [--squash], where an index counts from 0")
     request = pb.RebaseSessionRequest(session_id=here.session_id, indices=indices, squash=squash)
     made = await here.stub.RebaseSession(request)
     added = f"; messages {', '.join(map(str, made.added))} came along with their calls" if made.added else ""
@@ -123,7 +131,7 @@ async def _rebase(here: Here, words: Sequence[str]) -> Answer:
 async def _merge(here: Here, words: Sequence[str]) -> Answer:
     others = [word for word in words if word != "--summary"]
     if len(others) != 1:
-        raise WrongWords("usage: /merge SESSION [--summary]")
+        raise WrongUse("merge", "SESSION [--summary]")
     other = await find_session(here.stub, others[0])
     request = pb.MergeSessionRequest(session_id=here.session_id, other_session_id=other, summary="--summary" in words)
     return _made(f"merged with {describe.short(other)}", (await here.stub.MergeSession(request)).session_id)
@@ -146,7 +154,7 @@ async def _compact(here: Here, words: Sequence[str]) -> Answer:
 
 async def _export(here: Here, words: Sequence[str]) -> Answer:
     if not words:
-        raise WrongWords("usage: /export PATH, which ends in .jsonl or .html")
+        raise WrongUse("export", "PATH, which ends in .jsonl or .html")
     path = _path(here, words[0])
     size = await files.export(here.stub, here.session_id, path)
     return Answer(f"wrote {path} ({size:,} bytes)")
@@ -154,7 +162,7 @@ async def _export(here: Here, words: Sequence[str]) -> Answer:
 
 async def _import(here: Here, words: Sequence[str]) -> Answer:
     if not words:
-        raise WrongWords("usage: /import PATH")
+        raise WrongUse("import", "PATH")
     made = await files.take_in(here.stub, _path(here, words[0]), here.cwd)
     skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
     return Answer(_made("imported", made.session_id).text + skipped, made.session_id)
@@ -162,14 +170,14 @@ async def _import(here: Here, words: Sequence[str]) -> Answer:
 
 async def _resume(here: Here, words: Sequence[str]) -> Answer:
     if not words:
-        raise WrongWords("usage: /resume SESSION; /tree shows them")
+        raise WrongUse("resume", "SESSION; /tree shows them")
     found = await find_session(here.stub, words[0])
     return Answer(f"resumed {describe.short(found)}", found)
 
 
 async def _tree(here: Here, words: Sequence[str]) -> Answer:
     if words not in ([], ["all"]):
-        raise WrongWords("usage: /tree [all]")
+        raise WrongUse("tree", "[all]")
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await here.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=here.cwd))
     return Answer(describe.tree(response.nodes).rstrip("\n") or "there are no saved sessions")
@@ -190,7 +198,7 @@ async def _show(here: Here, _words: Sequence[str]) -> Answer:
 
 async def _name(here: Here, words: Sequence[str]) -> Answer:
     if not words:
-        raise WrongWords("usage: /name NAME")
+        raise WrongUse("name", "NAME")
     await here.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=here.session_id, name=words[0]))
     return Answer(f"named the session {words[0]}")
 

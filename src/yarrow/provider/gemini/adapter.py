@@ -11,9 +11,9 @@ from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, P
 from yarrow.provider.chat_completions.refusals import Refusals
 from yarrow.provider.failures import speaker_of
 from yarrow.provider.gemini.address import Endpoint, address_of
+from yarrow.provider.gemini.client import Session, opened
 from yarrow.provider.gemini.decode import GeminiDecoder
 from yarrow.provider.gemini.encode import Call, encode
-from yarrow.provider.gemini.library import Session, opened
 from yarrow.provider.gemini.models import MAX_PAGES, PAGE_SIZE, Listed, entries, listed
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient

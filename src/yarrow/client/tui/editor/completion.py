@@ -45,7 +45,8 @@ class Words(Completer):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:  # noqa: ARG002 (the library's)
+    # prompt_toolkit names the arguments.
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:  # noqa: ARG002
         """Return none: they are asked for, which takes a while."""
         return []
 

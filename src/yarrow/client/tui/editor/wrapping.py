@@ -13,7 +13,8 @@ _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u2
 class Wrapped(BufferControl):
     """A text whose lines are wrapped. The library divides widths, and so takes a row too few for wide characters."""
 
-    def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:  # noqa: FBT001, FBT002 (the library's)
+    # prompt_toolkit hands the last one over by its place.
+    def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:  # noqa: FBT001, FBT002
         """Return what is shown."""
         made = super().create_content(width, height, preview_search)
 
@@ -41,11 +42,12 @@ class _WithMarks(str):
 
 
 class _Rows(UIContent):
-    def get_height_for_line(  # noqa: PLR0917 (the library's)
+    # The order and the number of the arguments are prompt_toolkit's; a prefix of lines is not used here.
+    def get_height_for_line(  # noqa: PLR0917
         self,
         lineno: int,
         width: int,
-        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (the library's; none is used here)
+        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002
         slice_stop: int | None = None,
     ) -> int:
         """Return the rows of a line, or of it up to and with the character on which the cursor stands."""

@@ -1,4 +1,4 @@
-"""Opens the vendor's library, which is large and optional, no earlier than a call needs it."""
+"""Opens the client of the package google-genai, which is large and optional, no earlier than a call needs it."""
 
 import logging
 import warnings
