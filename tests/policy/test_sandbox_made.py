@@ -6,7 +6,7 @@ import pytest
 from sandboxed import USERS, Corner, corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.gitlinks import gitlinks
+from yarrow.policy.sandbox.gitindex import gitlinks
 from yarrow.policy.sandbox.sandbox import Boxed, unavailable
 
 pytestmark = pytest.mark.xdist_group("sandbox")

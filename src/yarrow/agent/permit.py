@@ -41,7 +41,7 @@ class Permission:
         equipment, consent = self._equipment, self._equipment.consent
         request = request_of(tool, arguments, context, contained=equipment.contained)
         context = _closed(context, request, consent.rules)
-        if request.kind is Kind.SHELL and (rule := context.workspace.closed.against(_real_cwd(request))):
+        if rule := _closes_where_it_runs(context.workspace.closed, request):
             return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
         if context.dry_run and not tool.read_only:
             # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
@@ -80,8 +80,11 @@ def _closed(context: ToolContext, request: Request, rules: Mapping[str, str]) ->
     return replace(context, workspace=replace(context.workspace, closed=closed))
 
 
-def _real_cwd(request: Request) -> str:
-    return str(_real(Path(request.like.cwd)))
+def _closes_where_it_runs(closed: Closed, request: Request) -> str:
+    """Return the rule that closes the directory of a shell's call, empty for none."""
+    if request.kind is not Kind.SHELL or not closed.rules.rules:
+        return ""
+    return closed.against(str(_real(Path(request.like.cwd))))
 
 
 def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:

@@ -8,6 +8,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from yarrow.policy.locks import lock
+
 PREFIX = "yarrow-scratch-"
 SWEPT = 64
 """The most directories of killed processes that one process removes at its end."""
@@ -47,11 +49,9 @@ def _claimed() -> Path:
 
 def _hold(path: Path) -> int:
     """Hold a directory and return its descriptor. Raises OSError where somebody else does."""
-    import fcntl  # not there on every platform
-
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except OSError:
         os.close(descriptor)
         raise

@@ -25,15 +25,11 @@ START_FILES = (
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
 )
 """Files of a home directory that a shell runs when it starts."""
-
-
 READING = os.O_RDONLY | os.O_NONBLOCK
 """A FIFO would wait."""
 OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
 T = TypeVar("T")
-
-
 START_PLACES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
 """Directories of a home whose files something runs or obeys by itself."""
 

@@ -24,8 +24,6 @@ VENDOR_KEYS = {
     "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
 """Variables that hold the key of a vendor, by provider type; the first that is set counts."""
-
-
 MOST_USED = 256
 """Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
 _used: dict[str, None] = {}

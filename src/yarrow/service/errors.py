@@ -57,8 +57,6 @@ STATUS: dict[Code, grpc.StatusCode] = {
     Code.LOOP_DETECTED: _S.FAILED_PRECONDITION,
     Code.TURN_LIMIT: _S.FAILED_PRECONDITION,
 }
-
-
 RETRY_SECONDS: dict[Code, float] = {Code.TOO_MANY: 1.0, Code.DRAINING: 5.0}
 """After which the same request may be taken, when waiting helps; what a provider says itself goes before."""
 UNAUTHENTICATED = "UNAUTHENTICATED"

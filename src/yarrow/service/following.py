@@ -27,7 +27,8 @@ async def take(entry: Entry, subscription: Subscription, heartbeat: float, *, wi
         return events
     with suppress(TimeoutError):
         async with asyncio.timeout(window):
-            while len(events) < BATCH_EVENTS and not any(isinstance(event.body, _URGENT) for event in events):
+            more = events
+            while len(events) < BATCH_EVENTS and not any(isinstance(event.body, _URGENT) for event in more):
                 more = await subscription.take(BATCH_EVENTS - len(events))
                 if not more:
                     break

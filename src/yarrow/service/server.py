@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
+from yarrow.policy.locks import lock
 from yarrow.service.auth import Guard
 from yarrow.service.certificate import Tls
 from yarrow.service.health import Health
@@ -126,16 +127,14 @@ def _alone(path: Path) -> Generator[None]:
 
     A socket alone does not tell: one that was just made answers nobody yet, and one of a service that ends no more.
     """
-    import fcntl  # here, since there is none where there are no unix sockets
-
-    lock = lock_beside(path)
+    beside = lock_beside(path)
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UsageError(f"cannot use {lock} for the socket: {error.strerror}") from error
+        raise UsageError(f"cannot use {beside} for the socket: {error.strerror}") from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
         except BlockingIOError as error:
             raise UsageError(f"a service is already listening on {path}, or has not ended yet") from error
         yield

@@ -152,8 +152,7 @@ class Sessions:
     def writing(self) -> Generator[None]:
         """Count what a model writes outside of a run as one meanwhile. Raises as `admit` does."""
         self.admit()
-        if self._running >= (most := self._parts.settings.service.runs):
-            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
+        self._make_sure_of_room()
         self._written += 1
         self._all_written.clear()
         try:
@@ -163,9 +162,10 @@ class Sessions:
             if not self._written:
                 self._all_written.set()
 
-    @property
-    def _running(self) -> int:
-        return self._active.running + self._written
+    def _make_sure_of_room(self) -> None:
+        most = self._parts.settings.service.runs
+        if self._active.running + self._written >= most:
+            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
 
     def drain(self) -> None:
         """Let nothing begin any more."""
@@ -178,10 +178,9 @@ class Sessions:
         """
         if self._draining:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
-        most = self._parts.settings.service.runs
         # A session that is busy itself is refused for that.
-        if entry is not None and not entry.agent.busy and self._running >= most:
-            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
+        if entry is not None and not entry.agent.busy:
+            self._make_sure_of_room()
 
     def active(self, session_id: str) -> bool:
         """Return whether the session is in memory."""

@@ -74,8 +74,6 @@ ANSWERS: dict[ev.Answer, pb.PermissionAnswer.ValueType] = {
     "no": pb.PERMISSION_ANSWER_NO,
 }
 THINKING_LEVELS = {number: level for level, number in THINKING.items()}
-
-
 MAX_COUNT = (1 << 63) - 1
 """Of tokens on the wire."""
 

@@ -5,35 +5,10 @@ The file is never deleted: two processes could then each hold a lock, on two fil
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 from yarrow.errors import Code, Precondition
-
-if sys.platform == "win32":
-    import msvcrt
-
-    _FAR = 1 << 30
-    """Where the locked byte lies: past the text, for a locked byte cannot be read by others."""
-
-    def _try_lock(fd: int) -> bool:
-        os.lseek(fd, _FAR, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        finally:
-            os.lseek(fd, 0, os.SEEK_SET)
-        return True
-else:
-    import fcntl
-
-    def _try_lock(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+from yarrow.policy.locks import lock
 
 
 class WriterLock:
@@ -54,16 +29,17 @@ class WriterLock:
         Raises `Precondition` (LOCKED) naming the process that has it, and `OSError` when the file cannot be used.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        taken = False
-        try:
-            taken = not self.held and _try_lock(fd)
-            if not taken:
+        with contextlib.ExitStack() as undone:
+            undone.callback(os.close, fd)
+            if self.held:
                 raise self._refusal(fd)
+            try:
+                lock(fd)
+            except BlockingIOError:
+                raise self._refusal(fd) from None
             with contextlib.suppress(OSError):  # a full disk: the lock holds, only its refusals name nobody
                 os.write(fd, b"%-20d\n" % os.getpid())  # of one length, so that it overwrites what was there
-        finally:
-            if not taken:
-                os.close(fd)
+            undone.pop_all()
         self._fd = fd
 
     def release(self) -> None:

@@ -21,8 +21,6 @@ from yarrow.session.store import SessionLog, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
 STALE_SECONDS = 24 * 3600.0
 """After which the draft of an import is taken for one that nobody goes on with."""
 

@@ -80,15 +80,9 @@ class SessionState(Struct, frozen=True):
     """How many messages were said before a compaction, another system prompt or other tools last changed what leads."""
 
 
-def leads_differently(record: Record | Unknown) -> bool:
-    """Tell whether what a model is sent begins differently from this record on."""
-    match record:
-        case Compaction():
-            return True
-        case Change():
-            return record.system_prompt is not UNSET or record.tools is not UNSET
-        case _:
-            return False
+def leads_differently(change: Change) -> bool:
+    """Tell whether what a model is sent begins differently after a change of settings."""
+    return change.system_prompt is not UNSET or change.tools is not UNSET
 
 
 def apply(state: SessionState, record: Record | Unknown) -> SessionState:
@@ -111,8 +105,9 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 queued.pop(record.id, None)
             case Change():
                 header = _changed(header, record)
+                rebegun_at = at if leads_differently(record) else rebegun_at
             case Compaction():
-                compaction, compacted_at = record, at
+                compaction, compacted_at, rebegun_at = record, at, at
             case Queued():
                 queued[record.id] = record
             case Undelivered():
@@ -125,7 +120,6 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 continue
             case _:
                 assert_never(record)
-        rebegun_at = at if leads_differently(record) else rebegun_at
         updated_at = max(updated_at, record.timestamp)  # a copy is younger than what it was copied from
     return SessionState(
         header=replace(header, updated_at=updated_at),

@@ -20,8 +20,6 @@ PLAIN_NAME = r"[\w.:-]{1,128}"
 """What a tool's name and a call's id may look like."""
 WELL_KNOWN = {"gemini": "gcp.gemini"}
 """Providers' ids that the conventions call otherwise."""
-
-
 V = TypeVar("V")
 
 

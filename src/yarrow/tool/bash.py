@@ -24,8 +24,6 @@ MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 """Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
-
-
 CWD_CHARACTERS = 200
 """How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)

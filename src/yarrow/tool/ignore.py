@@ -12,8 +12,6 @@ from yarrow.tool.globs import Name, compile_names, match_names
 
 IGNORE_BYTES = 16_777_216
 """The largest ignore file; one that is larger is as if it were not there, as is one that is no regular file."""
-
-
 PLAIN_NAME = r"[^/*?\[\]\\{}]+"
 """A pattern that means one name, wherever it lies."""
 

@@ -15,8 +15,6 @@ _COLOURED = {Status.OK: "\x1b[32m✓\x1b[0m", Status.WARN: "\x1b[33m!\x1b[0m", S
 _WORDS = {status: f"{status.value:<4}" for status in Status}
 NARROWEST = 30
 """Columns for what was seen; a terminal with fewer cuts lines where it likes."""
-
-
 WIDEST_NAME = 16
 """Columns for a name; a longer one pushes the rest of its line aside."""
 

@@ -20,13 +20,13 @@ from yarrow.client.tui.editor.editor import Editor
 from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
-from yarrow.client.tui.patience import Patience
 from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.saying import dropped, paste_picture, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
 from yarrow.client.tui.views.ask import Answered, Question
+from yarrow.client.tui.waiting import Waiting
 from yarrow.v1 import agent_pb2 as pb
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class App:
         self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
         self._changed = asyncio.Event()
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
-        self.patience = Patience(self._waits)
+        self.waiting = Waiting(self._waits)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
         keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
@@ -142,7 +142,7 @@ class App:
         """End what is going on."""
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
-        elif not self.patience.give_up() and self.scene.status.running:
+        elif not self.waiting.give_up() and self.scene.status.running:
             self.start(self.driver.abort())
 
     def clear(self) -> None:

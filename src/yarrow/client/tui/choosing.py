@@ -48,7 +48,7 @@ async def rebase(app: "App", session_id: str) -> None:
     if chosen is None:
         return
     request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
-    made = await app.patience.wait("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
+    made = await app.waiting.wait("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
     await _turn_to(app, made.session_id, "rebased")
 
 

@@ -69,10 +69,10 @@ async def do(app: "App", typed: Typed) -> None:
         await OWN[name].run(app, rest)
     elif name in COMMANDS:
         await _by_table(app, text)
-    elif {name, f"{SKILL}{name}"} & (found := (await expanding(app)).keys()):
+    elif {name, f"{SKILL}{name}"} & (expanded := (await expanding(app)).keys()):
         await say(app, typed)
     else:
-        raise WrongWords(_unknown(name, found))
+        raise WrongWords(_unknown(name, expanded))
 
 
 async def _by_table(app: "App", text: str) -> None:
@@ -80,7 +80,7 @@ async def _by_table(app: "App", text: str) -> None:
     doing = _LONG.get(text[1:].split(maxsplit=1)[0])
     # The others are quick, or are told by events and ended like a run.
     call = perform_line(here, text)
-    answer = await (app.patience.wait(doing, call) if doing else call)
+    answer = await (app.waiting.wait(doing, call) if doing else call)
     if answer.session_id and answer.session_id != app.driver.session_id:
         await app.open(answer.session_id)
     app.note("command", answer.text)

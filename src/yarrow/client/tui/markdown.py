@@ -21,8 +21,6 @@ LONG_BLOCK_LINES = 60
 """An unfinished block that is longer is cut at a place where its two parts look like one; ..."""
 LONGEST_BLOCK = 16_384
 """... and one of so many characters wherever a line or a word ends, so that a frame costs a bounded time."""
-
-
 _BEGUN_MARKER = re.compile(r"(?:(?<=\n)|^)[ \t]*(?:\d{1,9}[.)]?|[-+*>|~`#=]+)?[ \t]*\Z")
 
 

@@ -10,7 +10,7 @@ from yarrow.client.table import WrongWords
 T = TypeVar("T")
 
 
-class Patience:
+class Waiting:
     """Waits for one thing at a time."""
 
     def __init__(self, told: Callable[[str, float], None]) -> None:

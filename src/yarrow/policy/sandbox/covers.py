@@ -1,23 +1,15 @@
 """What stands in a sandbox in the place of a file of secrets: it cannot be read, and to git it looks unchanged."""
 
 import os
-import stat
-import struct
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 
-from yarrow.policy.sandbox.protected import pointed_to
+from yarrow.policy.sandbox.gitindex import is_tracked
 
 NOTHING = Path("/dev/null")
 """Covers what git does not track: it passes over devices."""
 COVER_FILES = 64
 """Covers kept for one session; when there are more, all are made anew."""
-INDEX_BYTES = 67_108_864
-"""The most of an index of git that is looked at."""
-_HEADER = struct.Struct(">4sI")
-_FLAGS = struct.Struct(">H")
-_LONGEST_NAME = 0xFFF
 TRUSTING = {"core.checkStat": "minimal", "core.trustctime": "false"}
 """Settings by which git takes a file for unchanged that has the size and the time it had."""
 
@@ -28,7 +20,7 @@ def covers(secrets: Iterable[Path], directory: Path) -> dict[Path, Path]:
     Such a cover has the size and the time of the file, holds nothing, and nobody may read it: git, which takes it for
     what it knows, leaves it alone, and where it would look, it fails rather than record an empty file.
     """
-    return {path: _cover(path, directory) if _is_tracked(path) else NOTHING for path in secrets}
+    return {path: _cover(path, directory) if is_tracked(path) else NOTHING for path in secrets}
 
 
 def trusting(environment: Mapping[str, str]) -> dict[str, str]:
@@ -60,42 +52,3 @@ def _cover(path: Path, directory: Path) -> Path:
     os.utime(beside, ns=(status.st_mtime_ns, status.st_mtime_ns))
     beside.chmod(is_program)
     return beside.replace(cover)
-
-
-def _is_tracked(path: Path) -> bool:
-    """Whether the index of the repository that a file lies in names it; where that cannot be told it does."""
-    for above in path.parents:
-        git = above / ".git"
-        if os.path.lexists(git):
-            try:
-                directory = git if git.is_dir() else pointed_to(git)
-                status = (directory / "index").stat()
-            except (OSError, ValueError):
-                return False
-            if not stat.S_ISREG(status.st_mode):
-                return False
-            names = os.fsencode(path.relative_to(above))
-            return _names(str(directory / "index"), names, (status.st_ino, status.st_mtime_ns, status.st_size))
-    return False
-
-
-@lru_cache(maxsize=256)
-def _names(index: str, name: bytes, _state: tuple[int, int, int]) -> bool:
-    """Whether an index holds a name; an answer is remembered until the index changes."""
-    try:
-        with open(index, "rb") as file:
-            data = file.read(INDEX_BYTES)
-        magic, version = _HEADER.unpack_from(data)
-    except (OSError, struct.error):
-        return False
-    if magic != b"DIRC":
-        return False
-    if version > 3:  # where names are written as what differs from the one before
-        return True
-    at = data.find(name + b"\0")
-    while at >= _HEADER.size:
-        # Before a name stands how long it is; in version 3 other things can.
-        if version > 2 or _FLAGS.unpack_from(data, at - _FLAGS.size)[0] & _LONGEST_NAME == len(name):
-            return True
-        at = data.find(name + b"\0", at + 1)
-    return False

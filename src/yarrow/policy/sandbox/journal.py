@@ -1,11 +1,12 @@
 """Writes down what a running command must not leave behind, so that a service that was killed leaves none of it."""
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 
+from yarrow.policy.locks import lock
 from yarrow.policy.sandbox.taking import Watched
 
 PREFIX = "call-"
@@ -24,15 +25,14 @@ class Note:
         self._path = directory / f"{PREFIX}{os.urandom(8).hex()}.json"
         beside = self._path.with_suffix(".tmp")
         self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
+        with ExitStack() as undone:
+            undone.callback(beside.unlink, missing_ok=True)
+            undone.callback(os.close, self._descriptor)
             # Locked before it has its name, or another service could take it for one that a dead one left.
-            _lock(self._descriptor)
+            lock(self._descriptor)
             os.write(self._descriptor, msgspec.json.encode(watched))
             beside.rename(self._path)
-        except BaseException:
-            os.close(self._descriptor)
-            beside.unlink(missing_ok=True)
-            raise
+            undone.pop_all()
 
     def remove(self) -> None:
         """Take it back: the command is over, and what it made was taken away."""
@@ -55,17 +55,10 @@ def recover(directory: Path) -> list[Path]:
     return gone
 
 
-def _lock(descriptor: int) -> None:
-    """Lock a file for as long as it is open. Raises OSError where somebody else did."""
-    import fcntl  # not there on every platform
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def _recovered(directory: Path, name: str) -> list[Path]:
     descriptor = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        _lock(descriptor)  # raises where the command's service lives
+        lock(descriptor)  # raises where the command's service lives
         gone: list[Path] = []
         with suppress(msgspec.DecodeError):  # cut short: then the command had not begun
             watched = msgspec.json.decode(os.read(descriptor, NOTE_BYTES), type=Watched)

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import is_harmless
-from yarrow.policy.sandbox.gitlinks import gitlinks
+from yarrow.policy.sandbox.gitindex import gitlinks
 from yarrow.policy.sandbox.protected import Found, entries, modules, pointed_to, said
 
 CONFIGURATIONS = ("config", "config.worktree")

@@ -22,8 +22,6 @@ RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
 """Files of it that send git elsewhere; they are mostly not there, and must not come to be."""
-
-
 USERS_CONFIG = (".gitconfig", ".config/git/config")
 """The person's own configuration of git, below the home."""
 

@@ -1,11 +1,13 @@
 """Gives calls ids of the form that some servers insist on, the same at the call and at its result."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal
 
 from yarrow.provider.body import Body
+from yarrow.provider.call_ids import legal_ids
 
 Form = Literal["any", "short", "nine"]
 """Which ids a server takes: any, those of up to 40 characters, or only those of nine letters and digits."""
@@ -25,7 +27,7 @@ def with_ids(body: Body, form: Form) -> Body:
     """
     if form == "any":
         return body
-    legal = _legal_ids(_FORMS[form])
+    legal = legal_ids(partial(_ids_like, _FORMS[form]))
     return body | {"messages": [_message(message, legal) for message in body["messages"]]}
 
 
@@ -39,18 +41,11 @@ def _renamed(fields: dict[str, Any], name: str, legal: Callable[[str], str]) -> 
     return fields | {name: legal(fields[name])}
 
 
-def _legal_ids(form: re.Pattern[str]) -> Callable[[str], str]:
-    known: dict[str, str] = {}
-    given: set[str] = set()
-
-    def legal(call_id: str) -> str:
-        if call_id not in known:
-            chosen = digest = call_id
-            while chosen in given or not form.fullmatch(chosen):
-                digest = sha256(digest.encode("utf-8", "surrogatepass")).hexdigest()
-                chosen = digest[:_LENGTH]
-            given.add(chosen)
-            known[call_id] = chosen
-        return known[call_id]
-
-    return legal
+def _ids_like(form: re.Pattern[str], call_id: str) -> Iterator[str]:
+    """Yield ids of the form for one, without end; a good one comes first as it is."""
+    chosen = digest = call_id
+    while True:
+        if form.fullmatch(chosen):
+            yield chosen
+        digest = sha256(digest.encode("utf-8", "surrogatepass")).hexdigest()
+        chosen = digest[:_LENGTH]

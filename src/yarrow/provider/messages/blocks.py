@@ -6,8 +6,9 @@ from typing import Any, assert_never
 import msgspec
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.provider.call_ids import legal_ids
 from yarrow.provider.history import Target, repaired
-from yarrow.provider.messages.ids import legal_ids
+from yarrow.provider.messages.ids import ids_like
 from yarrow.provider.messages.signed import is_thought, replayed, seal
 from yarrow.provider.turns import Turn, turns
 
@@ -16,7 +17,7 @@ Wire = dict[str, Any]
 
 def conversation(history: Sequence[Message], target: Target, takes_seal: Callable[[str], bool]) -> list[Wire]:
     """Return the messages of the wire; `takes_seal` tells whether a signature was not refused so far."""
-    legal_id = legal_ids()
+    legal_id = legal_ids(ids_like)
 
     def message(turn: Turn) -> Wire:
         blocks = [block for one in turn.messages for block in _blocks(one, legal_id)]

@@ -1,6 +1,7 @@
-"""Reads from the index of a repository which directories are repositories of their own, wherever they lie."""
+"""Reads from the index of a git repository what it tracks, and which directories are repositories of their own."""
 
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -9,15 +10,33 @@ from pathlib import Path
 from yarrow.policy.sandbox.protected import pointed_to
 
 INDEX_BYTES = 67_108_864
-"""The most of an index that is looked at."""
+"""The most of an index of git that is looked at."""
 MOST_INDEXES = 16
 """An index and the ones that it shares entries with."""
 _GITLINK = b"\0\0\xe0\0"
 """The mode of an entry that is a repository of its own, as an index has it."""
 _MODE_AT, _STATUS_BYTES, _EXTENDED = 24, 40, 0x4000
+_LONGEST_NAME = 0xFFF
 _HEADER, _FLAGS = struct.Struct(">4sII"), struct.Struct(">H")
 _HASHES = (20, 32)
 """Bytes of a name of an object: of SHA-1, and of SHA-256."""
+
+
+def is_tracked(path: Path) -> bool:
+    """Return whether the index of the repository that a file lies in names it; where that cannot be told it does."""
+    for above in path.parents:
+        git = above / ".git"
+        if os.path.lexists(git):
+            try:
+                directory = git if git.is_dir() else pointed_to(git)
+                status = (directory / "index").stat()
+            except (OSError, ValueError):
+                return False
+            if not stat.S_ISREG(status.st_mode):
+                return False
+            names = os.fsencode(path.relative_to(above))
+            return _names(str(directory / "index"), names, (status.st_ino, status.st_mtime_ns, status.st_size))
+    return False
 
 
 def gitlinks(git: Path) -> tuple[str, ...]:
@@ -34,6 +53,28 @@ def gitlinks(git: Path) -> tuple[str, ...]:
     except (OSError, ValueError):
         return ()
     return tuple(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=256)
+def _names(index: str, name: bytes, _state: tuple[int, int, int]) -> bool:
+    """Whether an index holds a name; an answer is remembered until the index changes."""
+    try:
+        with open(index, "rb") as file:
+            data = file.read(INDEX_BYTES)
+        magic, version, _count = _HEADER.unpack_from(data)
+    except (OSError, struct.error):
+        return False
+    if magic != b"DIRC":
+        return False
+    if version > 3:  # where names are written as what differs from the one before
+        return True
+    at = data.find(name + b"\0")
+    while at >= _HEADER.size:
+        # Before a name stands how long it is; in version 3 other things can.
+        if version > 2 or _FLAGS.unpack_from(data, at - _FLAGS.size)[0] & _LONGEST_NAME == len(name):
+            return True
+        at = data.find(name + b"\0", at + 1)
+    return False
 
 
 @lru_cache(maxsize=256)
