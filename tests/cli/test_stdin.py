@@ -92,10 +92,10 @@ def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> No
 
 
 CODE = """
-import sys
+import sys, time
 from yarrow.cli.arguments import parse
-from yarrow.cli.stdin import read_for
-print(read_for(parse(sys.argv[1:])).text)
+from yarrow.cli.stdin import Patience, read_stdin
+print(read_stdin(Patience(time.monotonic()) if parse(sys.argv[1:]).has_prompt else None).text)
 """
 
 

@@ -59,7 +59,7 @@ def test_what_is_no_image_is_refused(data: bytes):
     assert isinstance(fit(data), Unfit)
 
 
-def test_T_12_an_image_over_the_long_edge_is_scaled():
+def test_case_T_12_an_image_over_the_long_edge_is_scaled():
     assert picture(fit(encoded(Image.new("RGB", (8_400, 100)), "PNG"))).size == (SCALED_EDGE, 24)
 
 
@@ -68,7 +68,7 @@ def test_an_image_one_pixel_wide_is_scaled(size: tuple[int, int]):
     assert min(picture(fit(encoded(Image.new("RGB", size), "PNG"))).size) == 1
 
 
-def test_T_12_without_the_extra_it_is_refused_with_limit_size_and_command(monkeypatch: pytest.MonkeyPatch):
+def test_case_T_12_without_the_extra_it_is_refused_with_limit_size_and_command(monkeypatch: pytest.MonkeyPatch):
     data = encoded(Image.new("RGB", (8_400, 100)), "PNG")
     monkeypatch.setitem(sys.modules, "PIL", None)
     result = fit(data)

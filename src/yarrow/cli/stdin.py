@@ -6,7 +6,6 @@ import stat
 import time
 from typing import NamedTuple
 
-from yarrow.cli.arguments import Arguments
 from yarrow.cli.prompt import TEXT_LIMIT, decode, size_of, too_much_text
 from yarrow.errors import UsageError
 
@@ -34,15 +33,6 @@ class Patience(NamedTuple):
     started: float
     first_byte: float = FIRST_BYTE_SECONDS
     idle: float = IDLE_SECONDS
-
-
-def read_for(arguments: Arguments) -> Piped:
-    """Return what is piped in: the prompt itself when there is none on the command line, else what joins it.
-
-    The wait counts from the start of the process, which is at least as long ago as it has been computing. Raises as
-    `read_stdin` does.
-    """
-    return read_stdin(Patience(time.monotonic() - time.process_time()) if arguments.has_prompt else None)
 
 
 def read_stdin(patience: Patience | None, *, descriptor: int = 0) -> Piped:

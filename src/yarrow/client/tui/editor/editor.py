@@ -43,7 +43,6 @@ class Editor:
         control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
-        self.focused = text
 
     @property
     def text(self) -> str:
