@@ -1,23 +1,15 @@
 """What is bound into a sandbox cannot be exchanged between the look at it and the bind."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import SECRET, USERS, Corner, corner
+from sandboxed import SECRET, Corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.sandbox import Boxed, binds_descriptors, unavailable
+from yarrow.policy.sandbox.sandbox import Boxed, binds_descriptors
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 def words(boxed: Boxed, option: str) -> dict[str, str]:
