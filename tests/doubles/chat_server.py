@@ -3,10 +3,9 @@
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+from doubles.loopback import Loopback
 from yarrow.provider.rules import violations
 
 Piece = bytes | asyncio.Event
@@ -68,53 +67,23 @@ def page(value: object, status: int = 200, headers: Mapping[str, str] | None = N
     return Reply([body] if body else [], status, {"content-type": "application/json"} | dict(headers or {}))
 
 
-class ChatServer:
+class ChatServer(Loopback):
     """Listens on 127.0.0.1 inside `async with`; belongs to the event loop of the test."""
 
     def __init__(self, replies: Iterable[Reply] = (), *, key: str = "", refuses: Iterable[str] = ()) -> None:
+        super().__init__(self._answer_one)
         self.replies = list(replies)
         """What the next prompts are answered with, in order."""
         self.pages: dict[str, Reply] = {}
         """What a GET of a path, with its query, is answered with; others are not found."""
         self.received: list[Received] = []
-        self.connections = 0
         self._key = key
         self._refuses = frozenset(refuses)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.root = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def prompts(self) -> list[dict[str, Any]]:
         """The bodies of the prompts, also of those that were refused."""
         return [received.json for received in self.received if received.method == "POST"]
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self.connections += 1
-        try:
-            while await self._answer_one(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.transport.abort()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -4,9 +4,9 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
+
+from doubles.loopback import Loopback
 
 FAULTS = ("reset", "end", "cut", "short", "stall", "garbage", "noise", "storm")
 Kind = Literal["reset", "end", "cut", "short", "stall", "garbage", "noise", "storm"]
@@ -33,10 +33,11 @@ class Fault(NamedTuple):
     after: int = 0
 
 
-class FaultProxy:
+class FaultProxy(Loopback):
     """Listens on 127.0.0.1 inside `async with`, and sends everything on to `upstream`, an `http://` address."""
 
     def __init__(self, upstream: str, *, asked: Callable[[bytes], None]) -> None:
+        super().__init__(self._one)
         self.faults: Mapping[int, Fault] = {}
         """By the number of the question to the model, from 0."""
         self.questions = 0
@@ -45,30 +46,6 @@ class FaultProxy:
         self.happened: list[Fault] = []
         self._host, _, self._port = upstream.removeprefix("http://").partition(":")
         self._asked = asked
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.root = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while await self._one(reader, writer):
-                pass
-        writer.transport.abort()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; False when the connection is of no use any more."""

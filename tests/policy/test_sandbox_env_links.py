@@ -1,27 +1,22 @@
 """A file of secrets may be a link: what it leads to is covered, and where there is nothing to cover, commands run."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import SECRET, USERS, Corner, corner, git
-
-from yarrow.policy.sandbox.sandbox import unavailable
+from sandboxed import SECRET, Corner, git
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        (made.workspace / "store").mkdir()
-        (made.workspace / "store/prod").write_text(SECRET)
-        (made.root / "closed").write_text(SECRET)
-        (made.root / "closed").chmod(0o600)
-        made.own()
-        yield made
+@pytest.fixture
+def place(place: Corner) -> Corner:
+    (place.workspace / "store").mkdir()
+    (place.workspace / "store/prod").write_text(SECRET)
+    (place.root / "closed").write_text(SECRET)
+    (place.root / "closed").chmod(0o600)
+    place.own()
+    return place
 
 
 def link(place: Corner, target: str) -> None:

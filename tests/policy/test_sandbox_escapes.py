@@ -4,22 +4,15 @@ import hashlib
 import os
 import resource
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 
 import pytest
-from sandboxed import PYTHON, SECRET, USERS, Corner, corner
+from sandboxed import PYTHON, SECRET, Corner
 
 from yarrow.policy.sandbox import pids
-from yarrow.policy.sandbox.sandbox import MOST_OF_A_USER, unavailable
+from yarrow.policy.sandbox.sandbox import MOST_OF_A_USER
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 def system_call(number: int, *words: int) -> str:

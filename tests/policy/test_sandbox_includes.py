@@ -1,23 +1,14 @@
 """What a configuration of git includes from the workspace is kept as the configuration itself is."""
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import USERS, Corner, corner, git
+from sandboxed import Corner, git
 
 from yarrow.policy.gitconfig import included
-from yarrow.policy.sandbox.sandbox import unavailable
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 EVIL = "[core]\\n\\thooksPath = evil\\n"

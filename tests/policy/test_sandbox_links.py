@@ -1,23 +1,15 @@
 """What is bound into a sandbox cannot be exchanged between the look at it and the bind."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import SECRET, USERS, Corner, corner
+from sandboxed import SECRET, Corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.sandbox import Boxed, binds_descriptors, unavailable
+from yarrow.policy.sandbox.sandbox import Boxed, binds_descriptors
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 def words(boxed: Boxed, option: str) -> dict[str, str]:
@@ -48,17 +40,26 @@ async def test_no_descriptor_is_open_inside(place: Corner) -> None:
     assert output.split() == ["0", "1", "2", "3", "0"]
 
 
-@pytest.mark.parametrize("name", ["sub", ".git/hooks", ".yarrow"])
-async def test_a_link_put_there_after_the_look_stops_the_command(
-    place: Corner, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = place.workspace / name
+@pytest.fixture(params=["sub", ".git/hooks", ".yarrow"])
+def exchanged(place: Corner, request: pytest.FixtureRequest) -> Path:
+    """A directory of the workspace that is bound into a sandbox."""
+    path = place.workspace / request.param
     path.mkdir(exist_ok=True)
     place.own()
+    return path
 
+
+def exchange(place: Corner, path: Path) -> None:
+    """Put a link to the service's own directory in the place of one of the workspace."""
+    path.rename(place.workspace / "aside")
+    path.symlink_to(place.service)
+
+
+async def test_a_link_put_there_after_the_look_stops_the_command(
+    place: Corner, exchanged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def swap(*_: object) -> dict[Path, Path]:
-        path.rename(place.workspace / "aside")
-        path.symlink_to(place.service)
+        exchange(place, exchanged)
         return {}
 
     monkeypatch.setattr("yarrow.policy.sandbox.sandbox.covers", swap)
@@ -67,21 +68,17 @@ async def test_a_link_put_there_after_the_look_stops_the_command(
     assert not (place.workspace / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["sub", ".git/hooks", ".yarrow"])
 async def test_a_link_put_there_before_the_launcher_binds_shows_nothing(
-    place: Corner, name: str, monkeypatch: pytest.MonkeyPatch
+    place: Corner, exchanged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = place.workspace / name
-    path.mkdir(exist_ok=True)
-    place.own()
     own = Corner.own
 
     def swap(self: Corner) -> None:
         own(self)
-        path.rename(place.workspace / "aside")
-        path.symlink_to(place.service)
+        exchange(place, exchanged)
 
     monkeypatch.setattr(Corner, "own", swap)
+    name = exchanged.relative_to(place.workspace)
     output, code = await place.run(f"cat {name}/token {place.service}/token; touch ran")
     assert SECRET not in output
     assert code != 0

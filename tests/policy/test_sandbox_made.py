@@ -1,24 +1,15 @@
 """A repository that a command makes stays; what git would run of it, unasked, does not."""
 
-from collections.abc import Generator
-
 import pytest
-from sandboxed import USERS, Corner, corner, git
+from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.gitindex import gitlinks
-from yarrow.policy.sandbox.sandbox import Boxed, unavailable
+from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 COMMIT = "git -c user.name=n -c user.email=n@e commit -q --allow-empty -m first"
 EVIL = "git config core.fsmonitor 'touch {root}/ran; false'"
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 def inner(where: str, evil: str) -> str:

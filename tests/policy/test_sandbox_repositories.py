@@ -1,20 +1,9 @@
 """What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
 
-from collections.abc import Generator
-
 import pytest
-from sandboxed import USERS, Corner, corner, git
-
-from yarrow.policy.sandbox.sandbox import unavailable
+from sandboxed import Corner, git
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

@@ -3,29 +3,25 @@
 import os
 import struct
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import SECRET, USERS, Corner, corner, git
+from sandboxed import SECRET, Corner, git
 
 from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, covers, trusting
-from yarrow.policy.sandbox.sandbox import unavailable
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 LONG_AGO = time.time() - 10_000
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        for path in (made.workspace / ".env", made.workspace / "sub/.env.production"):
-            os.utime(path, (LONG_AGO, LONG_AGO))  # git looks again at what is as young as its index
-        git(made.workspace, "add", "-A")
-        git(made.workspace, "commit", "-qm", "first")
-        made.own()
-        yield made
+@pytest.fixture
+def place(place: Corner) -> Corner:
+    for path in (place.workspace / ".env", place.workspace / "sub/.env.production"):
+        os.utime(path, (LONG_AGO, LONG_AGO))  # git looks again at what is as young as its index
+    git(place.workspace, "add", "-A")
+    git(place.workspace, "commit", "-qm", "first")
+    place.own()
+    return place
 
 
 async def test_git_works_around_it(place: Corner) -> None:

@@ -6,22 +6,12 @@ import hashlib
 import json
 import time
 import zipfile
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from sandboxed import PYTHON, USERS, Corner, corner, git
-
-from yarrow.policy.sandbox.sandbox import unavailable
+from sandboxed import PYTHON, Corner, git
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-
-
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Generator[Corner]:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
-    with corner(request.param) as made:
-        yield made
 
 
 async def test_git_commits_branches_merges_and_stashes(place: Corner) -> None:

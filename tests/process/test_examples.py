@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from doubles.serving import listening
 from doubles.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -36,18 +37,8 @@ class Ran(NamedTuple):
 async def serving(world: World, *turns: list[dict[str, Any]]) -> AsyncGenerator[str]:
     """Serve where the pages look for a service; gives the address on the network."""
     world.script(*(turns or TURNS))
-    process = await world.start("serve", "--reflection", "--listen", "127.0.0.1:0")
-    assert process.stderr is not None
-    said = ""
-    while not (found := re.search(r" and (127\S+);", said)):
-        line = await asyncio.wait_for(process.stderr.readline(), 30)
-        assert line, said
-        said += line.decode()
-    try:
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+    async with listening(world, "--reflection") as reached:
+        yield reached.address
 
 
 def blocks(name: str) -> list[str]:

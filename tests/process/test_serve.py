@@ -6,14 +6,14 @@ import fcntl
 import json
 import shutil
 import signal
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from doubles import outsider
+from doubles.serving import served
 from doubles.world import World
 from yarrow.cli.interrupts import BOUNCE_SECONDS
 from yarrow.message import Message, Role
@@ -28,20 +28,6 @@ TURNS: list[list[dict[str, Any]]] = [
     [{"text": "Look. "}, {"call": {"name": "ls", "arguments": {}}}],
     [{"text": "Nothing here."}],
 ]
-
-
-@contextlib.asynccontextmanager
-async def served(world: World, socket: Path) -> AsyncGenerator[Process]:
-    process = await world.start("serve", "--socket", str(socket))
-    assert process.stderr is not None
-    line = await asyncio.wait_for(process.stderr.readline(), 30)
-    assert b"listening" in line, line + await process.stderr.read()
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
 @pytest.fixture

@@ -7,46 +7,29 @@ import re
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from doubles.serving import Reached, listening
 from doubles.world import World
 from yarrow.service.certificate import fingerprint, make
 
 TURNS = [[{"text": "Hello."}]] * 2
 
 
-class Reached(NamedTuple):
-    """A service that listens on the loopback."""
-
-    address: str
-    said: str
-    token: Path
-
-
 @contextlib.asynccontextmanager
-async def listening(world: World, *flags: str, address: str = "127.0.0.1:0") -> AsyncGenerator[Reached]:
+async def on_network(world: World, *flags: str) -> AsyncGenerator[tuple[Reached, Path]]:
+    """Serve on the network; gives the file of the token too."""
     socket = world.home / "run" / "yarrow.sock"
-    process = await world.start("serve", "--socket", str(socket), "--listen", address, *flags)
-    assert process.stderr is not None
-    said = ""
-    while not (found := re.search(r" and (\S+);", said)):
-        line = await asyncio.wait_for(process.stderr.readline(), 30)
-        assert line, said
-        said += line.decode()
-    try:
-        yield Reached(found[1], said, Path(f"{socket}.token"))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+    async with listening(world, "--socket", str(socket), *flags) as reached:
+        yield reached, Path(f"{socket}.token")
 
 
 async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path: Path) -> None:
     world.script(*TURNS)
-    async with listening(world) as reached:
+    async with on_network(world) as (reached, beside):
         (pin,) = re.findall(r"sha256:[0-9a-f]{64}", reached.said)
-        attach = ["--attach", reached.address, "--token-file", str(reached.token)]
+        attach = ["--attach", reached.address, "--token-file", str(beside)]
         certificate = world.home / ".yarrow" / "tls" / "service.crt"
         assert fingerprint(certificate.read_bytes()) == pin
         assert {path.stat().st_mode & 0o777 for path in certificate.parent.iterdir()} == {0o600}
@@ -55,7 +38,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
             assert (ended.code, ended.out) == (0, "Hello.\n"), ended.err
         by_variable = await world.run(
             "--attach", reached.address, "--tls-pin", pin, "--list-models",
-            env={"YARROW_TOKEN_FILE": str(reached.token)},
+            env={"YARROW_TOKEN_FILE": str(beside)},
         )  # fmt: skip
         assert by_variable.out == "scripted\n"
         wrong = await world.run(*attach, "--tls-pin", f"sha256:{'0' * 64}", "hi")
@@ -77,7 +60,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         nameless = await world.run("--attach", reached.address, "--tls-pin", pin, "hi")
         assert nameless.code == 2
         assert "--token-file" in nameless.err
-    async with listening(world) as again:
+    async with on_network(world) as (again, _):
         assert pin in again.said
 
 
@@ -99,8 +82,8 @@ async def test_given_certificates_on_both_sides(world: World) -> None:
         "--tls-client-ca",
         files["client.crt"],
     ]
-    async with listening(world, *server) as reached:
-        attach = ["--attach", reached.address, "--token-file", str(reached.token), "--tls-pin", files["server.crt"]]
+    async with on_network(world, *server) as (reached, beside):
+        attach = ["--attach", reached.address, "--token-file", str(beside), "--tls-pin", files["server.crt"]]
         client = ["--tls-cert", files["client.crt"], "--tls-key", files["client.key"]]
         assert (await world.run(*attach, *client, "hi")).out == "Hello.\n"
         assert (await world.run(*attach, "hi")).code == 3

@@ -5,9 +5,8 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
-from process.test_serve import served
-
 from doubles.relay import relay
+from doubles.serving import served
 from doubles.world import Ended, World
 from yarrow.service.auth import own_token, token_beside
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
+from doubles.opened import opened
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -213,42 +214,36 @@ async def test_templates_and_skills(world: World) -> None:
 @pytest.mark.parametrize("line", ["/compact", "/branch", "/rebase 0", "/model other"])
 async def test_what_a_run_blocks_says_so_and_the_line_is_kept(world: World, line: str) -> None:
     gate = asyncio.Event()
-    async with ChatServer([says("before"), gated("working", gate, " done")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("one\r")
-            await screen.until("before")
-            await screen.until("ready")
-            screen.send("go\r")
-            await screen.until("working")
-            screen.send(f"{line}\r")
-            await screen.until(lambda _: re.search(r"error: |the session is now|the model is now", screen.text))
-            allowed = "error: " not in screen.text
-            assert allowed or screen.editor == [line]
-            screen.send("\x03/stats\r")
-            await screen.until("tokens")
-            gate.set()
-            await screen.until("ready")
+    async with opened(world, says("before"), gated("working", gate, " done")) as (screen, _):
+        screen.send("one\r")
+        await screen.until("before")
+        await screen.until("ready")
+        screen.send("go\r")
+        await screen.until("working")
+        screen.send(f"{line}\r")
+        await screen.until(lambda _: re.search(r"error: |the session is now|the model is now", screen.text))
+        allowed = "error: " not in screen.text
+        assert allowed or screen.editor == [line]
+        screen.send("\x03/stats\r")
+        await screen.until("tokens")
+        gate.set()
+        await screen.until("ready")
 
 
 async def test_turning_to_another_session_leaves_a_run_going(world: World) -> None:
     gate = asyncio.Event()
-    async with ChatServer([gated("working", gate, " and done")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world, size=(100, 40)) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("working")
-            screen.send("/new\r")
-            await screen.until("a new session")
-            await screen.until("ready")
-            await in_view(screen, "/tree", "R rebase")
-            await at_row(screen, " go")
-            screen.send("\r")
-            await left(screen)
-            await screen.until("resumed: the session is now")
-            await screen.until("thinking")
-            gate.set()
-            await screen.until("working and done")
-            await screen.until("ready")
+    async with opened(world, gated("working", gate, " and done"), size=(100, 40)) as (screen, _):
+        screen.send("go\r")
+        await screen.until("working")
+        screen.send("/new\r")
+        await screen.until("a new session")
+        await screen.until("ready")
+        await in_view(screen, "/tree", "R rebase")
+        await at_row(screen, " go")
+        screen.send("\r")
+        await left(screen)
+        await screen.until("resumed: the session is now")
+        await screen.until("thinking")
+        gate.set()
+        await screen.until("working and done")
+        await screen.until("ready")

@@ -5,22 +5,13 @@ import re
 
 import pytest
 
+from doubles.desktop import program
 from doubles.multiplexer import Tmux
 from doubles.screen import Screen
 from doubles.world import World
 
 ANSWER = "# Head\n\n- \u00fcber **한글**\n\n```\ncode\n```"
 LONG = "\ud55c" * 60_000
-
-
-def program(world: World, name: str, body: str) -> dict[str, str]:
-    """Make a program, the only one that is there; return the environment in which it is found."""
-    folder = world.home / "bin"
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return {"PATH": str(folder), "WAYLAND_DISPLAY": "wayland-7", "DISPLAY": ":7"}
 
 
 async def copied(screen: Screen) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from doubles.chat_server import ChatServer, Reply, chunk
+from doubles.chat_server import Reply, chunk
+from doubles.opened import opened
+from doubles.places import PLACES, Place, asking
 from doubles.processes import gone
 from doubles.screen import SECONDS, Screen
 from doubles.world import World
 
-Place = Callable[[Screen], Awaitable[None]]
 BROKEN = """
 from yarrow.client.tui.{module} import {owner}
 def broken(*_):
@@ -22,30 +23,6 @@ from yarrow.cli.entry import main
 raise SystemExit(main())
 """
 """Runs the command with one of its parts broken."""
-
-
-async def in_the_editor(screen: Screen) -> None:
-    screen.send("half a thought")
-    await screen.until("half a thought")
-
-
-async def in_a_view(screen: Screen) -> None:
-    screen.send("/model\r")
-    await screen.until(lambda _: screen.emulator.is_alternate and "Enter take it" in screen.text)
-
-
-async def at_a_question(screen: Screen) -> None:
-    screen.send("go\r")
-    await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
-
-
-PLACES = [in_the_editor, in_a_view, at_a_question]
-
-
-def asking(world: World) -> World:
-    call = {"call": {"name": "bash", "arguments": {"command": "true"}}}
-    world.script([call], [{"text": "ok"}], permissions={"rules": {"bash": "ask"}})
-    return world
 
 
 async def test_case_U_03_ctrl_c_twice(world: World) -> None:
@@ -133,35 +110,29 @@ async def test_an_unfinished_block_is_printed_at_the_end_once(
     world: World, way: Callable[[Screen], Awaitable[int]]
 ) -> None:
     reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
-    async with ChatServer([reply]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("not fin")
-            code = await way(screen)
-            assert await screen.ended() == code
-            whole = "\n".join(screen.whole)
-            assert whole.count("second, which is not fin") == 1
-            assert whole.count("first paragraph") == 1
-            assert "aborted: the run ends here" in whole
-            assert screen.left_behind() == []
+    async with opened(world, reply) as (screen, _):
+        screen.send("go\r")
+        await screen.until("not fin")
+        code = await way(screen)
+        assert await screen.ended() == code
+        whole = "\n".join(screen.whole)
+        assert whole.count("second, which is not fin") == 1
+        assert whole.count("first paragraph") == 1
+        assert "aborted: the run ends here" in whole
+        assert screen.left_behind() == []
 
 
 async def test_an_unfinished_block_of_an_aborted_run_stays_once(world: World) -> None:
     reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
-    async with ChatServer([reply]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("not fin")
-            screen.send("\x1b")
-            await screen.until("aborted")
-            await screen.until("ready")
-            screen.send("\x04")
-            assert await screen.ended() == 0
-            assert "\n".join(screen.whole).count("second, which is not fin") == 1
+    async with opened(world, reply) as (screen, _):
+        screen.send("go\r")
+        await screen.until("not fin")
+        screen.send("\x1b")
+        await screen.until("aborted")
+        await screen.until("ready")
+        screen.send("\x04")
+        assert await screen.ended() == 0
+        assert "\n".join(screen.whole).count("second, which is not fin") == 1
 
 
 STUBBORN = """#!/bin/sh

@@ -2,11 +2,14 @@
 
 import re
 
-from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, page, usage
+from doubles.chat_server import DONE, Reply, chunk, finish, page, usage
 from doubles.ollama_server import OllamaServer
 from doubles.ollama_server import says as ollama_says
+from doubles.opened import opened
 from doubles.screen import Screen
 from doubles.world import World
+
+SIZE = (100, 30)
 
 
 def costly(text: str) -> Reply:
@@ -29,30 +32,25 @@ async def test_why_the_provider_was_chosen_is_told_at_the_start_and_in_the_figur
 
 
 async def test_what_was_spent_is_shown_by_the_prices_that_are_configured(world: World) -> None:
-    prices = {"m": {"input": 0.25, "output": 1.5}}
-    async with ChatServer([costly("first"), costly("second")]) as server:
-        world.serve_by(server.root, prices=prices)
-        async with Screen(world, size=(100, 30)) as screen:
-            await screen.ready()
-            assert "$" not in screen.text
-            screen.send("one\r")
-            await screen.until(lambda _: re.search(r"^ready .* \$1\.00", screen.text, re.MULTILINE))
-            screen.send("two\r")
-            await screen.until(lambda _: re.search(r"^ready .* \$2\.00", screen.text, re.MULTILINE))
-            screen.send("/stats\r")
-            await screen.until(lambda _: re.search(r"^cost +\$2\.00$", screen.text, re.MULTILINE))
-            assert re.search(r"^model +m: 2 answers, 2,000,000 in, 1,000,000 out, \$2\.00$", screen.text, re.MULTILINE)
+    settings = {"prices": {"m": {"input": 0.25, "output": 1.5}}}
+    async with opened(world, costly("first"), costly("second"), settings=settings, size=SIZE) as (screen, _):
+        assert "$" not in screen.text
+        screen.send("one\r")
+        await screen.until(lambda _: re.search(r"^ready .* \$1\.00", screen.text, re.MULTILINE))
+        screen.send("two\r")
+        await screen.until(lambda _: re.search(r"^ready .* \$2\.00", screen.text, re.MULTILINE))
+        screen.send("/stats\r")
+        await screen.until(lambda _: re.search(r"^cost +\$2\.00$", screen.text, re.MULTILINE))
+        assert re.search(r"^model +m: 2 answers, 2,000,000 in, 1,000,000 out, \$2\.00$", screen.text, re.MULTILINE)
 
 
 async def test_without_a_price_no_cost_is_shown(world: World) -> None:
-    async with ChatServer([costly("first")]) as server:
-        world.serve_by(server.root, prices={"another": {"input": 1}})
-        async with Screen(world, size=(100, 30)) as screen:
-            await screen.ready()
-            screen.send("one\r")
-            await screen.until("first")
-            await screen.until("ready")
-            screen.send("/stats\r")
-            await screen.until("1,000,000 in")
-            assert "$" not in screen.text
-            assert not re.search(r"^cost", screen.text, re.MULTILINE)
+    settings = {"prices": {"another": {"input": 1}}}
+    async with opened(world, costly("first"), settings=settings, size=SIZE) as (screen, _):
+        screen.send("one\r")
+        await screen.until("first")
+        await screen.until("ready")
+        screen.send("/stats\r")
+        await screen.until("1,000,000 in")
+        assert "$" not in screen.text
+        assert not re.search(r"^cost", screen.text, re.MULTILINE)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, says
+from doubles.desktop import program
+from doubles.opened import opened
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -16,16 +18,6 @@ PNG = base64.b64decode(
 )
 """One red pixel."""
 APPLE = f"\u00abdata PNGf{PNG.hex().upper()}\u00bb"
-
-
-def program(world: World, name: str, body: str) -> dict[str, str]:
-    """Make a program, the only one besides the usual of a shell; return the environment in which it is found."""
-    folder = world.home / "bin"
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return {"PATH": str(folder), "WAYLAND_DISPLAY": "wayland-7", "DISPLAY": ":7"}
 
 
 def picture(world: World, name: str = "shot.png", data: bytes = PNG) -> Path:
@@ -52,55 +44,43 @@ async def test_a_path_that_is_dropped_becomes_the_picture(world: World, form: st
     path = picture(world, "my [red] shot.png")
     text = str(path)
     dropped = form.format(path=text, escaped=text.replace(" ", "\\ "), quoted=text.replace(" ", "%20"))
-    async with ChatServer([says("red")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.paste(dropped)
-            await screen.until("[image #1 my (red) shot.png]")
-            screen.send("which colour?\r")
-            await screen.until("ready")
-            await screen.until(lambda _: server.prompts)
-            assert sent(server) == [("[image #1 my (red) shot.png] which colour?", [PNG])]
+    async with opened(world, says("red")) as (screen, server):
+        screen.paste(dropped)
+        await screen.until("[image #1 my (red) shot.png]")
+        screen.send("which colour?\r")
+        await screen.until("ready")
+        await screen.until(lambda _: server.prompts)
+        assert sent(server) == [("[image #1 my (red) shot.png] which colour?", [PNG])]
 
 
 async def test_a_placeholder_of_a_picture_is_deleted_whole_and_with_it_the_picture(world: World) -> None:
     path = picture(world)
-    async with ChatServer([says("nothing")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.paste(str(path))
-            await screen.until("[image #1 shot.png]")
-            screen.send("\x7f\x7f")
-            await screen.until(lambda _: "image #1" not in screen.text)
-            screen.send("see?\r")
-            await screen.until("nothing")
-            assert sent(server) == [("see?", [])]
+    async with opened(world, says("nothing")) as (screen, server):
+        screen.paste(str(path))
+        await screen.until("[image #1 shot.png]")
+        screen.send("\x7f\x7f")
+        await screen.until(lambda _: "image #1" not in screen.text)
+        screen.send("see?\r")
+        await screen.until("nothing")
+        assert sent(server) == [("see?", [])]
 
 
 async def test_a_mentioned_picture_goes_with_the_text(world: World) -> None:
     picture(world)
-    async with ChatServer([says("red")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("look at @shot.png please\r")
-            await screen.until(lambda _: server.prompts)
-            assert sent(server) == [("look at @shot.png please", [PNG])]
+    async with opened(world, says("red")) as (screen, server):
+        screen.send("look at @shot.png please\r")
+        await screen.until(lambda _: server.prompts)
+        assert sent(server) == [("look at @shot.png please", [PNG])]
 
 
 @pytest.mark.parametrize("text", ["{path} and more", "/no/such.png", "{other}"])
 async def test_what_is_no_path_of_a_picture_is_pasted_as_it_is(world: World, text: str) -> None:
     path, other = picture(world), picture(world, "other.txt", b"a text")
-    async with ChatServer([]) as server:
-        world.serve_by(server.root)
-        async with Screen(world, size=(200, 24)) as screen:
-            await screen.ready()
-            text = text.format(path=path, other=other)
-            screen.paste(text)
-            await screen.until(text)
-            assert "image #1" not in screen.text
+    async with opened(world, size=(200, 24)) as (screen, _):
+        text = text.format(path=path, other=other)
+        screen.paste(text)
+        await screen.until(text)
+        assert "image #1" not in screen.text
 
 
 async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -> None:
@@ -150,16 +130,13 @@ async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, nam
     data = world.home / "data"
     data.write_bytes(APPLE.encode() if name == "osascript" else PNG)
     environment = program(world, name, f"echo $# >> {world.home}/runs; exec /bin/cat {data}")
-    async with ChatServer([says("red")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world, env=environment) as screen:
-            await screen.ready()
-            assert not (world.home / "runs").exists(), "a program was run before the key was pressed"
-            screen.send("this: \x16")
-            await screen.until("this: [image #1]")
-            screen.send("\r")
-            await screen.until("red")
-            assert sent(server) == [("this: [image #1] ", [PNG])]
+    async with opened(world, says("red"), env=environment) as (screen, server):
+        assert not (world.home / "runs").exists(), "a program was run before the key was pressed"
+        screen.send("this: \x16")
+        await screen.until("this: [image #1]")
+        screen.send("\r")
+        await screen.until("red")
+        assert sent(server) == [("this: [image #1] ", [PNG])]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +151,8 @@ async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, nam
 )
 async def test_a_clipboard_without_a_picture_says_so_in_time(world: World, name: str, body: str, said: str) -> None:
     environment = program(world, name, body)
-    async with ChatServer([]) as server:
-        world.serve_by(server.root)
-        async with Screen(world, size=(110, 24), env=environment) as screen:
-            await screen.ready()
-            screen.send("\x16")
-            await screen.until(said)
-            screen.send("typed")
-            await screen.until(lambda _: screen.editor == ["typed"])
+    async with opened(world, size=(110, 24), env=environment) as (screen, _):
+        screen.send("\x16")
+        await screen.until(said)
+        screen.send("typed")
+        await screen.until(lambda _: screen.editor == ["typed"])

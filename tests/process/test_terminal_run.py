@@ -6,6 +6,7 @@ import re
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Piece, Reply, chunk, finish, page, says
+from doubles.opened import opened
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -31,75 +32,63 @@ def messages(server: ChatServer, prompt: int = -1) -> list[str]:
 async def test_an_answer_is_streamed_and_its_status_told(world: World) -> None:
     gate = asyncio.Event()
     first = gated("# Title\n\nSome *text* and `code`.\n\n- one\n", gate, "- two\n\nThe end.")
-    async with ChatServer([first]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            assert re.search(r"^ready . m", screen.text, re.MULTILINE)
-            screen.send("go\r")
-            await screen.until("• one")
-            await screen.until(lambda _: re.search(r"thinking \d s . m", screen.text))
-            assert "two" not in screen.text
-            await screen.until(lambda _: re.search(r"thinking [1-9] s", screen.text))
-            gate.set()
-            await screen.until("The end.")
-            await screen.until("ready")
-            assert [row for row in screen.rows if row][:2] == [f"{screen.rows[0]}", "Title"]
-            assert "thinking" not in screen.text
+    async with opened(world, first) as (screen, _):
+        assert re.search(r"^ready . m", screen.text, re.MULTILINE)
+        screen.send("go\r")
+        await screen.until("• one")
+        await screen.until(lambda _: re.search(r"thinking \d s . m", screen.text))
+        assert "two" not in screen.text
+        await screen.until(lambda _: re.search(r"thinking [1-9] s", screen.text))
+        gate.set()
+        await screen.until("The end.")
+        await screen.until("ready")
+        assert [row for row in screen.rows if row][:2] == [f"{screen.rows[0]}", "Title"]
+        assert "thinking" not in screen.text
 
 
 async def test_steering_and_what_follows_are_shown_while_they_wait(world: World) -> None:
     gate = asyncio.Event()
-    async with ChatServer([gated("working", gate), says("second"), says("third")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("working")
-            screen.send("turn left\r")
-            await screen.until("1 steering")
-            screen.send("then rest\x1b\r")
-            await screen.until("1 to follow")
-            gate.set()
-            await screen.until("third")
-            await screen.until("ready")
-            text = screen.text
-            order = [text.index(part) for part in ("go", "working", "turn left", "second", "then rest", "third")]
-            assert order == sorted(order)
-            assert messages(server) == ["go", "turn left", "then rest"]
+    async with opened(world, gated("working", gate), says("second"), says("third")) as (screen, server):
+        screen.send("go\r")
+        await screen.until("working")
+        screen.send("turn left\r")
+        await screen.until("1 steering")
+        screen.send("then rest\x1b\r")
+        await screen.until("1 to follow")
+        gate.set()
+        await screen.until("third")
+        await screen.until("ready")
+        text = screen.text
+        order = [text.index(part) for part in ("go", "working", "turn left", "second", "then rest", "third")]
+        assert order == sorted(order)
+        assert messages(server) == ["go", "turn left", "then rest"]
 
 
 async def test_escape_ends_a_run_and_hands_back_what_waited(world: World) -> None:
-    async with ChatServer([gated("working", asyncio.Event()), says("afterwards")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("working")
-            screen.send("too late\x1b\r")
-            await screen.until("1 to follow")
-            screen.send("\x1b")
-            await screen.until("not delivered: too late")
-            await screen.until("aborted")
-            await screen.until("ready")
-            screen.send("again\r")
-            await screen.until("afterwards")
+    async with opened(world, gated("working", asyncio.Event()), says("afterwards")) as (screen, _):
+        screen.send("go\r")
+        await screen.until("working")
+        screen.send("too late\x1b\r")
+        await screen.until("1 to follow")
+        screen.send("\x1b")
+        await screen.until("not delivered: too late")
+        await screen.until("aborted")
+        await screen.until("ready")
+        screen.send("again\r")
+        await screen.until("afterwards")
 
 
 async def test_escape_closes_the_menu_first(world: World) -> None:
-    async with ChatServer([gated("working", asyncio.Event())]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("working")
-            screen.send("/st")
-            await screen.until("tokens" if "tokens" in screen.text else "/stats")
-            screen.send("\x1b")
-            await screen.until(lambda _: "/stats" not in screen.text)
-            assert "thinking" in screen.text
-            screen.send("\x1b")
-            await screen.until("aborted")
+    async with opened(world, gated("working", asyncio.Event())) as (screen, _):
+        screen.send("go\r")
+        await screen.until("working")
+        screen.send("/st")
+        await screen.until("tokens" if "tokens" in screen.text else "/stats")
+        screen.send("\x1b")
+        await screen.until(lambda _: "/stats" not in screen.text)
+        assert "thinking" in screen.text
+        screen.send("\x1b")
+        await screen.until("aborted")
 
 
 @pytest.mark.parametrize(
@@ -110,15 +99,12 @@ async def test_escape_closes_the_menu_first(world: World) -> None:
     ],
 )
 async def test_case_C_02_a_refusal_is_shown_and_the_editor_lives(world: World, reply: Reply, shown: str) -> None:
-    async with ChatServer([reply, says("better")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            screen.send("x\r")
-            await screen.until(shown)
-            await screen.until("ready")
-            screen.send("y\r")
-            await screen.until("better")
+    async with opened(world, reply, says("better")) as (screen, _):
+        screen.send("x\r")
+        await screen.until(shown)
+        await screen.until("ready")
+        screen.send("y\r")
+        await screen.until("better")
 
 
 async def test_a_tool_runs_with_a_live_tail_and_its_change_is_shown(world: World) -> None:
@@ -154,21 +140,18 @@ async def test_a_tool_runs_with_a_live_tail_and_its_change_is_shown(world: World
 async def test_bytes_per_delta_and_per_key_are_bounded(world: World) -> None:
     words = [f"word{number} " + ("\n\n" if number % 40 == 39 else "") for number in range(DELTAS)]
     gate = asyncio.Event()
-    async with ChatServer([gated(gate, *words)]) as server:
-        world.serve_by(server.root)
-        async with Screen(world, size=(120, 40)) as screen:
-            await screen.ready()
-            screen.send("go\r")
-            await screen.until("thinking")
-            before = len(screen.drawn)
-            gate.set()
-            await screen.until(f"word{DELTAS - 1}")
-            await screen.until("ready")
-            assert len(screen.drawn) - before < DELTAS * DELTA_BYTES
-            before = len(screen.drawn)
-            screen.send("x")
-            await screen.until(lambda _: screen.editor == ["x"])
-            assert len(screen.drawn) - before < FRAME_BYTES
+    async with opened(world, gated(gate, *words), size=(120, 40)) as (screen, _):
+        screen.send("go\r")
+        await screen.until("thinking")
+        before = len(screen.drawn)
+        gate.set()
+        await screen.until(f"word{DELTAS - 1}")
+        await screen.until("ready")
+        assert len(screen.drawn) - before < DELTAS * DELTA_BYTES
+        before = len(screen.drawn)
+        screen.send("x")
+        await screen.until(lambda _: screen.editor == ["x"])
+        assert len(screen.drawn) - before < FRAME_BYTES
 
 
 async def test_case_C_05_a_question_waits_for_the_person_and_shows_what_hides(world: World) -> None:

@@ -8,7 +8,8 @@ from unicodedata import normalize
 import pytest
 from wcwidth import wcwidth
 
-from doubles.chat_server import ChatServer, says
+from doubles.chat_server import says
+from doubles.opened import opened
 from doubles.screen import SIGN, Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -23,24 +24,21 @@ def said(world: World) -> list[str]:
 
 @pytest.mark.parametrize("marked", [True, False])
 async def test_case_U_01_a_long_paste(world: World, *, marked: bool) -> None:
-    async with ChatServer([says("got it")]) as server:
-        world.serve_by(server.root)
-        async with Screen(world) as screen:
-            await screen.ready()
-            began = time.monotonic()
-            if marked:
-                screen.paste(PASTE)
-            else:
-                screen.send(PASTE.replace("\n", "\r"))
-            await screen.until(f"[pasted {LINES:,} lines #1]")
-            assert time.monotonic() - began < 1
-            screen.send(" please")
-            await screen.until("#1] please")
-            assert server.prompts == []
-            screen.send("\r")
-            await screen.until("got it")
-            assert server.prompts[0]["messages"][-1]["content"] == f"{PASTE} please"
-            assert len(server.prompts) == 1
+    async with opened(world, says("got it")) as (screen, server):
+        began = time.monotonic()
+        if marked:
+            screen.paste(PASTE)
+        else:
+            screen.send(PASTE.replace("\n", "\r"))
+        await screen.until(f"[pasted {LINES:,} lines #1]")
+        assert time.monotonic() - began < 1
+        screen.send(" please")
+        await screen.until("#1] please")
+        assert server.prompts == []
+        screen.send("\r")
+        await screen.until("got it")
+        assert server.prompts[0]["messages"][-1]["content"] == f"{PASTE} please"
+        assert len(server.prompts) == 1
 
 
 async def test_a_placeholder_is_deleted_whole_and_short_pastes_stay(world: World) -> None:

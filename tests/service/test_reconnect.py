@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -95,6 +95,37 @@ async def follow_soon(stub: Any, session: Session, seen: Seen) -> Outcome:
     return await asyncio.wait_for(follow(stub, session, pb.PromptRequest(text="go"), viewer=seen), SECONDS)
 
 
+class Begun(NamedTuple):
+    """A client that follows a run which stands still at its gate."""
+
+    wire: Relay
+    session: Session
+    seen: Seen
+    doing: asyncio.Future[Outcome]
+
+    def lose_service(self) -> None:
+        """Cut what is open, and let nobody answer."""
+        self.wire.is_down = True
+        self.wire.cut()
+
+    async def end_unseen(self, house: House) -> None:
+        """Let the run end while the client is cut off."""
+        self.lose_service()
+        await house.open_gate("gate")
+        while house.running(self.session.session_id):
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def begun(house: House, folder: Path, **more: Any) -> AsyncGenerator[Begun]:
+    """Follow a run of `HELD` through a wire, and wait until what stands before its gate was seen."""
+    async with wired(house, folder, **more) as (wire, stub):
+        session, seen = await ready(house, stub), Seen()
+        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
+        await seen.until(5)
+        yield Begun(wire, session, seen, doing)
+
+
 async def prompts(stub: Any, session: Session) -> int:
     """How many prompts the session holds."""
     messages = [one async for one in messages_after(stub, session.session_id, "")]
@@ -149,52 +180,33 @@ async def test_a_prompt_whose_answer_was_lost_is_repeated_and_run_once(tmp_path:
 
 async def test_a_run_that_ended_while_nobody_was_connected_is_told_whole(tmp_path: Path) -> None:
     house = House(tmp_path, HELD)
-    async with wired(house, tmp_path) as (wire, stub):
-        session, seen = await ready(house, stub), Seen()
-        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
-        await seen.until(5)
-        wire.is_down = True
-        wire.cut()
-        await house.open_gate("gate")
-        while house.running(session.session_id):
-            await asyncio.sleep(0.01)
-        wire.is_down = False
-        assert (await doing).reason == "COMPLETED"
-        seen.check_each_once()
-        assert seen.text == "one two"
+    async with begun(house, tmp_path) as one:
+        await one.end_unseen(house)
+        one.wire.is_down = False
+        assert (await one.doing).reason == "COMPLETED"
+        one.seen.check_each_once()
+        assert one.seen.text == "one two"
 
 
 async def test_an_end_that_is_no_more_kept_is_stood_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ring lets go of the run; a reader that comes back later is told a gap and an end, and does not wait."""
     monkeypatch.setattr(bus, "RING_SECONDS", 0.0)
     house = House(tmp_path, HELD)
-    async with wired(house, tmp_path) as (wire, stub):
-        session, seen = await ready(house, stub), Seen()
-        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
-        await seen.until(5)
-        wire.is_down = True
-        wire.cut()
-        await house.open_gate("gate")
-        while house.running(session.session_id):
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.01)
-        wire.is_down = False
-        outcome = await doing
+    async with begun(house, tmp_path) as one:
+        await one.end_unseen(house)
+        one.wire.is_down = False
+        outcome = await one.doing
         assert (outcome.reason, outcome.error_code) == ("ERROR", "UNREACHABLE")
-        assert kinds(seen.events)[-2:] == ["gap", "agent_end"]
+        assert kinds(one.seen.events)[-2:] == ["gap", "agent_end"]
 
 
 async def test_a_service_that_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
     house = House(tmp_path, HELD)
-    async with wired(house, tmp_path) as (wire, stub):
-        session, seen = await ready(house, stub), Seen()
-        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
-        await seen.until(5)
-        wire.is_down = True
-        wire.cut()
+    async with begun(house, tmp_path) as one:
+        one.lose_service()
         with pytest.raises(grpc.aio.AioRpcError) as lost:
-            await doing
+            await one.doing
         assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
         assert refusal(lost.value).reason == ""
         await house.open_gate("gate")
@@ -208,16 +220,13 @@ async def test_a_connection_that_is_silent_for_good_is_given_up(
     monkeypatch.setattr(following, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
     house = House(tmp_path, HELD)
-    async with wired(house, tmp_path, heartbeat=0.02) as (wire, stub):
-        session, seen = await ready(house, stub), Seen()
-        doing = asyncio.ensure_future(follow_soon(stub, session, seen))
-        await seen.until(5)
+    async with begun(house, tmp_path, heartbeat=0.02) as one:
         # Signs of life keep a silent run going for longer than silence is borne.
-        await asyncio.wait([doing], timeout=1.0)
-        assert not doing.done()
-        wire.lose()
+        await asyncio.wait([one.doing], timeout=1.0)
+        assert not one.doing.done()
+        one.wire.lose()
         with pytest.raises(grpc.aio.AioRpcError):
-            await doing
+            await one.doing
         await house.open_gate("gate")
 
 

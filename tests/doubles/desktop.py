@@ -1,0 +1,13 @@
+"""A desktop of one program: the only one that is found by its name."""
+
+from doubles.world import World
+
+
+def program(world: World, name: str, body: str) -> dict[str, str]:
+    """Make a program, the only one that is there; return the environment in which it is found."""
+    folder = world.home / "bin"
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"PATH": str(folder), "WAYLAND_DISPLAY": "wayland-7", "DISPLAY": ":7"}
