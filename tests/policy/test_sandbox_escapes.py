@@ -4,6 +4,7 @@ import hashlib
 import os
 import resource
 import socket
+import stat
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -94,6 +95,19 @@ OPENS = {
 }
 """Ways to more. They open and write nothing: a test that fails must not harm the machine that it fails on."""
 
+MARKS = {
+    "chmod": "cp /bin/true p; chmod u+s p",
+    "chmod of what is open": f"cp /bin/true p; {PYTHON} -c 'import os; os.fchmod(os.open(\"p\", 0), 0o4755)'",
+    "opening": f"umask 0; {PYTHON} -c 'import os; os.open(\"p\", os.O_CREAT | os.O_WRONLY, 0o4755)'",
+    "a file without a name": f'umask 0; {PYTHON} -c \'import os; f = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755);'
+    'os.link(f"/proc/self/fd/{{f}}", "p", src_dir_fd=f, follow_symlinks=True)\'',
+    "a node": f"umask 0; {PYTHON} -c 'import os; os.mknod(\"p\", 0o104755)'",
+    "install": "install -m 4755 /bin/true p",
+    "copying": "mkdir d; cp /bin/true d/p; chmod 4755 d/p; cp -p d/p p; mv -n d/p p",
+    "unpacking": "cp /bin/true p; tar --mode=4755 -cf t p; tar --same-permissions -xf t",
+}
+"""Ways to a program that runs with the rights of whoever the service is."""
+
 NUMBERS = {
     "keyctl": (250, 0, -3, 0),
     "add_key": (248, 0, 0, 0),
@@ -153,6 +167,18 @@ async def test_it_does_not_open(place: Corner, name: str) -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 async def test_the_system_call_is_refused(place: Corner, name: str) -> None:
     assert (await place.run(system_call(*NUMBERS[name])))[0] == "refused\n"
+
+
+@pytest.mark.parametrize("name", MARKS)
+async def test_nothing_gets_the_rights_of_its_owner(place: Corner, name: str) -> None:
+    await place.run(f"({script_of(MARKS[name], place)}) 2>&1")
+    marked = [path for path in place.workspace.rglob("*") if path.lstat().st_mode & stat.S_ISUID]
+    assert marked == []
+
+
+async def test_ordinary_modes_and_those_of_shared_directories_are_set(place: Corner) -> None:
+    modes = "mkdir d; chmod 2775 d; cp -a d e; echo x > f; chmod 751 f; install -m 640 f g; mkfifo -m 600 p"
+    assert await place.run(f"{modes}; stat -c %a d e f g p") == ("2775\n2775\n751\n640\n600\n", 0)
 
 
 @pytest.mark.parametrize("family", ["AF_VSOCK", "AF_PACKET", "AF_ALG", "AF_BLUETOOTH"])

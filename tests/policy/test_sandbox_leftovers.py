@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,13 +39,21 @@ asyncio.run(main(*sys.argv[1:]))
 PLANT = "mkdir .yarrow; echo x > .git/commondir; echo x > .git/config.worktree; echo ready; sleep 60"
 
 
-def killed(cwd: Path, notes: Path, script: str) -> None:
-    """Run a script in the sandbox of a service of its own, which is killed when that says it is ready."""
+@contextmanager
+def ready(cwd: Path, notes: Path, script: str) -> Generator[None]:
+    """Run a script in the sandbox of a service of its own, killed in the end; go on when it says it is ready."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE, str(cwd), str(notes), script], stdout=subprocess.PIPE)
     with service:
         assert service.stdout is not None
         assert service.stdout.readline() == b"ready\n"
+        yield
         service.send_signal(signal.SIGKILL)
+
+
+def killed(cwd: Path, notes: Path, script: str) -> None:
+    """Run a script in the sandbox of a service of its own, which is killed when that says it is ready."""
+    with ready(cwd, notes, script):
+        pass
 
 
 def boxes(notes: Path) -> Boxes:
@@ -81,6 +91,41 @@ def test_a_repository_made_of_the_workspace_is_none_after_a_crash(tmp_path: Path
     killed(ws, tmp_path / "notes", "mkdir objects refs; echo 'ref: x' > HEAD; echo ready; sleep 60")
     assert str(ws / "HEAD") in boxes(tmp_path / "notes").recovered()
     assert not (ws / "HEAD").exists()
+
+
+MAKE = """git init -q made && cd made && git config core.fsmonitor evil && echo x > .git/hooks/pre-commit; cd ..
+git init -q --bare bare && git -C bare config core.fsmonitor evil; echo ready; sleep 60"""
+"""Repositories that run something for whoever asks for their status."""
+MADE = ("made/.git/config", "made/.git/hooks/pre-commit", "bare/config")
+
+
+def test_repositories_made_before_a_crash_run_nothing(ws: Path, tmp_path: Path) -> None:
+    killed(ws, tmp_path / "notes", MAKE)
+    told = boxes(tmp_path / "notes").recovered()
+    assert all(str(ws / name) in told and not (ws / name).exists() for name in MADE)
+    assert (ws / "made/.git/HEAD").exists()
+
+
+def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Path, tmp_path: Path) -> None:
+    planted = {ws / name for name in (*MADE, ".git/commondir")}
+    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    assert box is not None
+    with ready(ws, tmp_path / "notes", "echo x > .git/commondir; " + MAKE):
+        boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    with closing(boxed):
+        told = boxes(tmp_path / "notes").recovered()
+        assert all(str(path) in told for path in planted)
+        for path in planted:
+            path.write_text("[core]\nfsmonitor = evil\n")
+        assert set(boxed.take_away()) == planted
+
+
+def test_names_that_are_no_text_keep_nobody_from_working(ws: Path, tmp_path: Path) -> None:
+    odd = ws / os.fsdecode(b"\xff\xfe")
+    subprocess.run(["git", "init", "-q", str(odd)], check=True)
+    killed(ws, tmp_path / "notes", "cd [!.]*; echo x > .git/commondir; echo ready; sleep 60")
+    assert "commondir: left by a command" in boxes(tmp_path / "notes").recovered()
+    assert not (odd / ".git/commondir").exists()
 
 
 def test_a_directory_that_took_another_ones_place_is_left_alone(ws: Path, tmp_path: Path) -> None:

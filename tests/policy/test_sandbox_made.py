@@ -1,10 +1,16 @@
 """A repository that a command makes stays; what git would run of it, unasked, does not."""
 
+import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
+
 import pytest
+from msgspec.structs import replace
 from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.gitindex import gitlinks
+from yarrow.policy.sandbox.made import Before, run_by_git
 from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -42,6 +48,57 @@ PLANTED = {
     "common directory": inner("sub2", EVIL + "; mkdir ../g; cp .git/HEAD .git/index ../g; mv .git ../store; "
     "echo ../store > ../g/commondir; echo 'gitdir: ../g' > .git"),
 }  # fmt: skip
+
+
+OWN_TREE = "git config core.bare false; git config core.worktree .; " + EVIL
+BARE = {
+    "configuration": f"git init -q --bare x.git; cd x.git; {OWN_TREE}",
+    "by another name": f"git init -q --bare x.git; mv x.git notes; cd notes; {OWN_TREE}",
+    "common directory": f"git init -q --bare s; cd s; {OWN_TREE}; cd ..; mkdir x.git; cp s/HEAD x.git; "
+    "echo ../node_modules > x.git/commondir; mv s node_modules",
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+async def test_going_to_a_bare_repository_runs_nothing_of_it(place: Corner, name: str) -> None:
+    script = f"mkdir -p in && cd in && {{ {BARE[name]} ; }}"
+    output, code = await place.run(script.replace("{root}", str(place.root)))
+    assert code == 0, output
+    for where in (place.workspace / "in").iterdir():
+        with suppress(subprocess.CalledProcessError):  # that it is none is as good
+            git(where, "status", "--short")
+    assert not (place.root / "ran").exists()
+
+
+async def test_a_bare_repository_that_was_there_is_pushed_to_and_runs_nothing_else(place: Corner) -> None:
+    git(place.workspace, "init", "-q", "--bare", "x.git")
+    bare = place.workspace / "x.git"
+    place.own()
+    before = (bare / "config").read_bytes(), sorted((bare / "hooks").iterdir())
+    await place.run(f"cd x.git && {EVIL}; echo >> config; touch hooks/post-update; cd ..; mv x.git y; cp -r y x.git")
+    assert (await place.run(f"{COMMIT} && git push -q x.git HEAD"))[1] == 0
+    assert ((bare / "config").read_bytes(), sorted((bare / "hooks").iterdir())) == before
+    assert git(bare, "log", "--format=%s", "--all") == "first\n"
+
+
+def test_what_a_repository_was_made_around_stays_and_makes_none(tmp_path: Path) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks/useName.ts").touch()
+    (tmp_path / "config").write_text("[core]\nfsmonitor = evil\n")
+    since = max(path.lstat().st_ctime_ns for path in (tmp_path / "config", tmp_path / "hooks/useName.ts")) + 1
+    for name in ("HEAD", "objects", "refs"):
+        (tmp_path / name).touch()
+    while (tmp_path / "HEAD").lstat().st_ctime_ns < since:  # the clock of a file system goes in steps
+        (tmp_path / "HEAD").touch()
+    before = Before(tmp_path, since, frozenset(), frozenset())
+    assert run_by_git(before, [tmp_path]) == [tmp_path / "HEAD"]
+
+
+async def test_a_bare_repository_can_be_made_and_used(place: Corner) -> None:
+    script = f"git init -q --bare x.git && git clone -q x.git c && cd c && {COMMIT} && git push -q origin HEAD"
+    output, code = await place.run(script)
+    assert code == 0, output
+    assert git(place.workspace / "x.git", "log", "--format=%s", "--all") == "first\n"
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -87,23 +144,22 @@ async def test_the_persons_own_repositories_are_left_alone(place: Corner, where:
     assert (own / ".git/hooks/pre-commit").read_text() == "mine"
 
 
-async def test_what_one_command_plants_another_cannot_keep(place: Corner) -> None:
-    first = Boxed(place.box, Command(("true",), place.workspace, {}, 10))
-    try:
-        (place.workspace / ".git/commondir").write_text("/tmp\n")
-        git_directory = place.workspace / "made/.git"
-        git(place.workspace, "init", "-q", "made")
+@pytest.mark.parametrize("where", [".", "sub"])
+async def test_what_one_command_plants_another_cannot_keep(place: Corner, where: str) -> None:
+    """Also where the other one's workspace lies within the first one's."""
+    git(place.workspace, "init", "-q", "sub/own")
+    command = Command(("true",), place.workspace, {}, 10)
+    with closing(Boxed(place.box, command)) as first:
+        planted = {place.workspace / "sub/own/.git/commondir", place.workspace / "sub/made/.git/config"}
+        git(place.workspace, "init", "-q", "sub/made")
+        for path in planted:
+            path.write_text("[core]\nfsmonitor = evil\n")
         place.own()
-        second = Boxed(place.box, Command(("true",), place.workspace, {}, 10))
-        try:
-            first.take_away()
-            (place.workspace / ".git/commondir").write_text("/tmp\n")
-            (git_directory / "config").write_text("[core]\nfsmonitor = evil\n")
-            assert set(second.take_away()) == {place.workspace / ".git/commondir", git_directory / "config"}
-        finally:
-            second.close()
-    finally:
-        first.close()
+        with closing(Boxed(replace(place.box, writable=(place.workspace / where,)), command)) as second:
+            assert set(first.take_away()) == planted
+            for path in planted:
+                path.write_text("[core]\nfsmonitor = evil\n")
+            assert set(second.take_away()) == planted
 
 
 @pytest.mark.parametrize("name", ["commondir", "gitdir", "config", "HEAD", "index"])

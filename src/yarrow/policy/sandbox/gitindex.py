@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from yarrow.policy.sandbox.protected import pointed_to
+from yarrow.policy.sandbox.protected import directory_of
 
 INDEX_BYTES = 67_108_864
 """The most of an index of git that is looked at."""
@@ -28,7 +28,7 @@ def is_tracked(path: Path) -> bool:
         git = above / ".git"
         if os.path.lexists(git):
             try:
-                directory = git if git.is_dir() else pointed_to(git)
+                directory = directory_of(git)
                 status = (directory / "index").stat()
             except (OSError, ValueError):
                 return False
@@ -42,7 +42,7 @@ def is_tracked(path: Path) -> bool:
 def gitlinks(git: Path) -> tuple[str, ...]:
     """Return the paths, relative to what a `.git` belongs to, of the repositories that its index names."""
     try:
-        directory = git if git.is_dir() else pointed_to(git)
+        directory = directory_of(git)
         shared = sorted(name for name in os.listdir(directory) if name.startswith("sharedindex."))  # noqa: PTH208
         found: list[str] = []
         for name in ("index", *shared[:MOST_INDEXES]):

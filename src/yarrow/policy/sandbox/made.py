@@ -6,7 +6,7 @@ has git run what the new one's configuration and hooks say.
 
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import is_harmless
 from yarrow.policy.sandbox.gitindex import gitlinks
-from yarrow.policy.sandbox.protected import Found, entries, modules, pointed_to, said
+from yarrow.policy.sandbox.names import HEAD
+from yarrow.policy.sandbox.protected import Found, directory_of, entries, modules, said
 
 CONFIGURATIONS = ("config", "config.worktree")
 SAMPLE = ".sample"
@@ -23,50 +24,61 @@ SAMPLE = ".sample"
 SLACK_NS = 1_000_000_000
 """How much earlier than our own the clock of a file system may be."""
 
-_running: dict[Path, list["Before"]] = {}
-"""What was found of a root before each of the commands that run there."""
+_running: list["Before"] = []
+"""What was found before each of the commands that run."""
 _since: dict[Path, int] = {}
 """When the first command of this process began in a root, in nanoseconds."""
 
 
-class Before(Struct):
+class Before(Struct, frozen=True):
     """What was there of a root before a command."""
 
     root: Path
-    missing: list[Path]
-    repositories: set[Path]
+    since: int
+    """What was changed before then, in nanoseconds, is the person's."""
+    missing: frozenset[Path]
+    """What must not come to be."""
+    repositories: frozenset[Path]
     """What git takes configuration and hooks from."""
 
 
 @contextmanager
-def running(root: Path, found: Found) -> Generator[Before]:
+def running(root: Path, found: Found, elsewhere: Iterable[Before]) -> Generator[Before]:
     """Note what is there while a command runs, without what others made that run beside it.
 
-    Theirs is taken away when they end, and must not come to be in the meantime by this one: it is added to what is
-    `missing`.
+    `elsewhere` are those of other services. What others made is taken away when they end, and must not come to be in
+    the meantime by this one: it is added to what is `missing`.
     """
-    before = Before(root, found.missing, {directory for _, directory in _repositories(root)})
-    _since.setdefault(root, time.time_ns() - SLACK_NS)
-    others = _running.setdefault(root, [])
-    for other in others:
-        before.missing += [path for path in other.missing if path not in before.missing]
-        before.repositories &= other.repositories
-    others.append(before)
+    missing = frozenset(found.missing)
+    repositories = frozenset(directory for _, directory in _repositories(root))
+    for other in (*_running, *elsewhere):
+        missing |= {path for path in other.missing if other.root == root or path.is_relative_to(root)}
+        repositories -= {path for path in repositories - other.repositories if _is_seen(path, root, other)}
+    before = Before(root, _since.setdefault(root, time.time_ns() - SLACK_NS), missing, repositories)
+    _running.append(before)
     try:
         yield before
     finally:
-        others[:] = [other for other in others if other is not before]
+        _running[:] = [other for other in _running if other is not before]
+
+
+def _is_seen(path: Path, root: Path, other: Before) -> bool:
+    """Whether another command, before it began, looked where a repository lies that is found in a root."""
+    return other.root == root or path.is_relative_to(other.root)
 
 
 def run_by_git(before: Before, roots: Sequence[Path]) -> list[Path]:
     """Return what git would run, or obey, of repositories that were not there before a command."""
     found: dict[Path, None] = {}
-    since = _since[before.root]
     for git, directory in _repositories(before.root):
-        if directory not in before.repositories and any(directory.is_relative_to(one) for one in roots):
-            paths = list(_run_by(directory))
-            # One that only was not met before is the person's: neither it nor what it says was touched.
-            found |= dict.fromkeys(path for path in paths if max(_changed(git), _changed(path)) >= since)
+        if directory in before.repositories or not any(directory.is_relative_to(one) for one in roots):
+            continue
+        for path in _run_by(directory):
+            if _changed(path) >= before.since:
+                found[path] = None
+            elif _changed(git) >= before.since:
+                # What lay there all the time is the person's, unless it came with a `.git`.
+                found[path if git.name == ".git" else git] = None
     return list(found)
 
 
@@ -79,9 +91,12 @@ def _changed(path: Path) -> int:
 
 
 def _repositories(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each `.git`, with each of the real directories that git takes configuration or hooks from for it."""
+    """Yield each `.git`, with each of the real directories that git takes configuration or hooks from for it.
+
+    Of a bare repository it is the `HEAD`, by which git knows one.
+    """
     try:
-        gits = [root / ".git", *(path for path in entries(root, Found()) if path.name == ".git")]
+        gits = [root / ".git", *(path for path in entries(root, Found()) if path.name in {".git", HEAD})]
     except OSError:
         return
     waiting = dict.fromkeys(reversed(gits))
@@ -91,7 +106,7 @@ def _repositories(root: Path) -> Iterator[tuple[Path, Path]]:
         seen.add(git)
         waiting |= dict.fromkeys(below for name in gitlinks(git) if (below := git.parent / name / ".git") not in seen)
         try:
-            directory = Path(os.path.realpath(git if git.is_dir() else pointed_to(git)))
+            directory = Path(os.path.realpath(directory_of(git)))
         except (OSError, ValueError):
             continue
         for one in (directory, *modules(directory)):

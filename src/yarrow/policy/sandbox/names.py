@@ -17,6 +17,10 @@ REMEMBERED_DIRECTORIES = 50_000
 SETTLED_SECONDS = 2.0
 """A directory that changed so short a time ago is looked at again: one more change may not show in its time."""
 NANOSECONDS = 1_000_000_000
+HEAD = "HEAD"
+BARE = (frozenset({HEAD, "objects", "refs"}), frozenset({HEAD, "commondir"}))
+"""Names that together make git take a directory for a repository, whatever it is called."""
+_OF_GIT = frozenset[str]().union(*BARE)
 
 
 class Names(Struct, frozen=True):
@@ -25,7 +29,7 @@ class Names(Struct, frozen=True):
     count: int
     """How many entries, at most `LOOKED_AT`."""
     telling: tuple[str, ...]
-    """Repositories and files of secrets."""
+    """Repositories, files of secrets, and the `HEAD` of a directory that is itself a repository."""
     directories: tuple[str, ...]
     """What is to be looked at in turn."""
 
@@ -57,14 +61,19 @@ def names_of(directory: str) -> Names:
 def _read(directory: str) -> Names:
     telling: list[str] = []
     directories: list[str] = []
+    of_git: set[str] = set()
     count = 0
     with os.scandir(directory) as entries:
         for count, entry in enumerate(islice(entries, LOOKED_AT), 1):  # noqa: B007 (how many there were)
             name = entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            # All that is looked for begins with a dot.
+            if name in _OF_GIT:
+                of_git.add(name)
+            # All else that is looked for begins with a dot.
             if name.startswith(".") and (name == ".git" or (not is_directory and is_secret_file(name))):
                 telling.append(name)
             elif is_directory and name not in PASSED_OVER:
                 directories.append(name)
+    if any(names <= of_git for names in BARE):
+        telling.append(HEAD)
     return Names(count, tuple(telling), tuple(directories))

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
-from yarrow.policy.sandbox.names import LOOKED_AT, names_of
+from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, names_of
 from yarrow.policy.secrets import ENV_FILE, is_secret_file
 
 DEEPEST = 6
@@ -57,6 +57,8 @@ def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
     for path in dict.fromkeys((*first, *entries(root, found))):
         if path.name == ".git":
             _repository(path, root, found)
+        elif path.name == HEAD:
+            _git_directories(path.parent, found)
         elif (file := _secret_file(path, roots or (root,))) is not None:
             if file not in found.secret:
                 found.secret.append(file)
@@ -148,6 +150,16 @@ def _repository_of_worktree(file: Path) -> Path | None:
         return None
     is_its_own = back == file.resolve() and directory.parent == common / "worktrees"
     return common if is_its_own else None
+
+
+def directory_of(git: Path) -> Path:
+    """Return a repository's own directory: a `.git`, what a file of that name points to, or where a `HEAD` lies.
+
+    Raises OSError, and ValueError for a file that is no text.
+    """
+    if git.name == HEAD:
+        return git.parent
+    return git if git.is_dir() else pointed_to(git)
 
 
 def pointed_to(file: Path) -> Path:

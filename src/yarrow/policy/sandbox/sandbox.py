@@ -15,10 +15,10 @@ from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
-from yarrow.policy.sandbox.journal import Note
-from yarrow.policy.sandbox.made import run_by_git, running
+from yarrow.policy.sandbox.journal import Left, Note, elsewhere
+from yarrow.policy.sandbox.made import running
 from yarrow.policy.sandbox.protected import look_at, remembered
-from yarrow.policy.sandbox.taking import Place, Watched
+from yarrow.policy.sandbox.taking import Watched
 
 PROBE_SECONDS = 10.0
 MOST_OF_A_USER = 4_096
@@ -97,12 +97,13 @@ class Boxed:
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
         self._private = box.private
-        self._roots = box.writable
         self.is_over = False
         """Whether what it made was taken away."""
         program = launcher()
         if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
             raise OSError(f"bubblewrap ({program}) lies where commands can write; install the system's own")
+        # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
+        others = [] if box.notes is None else elsewhere(box.notes)
         found = [remembered(root, look_at(root, box.writable)) for root in box.writable]
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
@@ -113,13 +114,15 @@ class Boxed:
         self.was_emptied = private.enter(box.private)
         """Whether the session's home and /tmp held too much, and were emptied."""
         held.callback(private.leave, box.private)
-        self._before = [held.enter_context(running(root, one)) for root, one in zip(box.writable, found, strict=True)]
+        others += [] if box.notes is None else elsewhere(box.notes)
+        before = [held.enter_context(running(root, one, others)) for root, one in zip(box.writable, found, strict=True)]
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
-        self._watched = Watched.of((path for one in found for path in one.missing), box.writable)
+        missing = (path for one in before for path in sorted(one.missing))
+        self._left = Left(Watched.of(missing, box.writable), tuple(before))
         if box.notes is not None:
             with suppress(OSError):  # a home that cannot be written to keeps nobody from working
-                self._notes.append(Note(box.notes, self._watched))
+                self._notes.append(Note(box.notes, self._left))
                 held.callback(self._notes[-1].remove)
         workplace = Workplace(found, self.covered, self._descriptors.hold if binds_descriptors() else None)
         self.command = self._boxed(
@@ -155,10 +158,7 @@ class Boxed:
         breaks the git of whoever works beside us.
         """
         self.is_over = True
-        kept = self._private / "taken"
-        gone = self._watched.take_away(kept)
-        planted = [path for before in self._before for path in run_by_git(before, self._roots)]
-        gone += [taken for path in planted if (taken := Place.at(path).take_away(kept)) is not None]
+        gone = self._left.take_away(self._private / "taken")
         for note in self._notes:
             note.remove()
         return gone

@@ -4,9 +4,10 @@ import platform
 import struct
 from functools import lru_cache
 
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-"""Instructions of the classic packet filter: load a word, jump when equal, jump when at least, return."""
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+"""Instructions of the classic packet filter: load a word; jump when equal, at least, or a bit is set; return."""
+_NUMBER, _ARCHITECTURE = 0, 4
+_ARGUMENTS = (16, 24, 32, 40)
 """Where the kernel puts them, in bytes, on a machine whose lower half of a word comes first."""
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
@@ -16,6 +17,15 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Push characters into a terminal, as if somebody typed them."""
 _FAMILIES = (1, 2, 10, 16)
 """Of sockets that may be made: local, IPv4, IPv6, and netlink, which looking up a host needs."""
+_RUNS_AS_OWNER = 0o4000
+"""The mark of a program that runs with the rights of its owner. The one of its group is let be: directories that are
+shared carry it, and whoever copies them sets it."""
+_MAKES = 0o100 | 0o20000000
+"""Flags of an opening call that make a file; without them it passes no mode."""
+_MODE_AT = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""Which argument is the mode that a file is given, ..."""
+_FLAGS_AT = {"open": 1, "openat": 2}
+"""... and which are the flags of calls whose mode comes next, and counts with `_MAKES` alone."""
 
 _X86 = """
     add_key 248, request_key 249, keyctl 250, bpf 321, perf_event_open 298, userfaultfd 323, mount 165,
@@ -23,7 +33,8 @@ _X86 = """
     kexec_file_load 320, init_module 175, finit_module 313, delete_module 176, swapon 167, swapoff 168,
     reboot 169, iopl 172, ioperm 173, syslog 103, quotactl 179, settimeofday 164, clock_settime 227,
     clock_adjtime 305, adjtimex 159, vhangup 153, open_by_handle_at 304, lookup_dcookie 212, nfsservctl 180,
-    sethostname 170, setdomainname 171, socket 41, ioctl 16
+    sethostname 170, setdomainname 171, socket 41, ioctl 16,
+    chmod 90, fchmod 91, fchmodat 268, fchmodat2 452, creat 85, mknod 133, mknodat 259, open 2, openat 257
 """
 _ARM = """
     add_key 217, request_key 218, keyctl 219, bpf 280, perf_event_open 241, userfaultfd 282, mount 40,
@@ -31,13 +42,14 @@ _ARM = """
     init_module 105, finit_module 273, delete_module 106, swapon 224, swapoff 225, reboot 142, syslog 116,
     quotactl 60, settimeofday 170, clock_settime 112, clock_adjtime 266, adjtimex 171, vhangup 58,
     open_by_handle_at 265, lookup_dcookie 18, nfsservctl 42, sethostname 161, setdomainname 162, socket 198,
-    ioctl 29
+    ioctl 29, fchmod 52, fchmodat 53, fchmodat2 452, mknodat 33, openat 56
 """
 _SAME_EVERYWHERE = """
     io_uring_setup 425, io_uring_enter 426, io_uring_register 427, open_tree 428, move_mount 429, fsopen 430,
-    fsconfig 431, fsmount 432, fspick 433, mount_setattr 442, quotactl_fd 443
+    fsconfig 431, fsmount 432, fspick 433, mount_setattr 442, quotactl_fd 443, openat2 437
 """
-"""Newer calls have one number. io_uring is among them since it makes calls that no filter sees."""
+"""Newer calls have one number. io_uring is among them since it makes calls that no filter sees, and openat2 since it is
+handed its mode where no filter looks."""
 _MACHINES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
 
@@ -58,13 +70,15 @@ def program(machine: str = "") -> bytes:
         _jump(_AT_LEAST, _X32, no=1),
         _step(_RETURN, _REFUSE | _ENOSYS),
     ]
+    looked_into = {"socket", "ioctl", *_MODE_AT, *_FLAGS_AT}
     for name, number in numbers.items():
-        if name not in {"socket", "ioctl"}:
+        if name not in looked_into:
             # What is newer is refused as if the kernel did not have it, so that programs take the older way.
             refusal = _ENOSYS if name in newer else _EPERM
             code += [_jump(_EQUAL, number, no=1), _step(_RETURN, _REFUSE | refusal)]
-    code += _argument(numbers["ioctl"], _SECOND_ARGUMENT, refused=(_TIOCSTI, _TIOCLINUX))
+    code += _argument(numbers["ioctl"], _ARGUMENTS[1], refused=(_TIOCSTI, _TIOCLINUX))
     code += _sockets(numbers["socket"])
+    code += _marks(numbers)
     code.append(_step(_RETURN, _ALLOW))
     return b"".join(code)
 
@@ -81,11 +95,27 @@ def _argument(number: int, at: int, *, refused: tuple[int, ...]) -> list[bytes]:
     return [_jump(_EQUAL, number, no=len(tests) + 2), _step(_LOAD, at), *tests, _step(_RETURN, _ALLOW)]
 
 
+def _marks(numbers: dict[str, int]) -> list[bytes]:
+    """Return the steps that refuse to give a file the rights of its owner."""
+    steps: list[bytes] = []
+    refuse, allow = _step(_RETURN, _REFUSE | _EPERM), _step(_RETURN, _ALLOW)
+    for name, at in _MODE_AT.items():
+        if name in numbers:
+            test = [_step(_LOAD, _ARGUMENTS[at]), _jump(_HAS, _RUNS_AS_OWNER, no=1), refuse, allow]
+            steps += [_jump(_EQUAL, numbers[name], no=len(test)), *test]
+    for name, at in _FLAGS_AT.items():
+        if name in numbers:
+            flags = [_step(_LOAD, _ARGUMENTS[at]), _jump(_HAS, _MAKES, no=3)]
+            test = [*flags, _step(_LOAD, _ARGUMENTS[at + 1]), _jump(_HAS, _RUNS_AS_OWNER, no=1), refuse, allow]
+            steps += [_jump(_EQUAL, numbers[name], no=len(test)), *test]
+    return steps
+
+
 def _sockets(number: int) -> list[bytes]:
     """Return the steps that refuse sockets of other families."""
     tests = [_jump(_EQUAL, family, yes=len(_FAMILIES) - index) for index, family in enumerate(_FAMILIES)]
     refuse, allow = _step(_RETURN, _REFUSE | _EAFNOSUPPORT), _step(_RETURN, _ALLOW)
-    return [_jump(_EQUAL, number, no=len(tests) + 3), _step(_LOAD, _FIRST_ARGUMENT), *tests, refuse, allow]
+    return [_jump(_EQUAL, number, no=len(tests) + 3), _step(_LOAD, _ARGUMENTS[0]), *tests, refuse, allow]
 
 
 def _step(code: int, value: int) -> bytes:

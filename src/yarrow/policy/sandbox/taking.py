@@ -16,10 +16,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 class Place(Struct, frozen=True):
     """Held by the identity of a directory, since a command can put a link, or another directory, there meanwhile."""
 
-    base: str
+    base: Path
     """The nearest directory above that was there."""
-    names: tuple[str, ...]
-    """From there on; the last one is what may not come to be."""
+    below: Path
+    """From there on; the last name is what may not come to be."""
     identity: tuple[int, int] | None
     """Device and number of the directory; None when it could not be looked at."""
 
@@ -27,19 +27,19 @@ class Place(Struct, frozen=True):
     def at(cls, path: Path) -> "Place":
         """Return the place of a path that is not there."""
         base = next(above for above in path.parents if above.is_dir())
-        return cls(str(base), path.relative_to(base).parts, _identity(base))
+        return cls(base, path.relative_to(base), _identity(base))
 
     @property
     def path(self) -> Path:
         """Where it is."""
-        return Path(self.base, *self.names)
+        return self.base / self.below
 
     def take_away(self, kept: Path) -> Path | None:
         """Move what is there below `kept` and return what was; what cannot be moved is removed."""
         if self.identity is None:
             return None
         try:
-            directory = open_directory(Path("/"), Path(self.base))
+            directory = open_directory(Path("/"), self.base)
         except OSError:
             return None
         try:
@@ -51,13 +51,14 @@ class Place(Struct, frozen=True):
             os.close(directory)
 
     def _taken(self, base: int, kept: Path) -> Path | None:
-        *above, name = self.names
+        first = self.below.parts[0]
+        *above, name = self.below.parts
         try:
             directory = open_below(base, tuple(above), _DIRECTORY)
         except OSError as error:
             # A link on the way leads to something as well as a directory does; nothing of it was there before.
-            is_link = error.errno in IN_THE_WAY and _moved(base, self.names[0], kept)
-            return Path(self.base, self.names[0]) if is_link else None
+            is_link = error.errno in IN_THE_WAY and _moved(base, first, kept)
+            return self.base / first if is_link else None
         try:
             return self.path if _moved(directory, name, kept) else None
         finally:
@@ -68,19 +69,19 @@ class Watched(Struct, frozen=True):
     """What must not come to be while a command runs."""
 
     places: tuple[Place, ...]
-    roots: tuple[str, ...]
+    roots: tuple[Path, ...]
     """Directories that must not become a repository of their own kind, whose `config` git would obey."""
 
     @classmethod
     def of(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "Watched":
         """Return what to watch before a command runs; a root that is such a repository already is the person's."""
         places = tuple(Place.at(path) for path in dict.fromkeys(missing))
-        return cls(places, tuple(str(root) for root in roots if not (root / "HEAD").exists()))
+        return cls(places, tuple(root for root in roots if not (root / "HEAD").exists()))
 
     def take_away(self, kept: Path) -> list[Path]:
         """Move away what came to be, and return what that was."""
         gone = [path for place in self.places if (path := place.take_away(kept)) is not None]
-        heads = [Place.at(Path(root, "HEAD")) for root in self.roots if _is_bare(Path(root))]
+        heads = [Place.at(root / "HEAD") for root in self.roots if _is_bare(root)]
         return gone + [path for head in heads if (path := head.take_away(kept)) is not None]
 
 
