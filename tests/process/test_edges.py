@@ -189,6 +189,8 @@ async def test_an_interrupt_while_modules_are_imported(world: World, module: str
     # It comes from inside of the import, so that the moment is certain.
     code = (
         "import os, signal, sys\n"
+        # Whoever runs the tests in the background of a shell has it ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
