@@ -321,6 +321,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         "providers": {"local": {}},
         "sandbox": "off",
         "workspace": {},
+        "secretFiles": {},
         "bash": {},
         "sessionDir": "x",
         "sync": "run",

@@ -49,7 +49,8 @@ async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) ->
         (ws / name).parent.mkdir(exist_ok=True)
         (ws / name).write_text("4711\n")
     (ws / "way").symlink_to("secret")
-    context = context_of(ws, private=(ws / "token",))
+    context = context_of(ws)
+    context = replace(context, workspace=replace(context.workspace, private=(ws / "token",)))
     rules = {"read(way/**)": "deny", "read(/usr/**)": "deny", "read(*/open)": "deny"}
     box = Boxes("workspace", home=Path.home()).box("s1", context.workspace, denied_places(rules, ws))
     command = {"command": "cat secret/plan way/plan token; ls secret; cat open"}

@@ -18,9 +18,9 @@ HARMLESS = ("thinking", "compaction", "permissions")
 
 Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
 """
-USERS_ALONE = ("extensions", "sandbox", "service", "telemetry")
+USERS_ALONE = ("extensions", "sandbox", "secretFiles", "service", "telemetry")
 """Keys that no project's file may set, trusted or not: what runs with the user's rights, what holds the rest,
-what one service takes, and what others are told."""
+what is kept from models, what one service takes, and what others are told."""
 NAMED_KEYS = 12
 """Of the keys that are ignored this many are named; of more, only how many."""
 KEY_CHARACTERS = 60

@@ -78,6 +78,15 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """To read."""
 
 
+class SecretFilesSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which files are closed for what they hold, besides `.env` and its kind: names, in which `*` is any text."""
+
+    more: tuple[str, ...] = ()
+    """Closed too, such as `*.pem`."""
+    fewer: tuple[str, ...] = ()
+    """Of the kind of `.env`, and open all the same, such as `.env.test`."""
+
+
 class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a shell call is given."""
 
@@ -174,6 +183,8 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What shell commands run in, where the machine can: `strict` has no network and is never done without.
     Only from the user's own file."""
     workspace: WorkspaceSettings = WorkspaceSettings()
+    secret_files: SecretFilesSettings = SecretFilesSettings()
+    """Only from the user's own file."""
     bash: BashSettings = BashSettings()
     permissions: PermissionSettings = PermissionSettings()
     service: ServiceSettings = ServiceSettings()

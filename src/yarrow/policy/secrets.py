@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+
+from msgspec import Struct
 
 ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
@@ -32,16 +35,42 @@ SHORTEST = 8
 """Characters of a secret that is looked for in texts."""
 
 
-def is_secret_file(name: str) -> bool:
-    """Whether a file of this name is taken to hold secrets: `.env`, `.env.production`, `.env~`, not `.env.example`.
+class SecretFiles(Struct, frozen=True):
+    """Which files are taken to hold secrets, by their names; in what is configured `*` is any text."""
 
-    Another word is another file: `.envrc` holds what a shell runs, and `.environment` whatever it does.
-    """
-    name = name.casefold()
-    if not name.startswith(ENV_FILE):
-        return False
-    rest = name.removeprefix(ENV_FILE)
-    return not rest[:1].isalnum() and re.split(r"[^a-z0-9]+", rest)[-1] not in EXAMPLE_SUFFIXES
+    more: tuple[str, ...] = ()
+    """Names besides those of env files."""
+    fewer: tuple[str, ...] = ()
+    """Names of env files that hold none."""
+
+    def has(self, name: str) -> bool:
+        """Whether a file of this name is one: `.env`, `.env.production`, `.env~`, not `.env.example`.
+
+        Another word is another file: `.envrc` holds what a shell runs, and `.environment` whatever it does.
+        """
+        if not self.more and not name.startswith("."):  # asked of each name of a tree
+            return False
+        name = name.casefold()
+        if _matches(self.more, name):
+            return True
+        rest = name.removeprefix(ENV_FILE)
+        if not name.startswith(ENV_FILE) or rest[:1].isalnum() or _matches(self.fewer, name):
+            return False
+        return re.split(r"[^a-z0-9]+", rest)[-1] not in EXAMPLE_SUFFIXES
+
+
+ENV_FILES = SecretFiles()
+"""Where nothing is configured."""
+
+
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return bool(patterns) and _pattern(patterns).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=16)
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    texts = (".*".join(map(re.escape, pattern.casefold().split("*"))) for pattern in patterns)
+    return re.compile("|".join(texts), re.DOTALL)
 
 
 def is_secret_variable(name: str, value: str) -> bool:

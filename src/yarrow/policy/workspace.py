@@ -13,7 +13,7 @@ from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
-from yarrow.policy.secrets import HOME_SECRETS, is_secret_file
+from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
@@ -50,25 +50,25 @@ class Workspace(Struct, frozen=True):
     """Files and directories of the service itself, such as its token: nobody reads or writes them."""
     closed: Closed = Closed()
     """What the rules of the settings keep from the tool that is given this."""
+    secrets: SecretFiles = ENV_FILES
+    """Files that nobody reads or writes."""
 
     @classmethod
-    def make(
-        cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = (), *, private: tuple[Path, ...] = ()
-    ) -> "Workspace":
+    def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
         """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`.
 
         Raises ConfigError when one of them is not a path.
         """
         writable = tuple(_configured("workspace.extra", text, cwd) for text in extra)
         readable = tuple(_configured("workspace.read", text, cwd) for text in read)
-        return cls(writable=(_real(cwd), *writable), readable=readable, private=private)
+        return cls(writable=(_real(cwd), *writable), readable=readable)
 
     def resolve_read(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be read."""
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
+        if self.secrets.has(path.name) or self.secrets.has(real.name) or _is_key(real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if closed := self._closed(path, real):
             return closed
@@ -84,7 +84,7 @@ class Workspace(Struct, frozen=True):
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if is_secret_file(path.name) or is_secret_file(real.name) or _is_key(real):
+        if self.secrets.has(path.name) or self.secrets.has(real.name) or _is_key(real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
         if closed := self._closed(path, real):
             return closed

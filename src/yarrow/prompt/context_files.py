@@ -64,7 +64,8 @@ class _Reader:
     def _first(self, directory: Path, inside: Path | None) -> ContextFile | None:
         for name in NAMES:
             path = self._places.shown(directory / name)
-            match read_text(directory / name, most=min(FILE_BYTES, self._left), inside=inside):
+            most = min(FILE_BYTES, self._left)
+            match read_text(directory / name, most=most, inside=inside, secrets=self._places.secrets):
                 case None:
                     continue
                 case Skipped(why):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
+
 UNPRINTABLE = "\ufffd"
 
 
@@ -18,12 +20,14 @@ class Places(Struct, frozen=True):
     cwd: Path
     root: Path
     """The project's root, at or above `cwd`."""
+    secrets: SecretFiles = ENV_FILES
+    """Files that are not read."""
 
     @classmethod
-    def make(cls, *, home: Path, users: Path, cwd: Path) -> "Places":
+    def make(cls, *, home: Path, users: Path, cwd: Path, secrets: SecretFiles = ENV_FILES) -> "Places":
         """Follow links and find the root; nothing is run, and what does not exist stays as it is named."""
         home, users, cwd = (Path(os.path.realpath(path)) for path in (home, users, cwd))
-        return cls(home=home, users=users, cwd=cwd, root=_project_root(cwd, home))
+        return cls(home=home, users=users, cwd=cwd, root=_project_root(cwd, home), secrets=secrets)
 
     def project(self) -> tuple[Path, ...]:
         """Return the directories from the project's root down to `cwd`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.secrets import SecretFiles
 
 
 class TextFile(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Skipped(Struct, frozen=True):
     why: str
 
 
-def read_text(path: Path, *, most: int, inside: Path | None) -> TextFile | Skipped | None:
+def read_text(path: Path, *, most: int, inside: Path | None, secrets: SecretFiles) -> TextFile | Skipped | None:
     """Read at most `most` bytes of a file; None when there is none.
 
     Links are followed as long as they end inside a directory, anywhere if it is None.
@@ -42,7 +42,7 @@ def read_text(path: Path, *, most: int, inside: Path | None) -> TextFile | Skipp
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
         return Skipped("is a link that leads out of the project")
-    if is_secret_file(path.name) or is_secret_file(real.name):
+    if secrets.has(path.name) or secrets.has(real.name):
         return Skipped("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.

@@ -12,6 +12,7 @@ from yarrow.agent.retry import WITH_TIME, Pause
 from yarrow.config.settings import Settings
 from yarrow.event.bus import Tap
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
+from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.places import Places
 from yarrow.service.providers import Providers
 from yarrow.session.manager import SessionManager
@@ -65,4 +66,9 @@ class Parts(Struct, frozen=True):
 
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""
-        return Places.make(home=self.home, users=self.users, cwd=cwd)
+        return Places.make(home=self.home, users=self.users, cwd=cwd, secrets=self.secret_files())
+
+    def secret_files(self) -> SecretFiles:
+        """Return which files are closed for what they hold."""
+        configured = self.settings.secret_files
+        return SecretFiles(more=configured.more, fewer=configured.fewer)

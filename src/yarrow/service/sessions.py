@@ -222,9 +222,8 @@ class Sessions:
             )
         settings = self._parts.settings.workspace
         skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
-        workspace = Workspace.make(
-            entry.cwd, settings.extra, (*settings.read, *map(str, skills)), private=self._parts.private
-        )
+        workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
+        workspace = replace(workspace, private=self._parts.private, secrets=self._parts.secret_files())
         denied = denied_places(self._parts.consent.rules, entry.cwd)
         box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace, denied)
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)

@@ -12,7 +12,6 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.policy.beneath import open_beneath
-from yarrow.policy.secrets import is_secret_file
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
@@ -151,7 +150,7 @@ class _Search:
     def _take(self, path: str) -> None:
         if not self._glob.matches(path):
             return
-        if is_secret_file(path.rpartition("/")[2]):
+        if self._workspace.secrets.has(path.rpartition("/")[2]):
             self._secrets += 1
         elif self._workspace.leaves_out(f"{self._root}/{path}"):
             self._closed += 1

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import is_secret_file
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
@@ -177,13 +176,13 @@ class _Search:
         return Done(self._report.text(self._notes))
 
     def _is_wanted(self, path: str) -> bool:
-        if is_secret_file(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
+        if self._workspace.secrets.has(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
             return False
         return self._is_file or not self._workspace.leaves_out(f"{self._target}/{path}")
 
 
 def _notes(directory: Path, workspace: Workspace) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
-    names = sorted(told(path.name) for path in directory.iterdir() if is_secret_file(path.name))
+    names = sorted(told(path.name) for path in directory.iterdir() if workspace.secrets.has(path.name))
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""
     return [note for note in (secrets, workspace.closed.note()) if note]

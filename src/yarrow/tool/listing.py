@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.secrets import SecretFiles
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
 from yarrow.tool.walk import walk
@@ -22,11 +22,11 @@ class Listing(Struct, frozen=True):
     has_more: bool = False
 
 
-def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: int) -> Listing:
+def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: int, secrets: SecretFiles) -> Listing:
     """Return what begins with `prefix`, as a path or, without a slash, by its name; at most `limit` paths.
 
     `directory` is the real one of what goes before the last slash of the prefix. Ignore files are honoured, though
-    not for that directory itself; secret files are left out. After `LISTING_SECONDS` it is what was found until then,
+    not for that directory itself; `secrets` are left out. After `LISTING_SECONDS` it is what was found until then,
     and there may be more.
     """
     below, slash, name = prefix.rpartition("/")
@@ -38,7 +38,7 @@ def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: in
         *above, last = entry.path.split("/")
         # By its name alone a file is meant wherever it lies; with a slash the path says where.
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
-        if is_meant and not is_secret_file(last):
+        if is_meant and not secrets.has(last):
             # The nearest first: fewer names before more.
             found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
     return Listing(_paths(found), has_more=found.count > limit)

@@ -18,6 +18,7 @@ from yarrow.policy.sandbox.places import (
     shown_of_home,
 )
 from yarrow.policy.sandbox.protected import Found
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_WORDS = 8_900
 """Bubblewrap takes 9,000, the command among them."""
@@ -38,6 +39,8 @@ class Box(Struct, frozen=True):
     """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
     hidden: tuple[Path, ...] = ()
     """The service's own directories."""
+    secrets: SecretFiles = ENV_FILES
+    """Files of the workspace that are not read."""
     notes: Path | None = None
     """Where is written down what to take away if the service is killed; None is nowhere."""
 

@@ -63,6 +63,7 @@ class Boxes:
             home=self._home.resolve(),
             private=self._private(session_id),
             hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
+            secrets=workspace.secrets,
             notes=self._notes,
         )
 

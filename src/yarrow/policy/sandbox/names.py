@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import is_secret_file
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 LOOKED_AT = 20_000
 """Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
@@ -34,10 +34,10 @@ class Names(Struct, frozen=True):
     """What is to be looked at in turn."""
 
 
-_known: dict[str, tuple[tuple[int, int, int], Names]] = {}
+_known: dict[tuple[str, SecretFiles], tuple[tuple[int, int, int], Names]] = {}
 
 
-def names_of(directory: str) -> Names:
+def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
     """Return what a directory holds; nothing of one that is a link. Raises OSError.
 
     It is not read again as long as it is the same one and nothing in it came, went or was renamed: that sets the time
@@ -47,18 +47,18 @@ def names_of(directory: str) -> Names:
     if not stat.S_ISDIR(status.st_mode):
         return Names(0, (), ())
     state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-    known = _known.get(directory)
+    known = _known.get((directory, secrets))
     if known is not None and known[0] == state and os.access(directory, os.R_OK | os.X_OK):
         return known[1]
-    names = _read(directory)
+    names = _read(directory, secrets)
     if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
         if len(_known) >= REMEMBERED_DIRECTORIES:
             _known.clear()
-        _known[directory] = (state, names)
+        _known[directory, secrets] = (state, names)
     return names
 
 
-def _read(directory: str) -> Names:
+def _read(directory: str, secrets: SecretFiles) -> Names:
     telling: list[str] = []
     directories: list[str] = []
     of_git: set[str] = set()
@@ -69,8 +69,7 @@ def _read(directory: str) -> Names:
             is_directory = entry.is_dir(follow_symlinks=False)
             if name in _OF_GIT:
                 of_git.add(name)
-            # All else that is looked for begins with a dot.
-            if name.startswith(".") and (name == ".git" or (not is_directory and is_secret_file(name))):
+            if name == ".git" or (not is_directory and secrets.has(name)):
                 telling.append(name)
             elif is_directory and name not in PASSED_OVER:
                 directories.append(name)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, names_of
-from yarrow.policy.secrets import ENV_FILE, is_secret_file
+from yarrow.policy.secrets import ENV_FILE, ENV_FILES, SecretFiles
 
 DEEPEST = 6
 """Levels below the workspace that are looked at."""
@@ -44,7 +44,7 @@ class Found(Struct):
 _seen: dict[Path, Found] = {}
 
 
-def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
+def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_FILES) -> Found:
     """Look at one root of a workspace; `roots` are all of them, among which configurations of git may include files.
 
     Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
@@ -54,12 +54,12 @@ def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
     _refuse_link(root / ".git")
     # By name, so that these are found however many others are put beside them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
-    for path in dict.fromkeys((*first, *entries(root, found))):
+    for path in dict.fromkeys((*first, *entries(root, found, secrets))):
         if path.name == ".git":
             _repository(path, root, found)
         elif path.name == HEAD:
             _git_directories(path.parent, found)
-        elif (file := _secret_file(path, roots or (root,))) is not None:
+        elif (file := _secret_file(path, roots or (root,), secrets)) is not None:
             if file not in found.secret:
                 found.secret.append(file)
             # A directory above could be moved to where nobody looks.
@@ -70,7 +70,7 @@ def look_at(root: Path, roots: Sequence[Path] = ()) -> Found:
     return found
 
 
-def _secret_file(path: Path, roots: Sequence[Path]) -> Path | None:
+def _secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:
     """Return what is covered for a file of secrets: of a link, the file that it leads to.
 
     None where it leads nowhere, to no file, to an example that is made to be read, or out of the workspace to what
@@ -84,7 +84,7 @@ def _secret_file(path: Path, roots: Sequence[Path]) -> Path | None:
     except (OSError, RuntimeError):  # a loop is one or the other
         return None
     is_open = mode & stat.S_IROTH and not any(real.is_relative_to(root) for root in roots)
-    is_example = real.name.startswith(ENV_FILE) and not is_secret_file(real.name)
+    is_example = real.name.startswith(ENV_FILE) and not secrets.has(real.name)
     return real if stat.S_ISREG(mode) and not is_open and not is_example else None
 
 
@@ -215,7 +215,7 @@ def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
     return not path.is_symlink() and kind(path)
 
 
-def entries(root: Path, found: Found) -> Iterator[Path]:
+def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Iterator[Path]:
     """Yield the repositories and secret files below a directory, the nearest first, without what packages bring.
 
     Raises OSError when the directory itself cannot be looked at.
@@ -225,7 +225,7 @@ def entries(root: Path, found: Found) -> Iterator[Path]:
         below: list[str] = []
         for directory in level:
             try:
-                names = names_of(directory)
+                names = names_of(directory, secrets)
             except PermissionError:
                 if directory == str(root):
                     raise

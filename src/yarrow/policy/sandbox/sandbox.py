@@ -104,7 +104,7 @@ class Boxed:
             raise OSError(f"bubblewrap ({program}) lies where commands can write; install the system's own")
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
-        found = [remembered(root, look_at(root, box.writable)) for root in box.writable]
+        found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""

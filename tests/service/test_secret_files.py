@@ -1,0 +1,82 @@
+"""Which files are closed for what they hold can be configured, and then means the same to everything that reads."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House, stub_of
+from yarrow.config.settings import SecretFilesSettings
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.service.servicer import Servicer
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+SECRET = "stolen-9b1f"
+CLOSED = (".env", ".env.production", "server.PEM", "keys/deep.pem", "Secrets.yml", ".env.test.pem", "linked")
+OPEN = (".env.test", ".env.example", "pem", "secrets.yml.txt", "main.py", "pem/inside")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
+    secret_files = SecretFilesSettings(more=("*.pem", "secrets.yml"), fewer=(".ENV.test",))
+    settings = replace(made.parts.settings, secret_files=secret_files)
+    boxes = Boxes("workspace", home=made.home)
+    made.servicer = Servicer(replace(made.parts, boxes=boxes, settings=settings, registry=Registry(BUILTIN_TOOLS)))
+    for name in CLOSED[:-1]:
+        (made.cwd / name).parent.mkdir(exist_ok=True)
+        (made.cwd / name).write_text(SECRET)
+    (made.cwd / "linked").symlink_to("server.PEM")
+    for name in OPEN:
+        path = made.cwd / (name if name != "pem" else "x.pem.txt")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"open {path.name}")
+    return made
+
+
+async def test_every_tool_means_the_same_by_it(house: House) -> None:
+    async with stub_of(house) as stub:
+        session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+
+        async def call(tool: str, **arguments: object) -> tuple[str, bool]:
+            request = pb.RunToolRequest(session_id=session, tool=tool, arguments_json=json.dumps(arguments))
+            output = [response.event async for response in stub.RunTool(request)][-1].tool_output
+            return output.text, output.is_error
+
+        for name in CLOSED:
+            assert (await call("read", path=name))[1], name
+            assert (await call("write", path=name, content="x"))[1], name
+            assert (await call("grep", pattern=SECRET, path=name))[1], name
+        assert (await call("read", path=".env.test")) == ("open .env.test", False)
+        assert not (await call("edit", path=".env.test", edits=[{"old": "open", "new": "wide"}]))[1]
+        found, _ = await call("grep", pattern="9b1f|open")
+        assert SECRET not in found
+        assert {line.partition(":")[0] for line in found.splitlines() if ":1:" in line} == {
+            ".env.example", "x.pem.txt", "secrets.yml.txt", "main.py", "pem/inside",
+        }  # fmt: skip
+        assert "server.PEM" in found
+        listed, _ = await call("find", pattern="*")
+        assert not any(name in listed.splitlines() for name in CLOSED[:-1])
+        assert ".env.test" in listed
+        shell, _ = await call("bash", command="cat .env* *.* */* linked 2>/dev/null; true")
+        assert SECRET not in shell
+        assert "wide .env.test" in shell
+        assert "open secrets.yml.txt" in shell
+        files = (await stub.ListFiles(pb.ListFilesRequest(session_id=session))).paths
+        assert not set(files) & set(CLOSED[:-1])
+        assert {".env.test", "main.py"} <= set(files)
+
+
+async def test_a_context_file_is_none_of_them(house: House) -> None:
+    (house.cwd / "AGENTS.md").symlink_to("server.PEM")
+    async with stub_of(house) as stub:
+        session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+        state = await stub.GetState(pb.GetStateRequest(session_id=session))
+    assert SECRET not in state.settings.system_prompt
+    assert any("AGENTS.md is not read: files such as .env hold secrets" in warning for warning in state.warnings)
