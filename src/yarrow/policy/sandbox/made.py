@@ -50,7 +50,7 @@ def running(root: Path, found: Found, elsewhere: Iterable[Before]) -> Generator[
     the meantime by this one: it is added to what is `missing`.
     """
     missing = frozenset(found.missing)
-    repositories = frozenset(directory for _, directory in _repositories(root))
+    repositories = frozenset(directory for _, directory in _repositories(found.repositories))
     for other in (*_running, *elsewhere):
         missing |= {path for path in other.missing if other.root == root or path.is_relative_to(root)}
         repositories -= {path for path in repositories - other.repositories if _is_seen(path, root, other)}
@@ -70,7 +70,12 @@ def _is_seen(path: Path, root: Path, other: Before) -> bool:
 def run_by_git(before: Before, roots: Sequence[Path]) -> list[Path]:
     """Return what git would run, or obey, of repositories that were not there before a command."""
     found: dict[Path, None] = {}
-    for git, directory in _repositories(before.root):
+    try:
+        gits = [path for path in entries(before.root, Found()) if path.name in {".git", HEAD}]
+    except OSError:
+        return []
+    # By name, so that it is found however many others are put beside it.
+    for git, directory in _repositories([before.root / ".git", *gits]):
         if directory in before.repositories or not any(directory.is_relative_to(one) for one in roots):
             continue
         for path in _run_by(directory):
@@ -90,15 +95,11 @@ def _changed(path: Path) -> int:
         return 0
 
 
-def _repositories(root: Path) -> Iterator[tuple[Path, Path]]:
+def _repositories(gits: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
     """Yield each `.git`, with each of the real directories that git takes configuration or hooks from for it.
 
-    Of a bare repository it is the `HEAD`, by which git knows one.
+    Of a bare repository it is the `HEAD`, by which git knows one. Those that an index names are among them.
     """
-    try:
-        gits = [root / ".git", *(path for path in entries(root, Found()) if path.name in {".git", HEAD})]
-    except OSError:
-        return
     waiting = dict.fromkeys(reversed(gits))
     seen: set[Path] = set()
     while waiting:

@@ -31,30 +31,32 @@ class Names(Struct, frozen=True):
     telling: tuple[str, ...]
     """Repositories, files of secrets, and the `HEAD` of a directory that is itself a repository."""
     directories: tuple[str, ...]
-    """What is to be looked at in turn."""
+    """The paths of what is to be looked at in turn."""
 
 
-_known: dict[tuple[str, SecretFiles], tuple[tuple[int, int, int], Names]] = {}
+_known: dict[SecretFiles, dict[str, tuple[int, int, int, Names]]] = {}
+"""By what is looked for, and by directory: device, number, and time of the last change, with what was found then."""
 
 
 def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
     """Return what a directory holds; nothing of one that is a link. Raises OSError.
 
-    It is not read again as long as it is the same one and nothing in it came, went or was renamed: that sets the time
-    of its last change, which no program can set to anything else.
+    It is not read again as long as it is the same one and nothing in it came, went or was renamed, nor who may read it
+    changed: that sets the time of its last change, which no program can set to anything else.
     """
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode):
         return Names(0, (), ())
+    all_known = _known.setdefault(secrets, {})
     state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-    known = _known.get((directory, secrets))
-    if known is not None and known[0] == state and os.access(directory, os.R_OK | os.X_OK):
-        return known[1]
+    known = all_known.get(directory)
+    if known is not None and known[:3] == state:
+        return known[3]
     names = _read(directory, secrets)
     if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
-        if len(_known) >= REMEMBERED_DIRECTORIES:
-            _known.clear()
-        _known[directory, secrets] = (state, names)
+        if len(all_known) >= REMEMBERED_DIRECTORIES:
+            all_known.clear()
+        all_known[directory] = (*state, names)
     return names
 
 
@@ -72,7 +74,7 @@ def _read(directory: str, secrets: SecretFiles) -> Names:
             if name == ".git" or (not is_directory and secrets.has(name)):
                 telling.append(name)
             elif is_directory and name not in PASSED_OVER:
-                directories.append(name)
+                directories.append(f"{directory}/{name}")
     if any(names <= of_git for names in BARE):
         telling.append(HEAD)
     return Names(count, tuple(telling), tuple(directories))

@@ -39,6 +39,8 @@ class Found(Struct):
     """Files that are not read."""
     closed: list[Path] = []
     """Directories that cannot be looked at, and so are not shown."""
+    repositories: list[Path] = []
+    """Each `.git`, and the `HEAD` of each bare one."""
 
 
 _seen: dict[Path, Found] = {}
@@ -56,8 +58,10 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     for path in dict.fromkeys((*first, *entries(root, found, secrets))):
         if path.name == ".git":
+            found.repositories.append(path)
             _repository(path, root, found)
         elif path.name == HEAD:
+            found.repositories.append(path)
             _git_directories(path.parent, found)
         elif (file := _secret_file(path, roots or (root,), secrets)) is not None:
             if file not in found.secret:
@@ -233,9 +237,10 @@ def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Itera
                 continue
             except OSError:
                 continue
-            yield from (Path(directory, name) for name in names.telling)
+            if names.telling:
+                yield from (Path(directory, name) for name in names.telling)
             looked += names.count
             if looked >= LOOKED_AT:
                 return
-            below += [f"{directory}/{name}" for name in names.directories]
+            below += names.directories
         level = below
