@@ -126,8 +126,13 @@ class Opaque(Struct, frozen=True, tag="opaque", tag_field="type"):
 Block = Text | Thinking | ToolCall | Image | Opaque
 
 
-class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, tag="message", tag_field="kind"):
-    """One message of a conversation and one line of a session file."""
+class Message(
+    Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, tag="message", tag_field="kind", gc=False
+):
+    """One message of a conversation and one line of a session file.
+
+    It holds nothing that could lead back to it, so no garbage is looked for in it: a session has a hundred thousand.
+    """
 
     id: str
     role: Role

@@ -120,8 +120,10 @@ def _read(path: Path, stream: BinaryIO) -> Loaded:
         else:
             value, complaints = blobs.brought_in(value)
             records.append(Stored(value, line.offset, len(line.raw)))
-            missing_count += len(complaints)
-            missing += (f"A block in line {line.number} {each}." for each in complaints[: MAX_SKIPPED - len(missing)])
+            if complaints:
+                missing_count += len(complaints)
+                shown = complaints[: MAX_SKIPPED - len(missing)]
+                missing += (f"A block in line {line.number} {each}." for each in shown)
     if header is None:
         if not records:
             raise _nothing_in(path, skipped)
