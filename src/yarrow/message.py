@@ -156,7 +156,7 @@ class Message(
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def thinking(self) -> str:
@@ -166,12 +166,12 @@ class Message(
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     @property
     def images(self) -> tuple[Image, ...]:
         """The images, in order."""
-        return tuple(block for block in self.content if isinstance(block, Image))
+        return tuple([block for block in self.content if isinstance(block, Image)])
 
 
 class ToolSpec(Struct, frozen=True):

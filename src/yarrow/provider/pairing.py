@@ -59,8 +59,8 @@ def _bound(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]], set[int
                 queue.popleft().result = message
             else:
                 orphans.add(position)
-        elif message.tool_calls:
-            slots[position] = [_Slot(call) for call in message.tool_calls]
+        elif calls := message.tool_calls:
+            slots[position] = [_Slot(call) for call in calls]
             # A later call takes over the id: some servers number the calls of each answer anew.
             waiting.update((slot.call.id, deque[_Slot]()) for slot in slots[position])
             for slot in slots[position]:
@@ -94,13 +94,14 @@ class _Ids:
 
 def _renamed(message: Message, new_ids: Iterator[str]) -> Message:
     content: list[Block] = []
+    changed = False
     for block in message.content:
-        if isinstance(block, ToolCall):
-            new = next(new_ids)
-            content.append(block if new == block.id else replace(block, id=new))
+        if isinstance(block, ToolCall) and (new := next(new_ids)) != block.id:
+            content.append(replace(block, id=new))
+            changed = True
         else:
             content.append(block)
-    return replace(message, content=tuple(content))
+    return replace(message, content=tuple(content)) if changed else message
 
 
 def _answer(slot: _Slot, call_id: str) -> Message:
