@@ -43,6 +43,9 @@ class ThinkingLevel(StrEnum):
     MAX = "max"
 
 
+# Without `gc` no garbage is looked for in these values: none leads back to itself, and a session has many thousands.
+
+
 class Usage(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Tokens of one model call, or a sum.
 
@@ -129,10 +132,7 @@ Block = Text | Thinking | ToolCall | Image | Opaque
 class Message(
     Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, tag="message", tag_field="kind", gc=False
 ):
-    """One message of a conversation and one line of a session file.
-
-    It holds nothing that could lead back to it, so no garbage is looked for in it: a session has a hundred thousand.
-    """
+    """One message of a conversation and one line of a session file."""
 
     id: str
     role: Role
