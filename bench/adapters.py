@@ -1,4 +1,4 @@
-"""Measures what adapters cost beside the vendors' own clients: `python bench/adapters.py [--runs N] [--deltas N]`.
+"""Measures what adapters cost beside the vendors' own clients: `python bench/adapters.py`.
 
 A server in another process plays a captured answer whose first delta is repeated, each in an HTTP chunk and a write of
 its own. The adapter and the client read it in turns, in one process; the CPU time of that process is divided by the
@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parts import Found, Table, at_most, figure, parser, tell
+
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.message import Message, Role, Text
 from yarrow.provider.base import CompletionRequest, Provider, TextPiece
@@ -25,6 +27,8 @@ from yarrow.provider.factory import Ground, create
 WIRE = Path(__file__).parents[1] / "tests" / "fixtures" / "wire"
 DELTA = re.compile(rb'"content":"[^"]+"|"text_delta"|"text":"[^"]+"')
 PROMPT = "hi"
+MOST = 10.0
+"""Microseconds of CPU that a delta may take, where the adapter is all ours."""
 
 
 class Case(NamedTuple):
@@ -173,39 +177,51 @@ def importing(modules: dict[str, str], runs: int) -> dict[str, float]:
     return {name: statistics.median(times[1:]) for name, times in seen.items()}
 
 
-async def compare(root: str, options: argparse.Namespace) -> None:
-    print("| adapter | µs a delta | its client | µs a delta | ratio |\n|---|---|---|---|---|")
-    for kind, case in CASES.items():
-        ours, theirs = await deltas(kind, root, options)
-        print(f"| {kind} | {ours:.1f} | {case.client} | {theirs:.1f} | {ours / theirs:.2f} |", flush=True)
+async def compare(root: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    return {kind: await deltas(kind, root, options) for kind in CASES}
 
 
-def measure(options: argparse.Namespace) -> None:
+def streamed(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     command = [sys.executable, __file__, "--serve", "--deltas", str(options.deltas)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            asyncio.run(compare(f"http://127.0.0.1:{server.stdout.readline().strip()}", options))
+            return asyncio.run(compare(f"http://127.0.0.1:{server.stdout.readline().strip()}", options))
         finally:
             server.terminate()
+
+
+def measure(options: argparse.Namespace) -> Found:
+    found = streamed(options)
+    rows = [
+        (
+            kind, figure(ours), CASES[kind].client, figure(theirs), f"{ours / theirs:.2f}",
+            at_most(ours, MOST) if kind != "gemini" else "",
+        )
+        for kind, (ours, theirs) in found.items()
+    ]  # fmt: skip
     modules = {f"the adapter {kind}": f"yarrow.provider.{kind}.build" for kind in CASES}
     modules["the adapter gemini, at its first call"] = "yarrow.provider.gemini.bridge"
     modules |= {f"the client {case.client}": case.module for case in CASES.values()}
-    print("\n| import | ms |\n|---|---|")
-    for name, milliseconds in importing(modules, options.runs).items():
-        print(f"| {name} | {milliseconds:.0f} |")
+    imports = importing(modules, options.runs)
+    tables = [
+        Table(("adapter", "µs a delta", "its client", "µs a delta", "ratio", "goal"), rows),
+        Table(("import, in a fresh interpreter", "ms of CPU"), [(name, figure(ms)) for name, ms in imports.items()]),
+    ]
+    return Found(tables, {"deltas": found, "imports": imports})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--deltas", type=int, default=20_000)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    made = parser(__doc__, runs=5)
+    made.add_argument("--deltas", type=int, default=20_000)
+    made.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = made.parse_args()
     if options.serve:
         asyncio.run(serve(options.deltas))
-    else:
-        measure(options)
+        return
+    if options.small:
+        options.deltas = 1_000
+    tell(measure(options), options.json)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import threading
@@ -14,7 +15,13 @@ from typing import Any
 
 from peers import NODE_PATH, Command
 
-PORT = int(os.environ.get("PORT", "18090"))
+
+def _free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+PORT = int(os.environ.get("PORT") or _free())
 BASE = f"http://127.0.0.1:{PORT}"
 PROMPT = "hi"
 LIMIT = 180.0

@@ -1,149 +1,117 @@
-"""Measures Yarrow beside the smallest loops that do its job, and beside other agents: `make bench`.
+"""Measures everything in one run, part after part: `make bench`, or `make bench BENCH="--only tui --runs 3"`.
 
-The floors are `curl`, `floor_raw.py` (a socket and the standard library) and `floor_httpx.py`; the provider is
-`mock.py`; other agents are measured where `peers.py` has installed them. All commands take turns, in one run; the table
-has medians. `--json FILE` keeps every run, `--write docs/performance.md` puts the table between its marks. Linux only.
+Each part is a program of its own that takes turns where it compares (`PARTS`). What it tells goes between its marks in
+the page that `--write` names, with the date, the machine and its load; `--json FILE` keeps every run. A part that fails
+leaves its old table where it is and makes the whole end with 1. Linux only.
 """
 
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from figures import Runs, machine, table
-from peers import Command, command, installed
-from processes import BASE, PORT, PROMPT, SCENARIOS, once, scenario, size
-
 HERE = Path(__file__).parent
-PYTHON = sys.executable
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-HOOK = """
-def extend(yarrow):
-    yarrow.hook("BeforeProviderRequest", lambda request: request)
-"""
-"""An extension that looks at every request and hands it on."""
-ASKED = json.dumps({"model": "mock-model", "stream": True, "messages": [{"role": "user", "content": PROMPT}]})
+PARTS = ("commands", "events", "sessions", "service", "tui", "tools", "adapters")
+LIMIT = 3600.0
+"""Seconds after which a part is stopped and has failed."""
 
 
-def home(folder: Path, **more: object) -> Path:
-    settings = {
-        "provider": "mock",
-        "model": "mock-model",
-        "sandbox": "off",
-        "permissions": {"rules": {"bash": "auto"}},
-        "providers": {"mock": {"type": "openai", "baseUrl": f"{BASE}/v1", "contextWindow": 200_000}},
-        **more,
-    }
-    (folder / ".yarrow").mkdir(parents=True)
-    (folder / "project").mkdir()
-    (folder / ".yarrow" / "config.json").write_text(json.dumps(settings))
-    return folder
+def machine() -> str:
+    """Describe where this runs."""
+    with Path("/proc/cpuinfo").open() as lines:
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, {system}"
 
 
-def furnished(folder: Path) -> Path:
-    """A home with ten skills and ten templates."""
-    home(folder)
-    (folder / ".yarrow/prompts").mkdir()
-    for number in range(10):
-        skill = folder / f".yarrow/skills/skill-{number}/SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text(f"---\nname: skill-{number}\ndescription: Does thing {number}.\n---\n" + "A line.\n" * 200)
-        template = folder / f".yarrow/prompts/template-{number}.md"
-        template.write_text(f"---\ndescription: Template {number}.\n---\nDo $1.\n" + "A line.\n" * 200)
-    return folder
-
-
-def commands(folder: Path, yarrow: str, size_of: Path | None) -> dict[str, Command]:
-    """Return what is measured, by the head of its column."""
-    plain = home(folder / "plain")
-    hooked = home(folder / "hooked", extensions=["hook.py"])
-    (hooked / ".yarrow/hook.py").write_text(HOOK)
-    url = f"{BASE}/v1/chat/completions"
-    curl = ("curl", "-sN", url, "-H", "content-type: application/json", "-d", ASKED)
-    ours = Command((yarrow, PROMPT), plain, version=(yarrow, "--version"), help=(yarrow, "--help"), size=size_of)
+def measured(part: str, options: list[str]) -> dict[str, Any] | None:
+    """Run a part in a process of its own; None when it failed."""
+    began, load = time.monotonic(), os.getloadavg()[0]
+    print(f"{part} ...", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "kept.json"
+        command = [sys.executable, str(HERE / f"{part}.py"), "--json", str(kept), *options]
+        try:
+            failed = subprocess.run(command, check=False, timeout=LIMIT).returncode
+        except subprocess.TimeoutExpired:
+            failed = f"more than {LIMIT:.0f} s"
+        if failed:
+            print(f"{part}: failed ({failed})", file=sys.stderr)
+            return None
+        found = json.loads(kept.read_text())
     return {
-        "yarrow": ours,
-        "10 skills": Command((yarrow, PROMPT), furnished(folder / "furnished")),
-        "a hook": Command((yarrow, PROMPT), hooked),
-        "curl": Command(curl, plain, scenario={"marker": "all"}, tools=False),
-        "raw script": Command((PYTHON, "-S", "-E", str(HERE / "floor_raw.py"), PROMPT), plain),
-        "httpx script": Command((PYTHON, str(HERE / "floor_httpx.py"), PROMPT), plain),
-        **{name: command(name, folder / name, BASE, PROMPT) for name in installed()},
+        **found,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "seconds": round(time.monotonic() - began),
     }
 
 
-def measure(chosen: dict[str, Command], repetitions: int) -> dict[str, Runs]:
-    runs: dict[str, Runs] = {name: {} for name in chosen}
-    for repetition in range(repetitions + 1):
-        for name, one in chosen.items():
-            done = {kind: scenario(kind, one) for kind in SCENARIOS}
-            flags = {"--version": one.version, "--help": one.help}
-            done |= {flag: once(argv, one) for flag, argv in flags.items() if argv}
-            if repetition:  # the first is to warm up
-                for kind, result in done.items():
-                    if result is not None:
-                        runs[name].setdefault(kind, []).append(result)
-    for name, one in chosen.items():
-        if one.size is not None:
-            runs[name]["size"] = [{"bytes": size(one.size)}]
-    return runs
+def section(found: dict[str, Any], where: str, *, small: bool) -> str:
+    """Return what stands in the page for a part."""
+    before, after = found["load"]
+    sizes = " Small sizes, which say nothing about the goals." if small else ""
+    head = f"Measured on {found['date']}: {where}; load {before} when it began, {after} when it ended.{sizes}"
+    return f"{head}\n\n{found['text']}"
 
 
-def publish(subscribers: int) -> float:
-    """Microseconds of CPU of one publish."""
-    code = (
-        "import time\nfrom yarrow.event.bus import Bus\n"
-        "from yarrow.event.events import TextDelta\n"
-        f"bus = Bus('s'); readers = [bus.subscribe() for _ in range({subscribers})]\nbody = TextDelta('abcd')\n"
-        "best = 9.0\nfor _ in range(9):\n    began = time.process_time()\n"
-        "    for _ in range(20000): bus.publish(body)\n"
-        "    best = min(best, time.process_time() - began)\nprint(best / 20000 * 1e6)"
-    )
-    return float(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True).stdout)
+def marks(part: str) -> tuple[str, str]:
+    return f"<!-- measured {part}: begin -->\n", f"<!-- measured {part}: end -->\n"
 
 
-def write(path: Path, text: str) -> None:
-    """Put the text between the marks of a page."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+def put(page: str, part: str, text: str) -> str:
+    """Return the page with the text between the marks of a part; ValueError when they are not there once each."""
+    begin, end = marks(part)
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(
+            f"the page has no place for {part}: {begin.strip()} and {end.strip()}, once each, in this order"
+        )
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reps", type=int, default=9)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--write", type=Path)
-    parser.add_argument("--yarrow", type=Path, default=Path(PYTHON).with_name("yarrow"))
-    parser.add_argument("--size-of", type=Path, help="the environment that Yarrow alone is installed in")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part alone; may be said several times")
+    parser.add_argument("--runs", type=int, help="of each part, instead of its own number")
+    parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--json", type=Path, help="keeps every run there")
+    parser.add_argument("--write", type=Path, help="the page that the tables go into")
+    parser.add_argument("--yarrow", type=Path, help="the command that is measured, from an environment of its own")
+    parser.add_argument("--size-of", type=Path, help="that environment")
     arguments = parser.parse_args()
+    common = [*(["--runs", str(arguments.runs)] if arguments.runs else []), *(["--small"] if arguments.small else [])]
+    own = {"--yarrow": arguments.yarrow, "--size-of": arguments.size_of}
+    commands = [word for name, path in own.items() if path for word in (name, str(path))]
     where = machine()
-    mock = subprocess.Popen([PYTHON, str(HERE / "mock.py"), "--port", str(PORT)], stdout=subprocess.PIPE)
-    try:
-        assert mock.stdout is not None
-        mock.stdout.readline()
-        with tempfile.TemporaryDirectory() as name:
-            runs = measure(commands(Path(name), str(arguments.yarrow.absolute()), arguments.size_of), arguments.reps)
-    finally:
-        mock.terminate()
-        mock.wait()
-    published = {count: publish(count) for count in (1, 10, 100)}
-    costs = ", ".join(f"{value:.2f} to {count}" for count, value in published.items())
-    head = f"Measured on {datetime.now(UTC):%Y-%m-%d}, medians of {arguments.reps} runs: {where}."
-    told = f"{head}\n\n{table(runs)}\nPublishing an event takes, in microseconds: {costs} subscribers."
-    print(told)
-    kept: dict[str, Any] = {"machine": where, "runs": runs, "publish": published}
-    if arguments.json:
-        arguments.json.write_text(json.dumps(kept))
+    kept: dict[str, Any] = {"machine": where, "parts": {}}
+    wanted = arguments.only or PARTS
     if arguments.write:
-        write(arguments.write, told)
+        for part in wanted:  # before all that takes time
+            put(arguments.write.read_text(), part, "")
+    for part in wanted:
+        found = measured(part, [*common, *(commands if part == "commands" else [])])
+        if found is None:
+            continue
+        kept["parts"][part] = found
+        text = section(found, where, small=arguments.small)
+        print(f"## {part}, {found['seconds']} s\n\n{text}", flush=True)
+        # At once, so that what was measured is not lost with what comes after it.
+        if arguments.json:
+            arguments.json.write_text(json.dumps(kept))
+        if arguments.write:
+            arguments.write.write_text(put(arguments.write.read_text(), part, text))
+    return int(len(kept["parts"]) < len(wanted))
 
 
 if __name__ == "__main__":
     os.environ.pop("PYTHONPATH", None)
-    main()
+    sys.exit(main())

@@ -1,15 +1,12 @@
-"""Measures `yarrow serve`: events a second, latency, many sessions, slow readers: `python bench/service.py [--short]`.
+"""Measures `yarrow serve`: events a second, latency, many sessions, slow readers: `python bench/service.py`.
 
 The service is a process of its own with a scripted model; what calls it is this process, and the slow readers are a
-third. What is compared is measured in turns; medians are printed as a table, and `--json FILE` keeps every run. There
-is no way to listen on TCP without TLS, so a unix socket stands for the calls without it. Linux only.
+third. What is compared is measured in turns. There is no way to listen on TCP without TLS, so a unix socket stands for
+the calls without it. Linux only.
 """
 
 import argparse
 import asyncio
-import json
-import os
-import statistics
 import sys
 import tempfile
 import time
@@ -19,6 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from parts import Found, Table, Values, at_least, at_most, figure, middle, parser, share, tell
 from served import Served, Step, serving
 
 from yarrow.v1 import agent_pb2 as pb
@@ -33,27 +31,20 @@ SLOW = 50
 PACE = 400
 """Deltas a second of the model where slow readers are measured."""
 
-Runs = dict[str, list[float]]
-
 
 def answer(deltas: int, *, pace: int = 0) -> list[Step]:
     """A turn of so many deltas; with a pace, so many a second, else with a breath after each, as a connection gives."""
     return [step for _ in range(deltas) for step in ({"text": "abcd"}, {"delay": 1 / pace if pace else 0})]
 
 
-def share(values: Sequence[float], part: float) -> float:
-    """The value below which so large a part of the values lies."""
-    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
-
-
 # ---- what is measured ----
 
 
-async def events(folder: Path, options: argparse.Namespace) -> Runs:
+async def events(folder: Path, options: argparse.Namespace) -> Values:
     """Events a second that reach a client, over each way and with each kind of response; lost ones do not count."""
-    runs: Runs = {}
-    async with serving(folder, [answer(options.deltas)] * (4 * (options.reps + 1))) as served:
-        for repetition in range(options.reps + 1):
+    runs: Values = {}
+    async with serving(folder, [answer(options.deltas)] * (4 * (options.runs + 1))) as served:
+        for repetition in range(options.runs + 1):
             for tls in (False, True):
                 for batch in (False, True):
                     name = f"{'TCP and TLS' if tls else 'unix socket'}, {'batched' if batch else 'single'}"
@@ -73,13 +64,13 @@ async def _streamed(served: Served, *, tls: bool, batch: bool) -> float:
         return count / (time.perf_counter() - began)
 
 
-async def latency(folder: Path, options: argparse.Namespace) -> Runs:
+async def latency(folder: Path, options: argparse.Namespace) -> Values:
     """Milliseconds of a GetState, with and without TLS; the token goes along with both."""
-    runs: Runs = {}
+    runs: Values = {}
     async with serving(folder, []) as served, served.channel() as plain, served.channel(tls=True) as secured:
         stubs: dict[str, Any] = {
-            "over the unix socket": AgentServiceStub(plain),
-            "over TCP and TLS": AgentServiceStub(secured),
+            "over the unix socket, ms": AgentServiceStub(plain),
+            "over TCP and TLS, ms": AgentServiceStub(secured),
         }
         made = await AgentServiceStub(plain).NewSession(pb.NewSessionRequest(cwd="/tmp"), metadata=served.bearer)
         request = pb.GetStateRequest(session_id=made.session_id)
@@ -92,7 +83,7 @@ async def latency(folder: Path, options: argparse.Namespace) -> Runs:
     return runs
 
 
-async def many(folder: Path, options: argparse.Namespace) -> Runs:
+async def many(folder: Path, options: argparse.Namespace) -> Values:
     """Many sessions: memory of each, all prompted at once, and then prompted for minutes at a steady rate."""
     steady = int(options.minutes * options.rate)
     turns = [answer(ANSWER)] * (options.sessions + steady + 1)
@@ -149,19 +140,19 @@ async def _steadily(
     return await asyncio.gather(*tasks), [*samples, served.memory()]
 
 
-async def slow(folder: Path, options: argparse.Namespace) -> Runs:
+async def slow(folder: Path, options: argparse.Namespace) -> Values:
     """Seconds that the agent takes for a run without and with readers of one event a second, by its own clock.
 
     At first each reader's connection takes in what it has room for; in the second half that is over.
     """
-    runs: Runs = {}
+    runs: Values = {}
     kinds = {f"{PACE} deltas a second": answer(6 * PACE, pace=PACE), "as fast as it can": answer(options.deltas)}
-    turns = [turn for turn in kinds.values() for _ in range(2 * (options.reps + 1))]
+    turns = [turn for turn in kinds.values() for _ in range(2 * (options.runs + 1))]
     async with serving(folder, turns) as served, served.channel() as channel:
         stub: Any = AgentServiceStub(channel)
         made = await stub.NewSession(pb.NewSessionRequest(cwd=str(folder)), metadata=served.bearer)
         for kind in kinds:
-            for repetition in range(options.reps + 1):
+            for repetition in range(options.runs + 1):
                 for readers in (0, SLOW):
                     async with _readers(stub, served, made.session_id, readers):
                         whole, half = await _own_time(stub, served, made.session_id)
@@ -213,35 +204,43 @@ MEASURES: dict[str, Callable[[Path, argparse.Namespace], Any]] = {
 }
 
 
-def report(runs: Runs) -> None:
-    print(f"{'':58}{'median':>10}{'p99':>10}{'least':>10}{'most':>10}")
-    for label, values in runs.items():
-        figures = (statistics.median(values), share(values, 0.99), min(values), max(values))
-        print(f"{label:58}" + "".join(f"{value:10,.0f}" if value >= 1e4 else f"{value:10.3f}" for value in figures))
+GOALS: dict[str, Callable[[list[float]], str]] = {
+    "events a second, unix socket, single": lambda values: at_least(middle(values), 15_000),
+    "events a second, unix socket, batched": lambda values: at_least(middle(values), 100_000),
+    "steadily: first event, ms": lambda values: at_most(share(values, 0.99), 250.0, " at p99"),
+    "memory of a session that was made, kB": lambda values: at_most(middle(values), 150.0),
+    "memory of a session with one answer, kB": lambda values: at_most(middle(values), 150.0),
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=MEASURES, action="append")
-    parser.add_argument("--reps", type=int, default=7)
-    parser.add_argument("--deltas", type=int, default=20_000)
-    parser.add_argument("--calls", type=int, default=2_000)
-    parser.add_argument("--sessions", type=int, default=1_000)
-    parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--rate", type=float, default=1_000.0, help="prompts a minute")
-    parser.add_argument("--short", action="store_true", help="a look in a minute: 3 runs, 200 sessions, half a minute")
-    parser.add_argument("--json", default="")
-    options = parser.parse_args()
-    if options.short:
-        options.reps, options.calls, options.sessions, options.minutes = 3, 500, 200, 0.5
-    runs: Runs = {}
+def measure(options: argparse.Namespace) -> Found:
+    runs: Values = {}
     for name in options.only or MEASURES:
         with tempfile.TemporaryDirectory() as folder:
             runs |= asyncio.run(MEASURES[name](Path(folder), options))
-    report(runs)
-    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if options.json:
-        Path(options.json).write_text(json.dumps(runs))
+    rows = [
+        (
+            label,
+            *map(figure, (middle(values), share(values, 0.99), min(values), max(values))),
+            GOALS[label](values) if label in GOALS else "",
+        )
+        for label, values in runs.items()
+    ]
+    return Found([Table(("the service", "median", "p99", "least", "most", "goal"), rows)], runs)
+
+
+def main() -> None:
+    made = parser(__doc__, runs=7)
+    made.add_argument("--only", choices=MEASURES, action="append")
+    made.add_argument("--deltas", type=int, default=20_000)
+    made.add_argument("--calls", type=int, default=2_000)
+    made.add_argument("--sessions", type=int, default=1_000)
+    made.add_argument("--minutes", type=float, default=3.0)
+    made.add_argument("--rate", type=float, default=1_000.0, help="prompts a minute")
+    options = made.parse_args()
+    if options.small:
+        options.deltas, options.calls, options.sessions, options.minutes = 2_000, 200, 50, 0.1
+    tell(measure(options), options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures sessions on the disk: resuming large ones, listing many, appending durably; prints a table, asserts nothing.
+"""Measures sessions on the disk: resuming large ones, listing many, appending durably.
 
 `python bench/sessions.py` makes its files in a temporary directory (TMPDIR says where), about 400 MB. Each figure is
 taken in a process of its own. Cold means that the kernel holds no page of the files; their names it may still know.
@@ -18,6 +18,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from parts import Found, Table, at_most, figure, middle, parser, tell
+
 from yarrow.message import Message, Role, StopReason, Text, ToolCall, Usage
 from yarrow.session import record
 from yarrow.session.catalog import project_dir
@@ -31,12 +33,11 @@ from yarrow.session.store import SessionLog
 
 MB = 1_000_000
 SIZES = (100, 200)
-COUNTS = (3_000, 10_000)
+COUNTS = {3_000: 1.0, 10_000: 3.0}
+"""How many are listed, and the goal in seconds."""
 WRITERS = (1, 16, 1_000)
 SECONDS = 3.0
 """For which sessions are appended to."""
-ROUNDS = 3
-"""Of each resume; the best is told."""
 TURN = ("Look at the next part of the code, please. " * 5, "I look at it. " * 20, "def function(argument): ...\n" * 60)
 
 
@@ -190,52 +191,70 @@ def measured(what: str, root: Path, *more: object) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
-def best(what: str, root: Path, session_id: str) -> dict[str, float]:
-    return min((measured(what, root, session_id) for _ in range(ROUNDS)), key=lambda one: one["seconds"])
-
-
-def main() -> None:
+def measure(options: argparse.Namespace) -> Found:
+    sizes, counts = ((5,), (100,)) if options.small else (SIZES, COUNTS)
+    values: dict[str, Any] = {}
+    rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory(prefix="yarrow-bench-") as name:
-        folder = Path(name)
-        cwd = folder / "project"
+        cwd = Path(name) / "project"
         cwd.mkdir()
-        print("| what | time | beside |\n|---|---|---|")
-        for megabytes in SIZES:
-            root = folder / f"large-{megabytes}"
-            session_id = large(root, cwd, megabytes)
-            ours, least = best("resume", root, session_id), best("parse", root, session_id)
-            print(
-                f"| resume of {megabytes} MB | {ours['seconds']:.2f} s, {ours['peak']:.0f} MB "
-                f"({ours['peak'] / megabytes:.2f} x) | parsing {least['seconds']:.2f} s, {least['peak']:.0f} MB |"
-            )
-        for count in COUNTS:
-            root = folder / f"many-{count}"
+        for megabytes in sizes:
+            found = resumed(Path(name) / f"large-{megabytes}", cwd, megabytes, options.runs)
+            values[f"resume of {megabytes} MB"] = found
+            rows += told_of_resume(megabytes, found)
+        for count in counts:
+            root = Path(name) / f"many-{count}"
             many(root, cwd, count)
-            warm = measured("list", root, str(cwd))
-            forget(root)
-            cold = measured("list", root, str(cwd))
-            print(
-                f"| list of {count:,} sessions | cold {cold['first']:.2f} s, warm {warm['second']:.2f} s "
-                f"| {warm['peak']:.0f} MB at the highest |"
-            )
+            values[f"list of {count:,}"] = warm, cold = measured("list", root, str(cwd)), listed_cold(root, cwd)
+            first = cold["first"]
+            goal = at_most(first, COUNTS[count], " s") if count in COUNTS else ""
+            rows.append((f"list of {count:,} sessions, cold", f"{figure(first)} s", goal))
+            rows.append(("... warm, the second time", f"{figure(warm['second'])} s, {warm['peak']:.0f} MB", ""))
         for writers in WRITERS:
-            found = measured("append", folder / f"append-{writers}", str(cwd), writers)
-            print(
-                f"| durable appends to {writers:,} sessions | {found['rate']:,.0f} /s "
-                f"| {found['middle'] * 1000:.1f} ms in the middle, {found['worst'] * 1000:.1f} ms at 99 % |"
+            found = values[f"append to {writers}"] = measured(
+                "append", Path(name) / f"append-{writers}", str(cwd), writers
             )
+            spread = f"{figure(found['middle'] * 1e3)} ms, p99 {figure(found['worst'] * 1e3)} ms"
+            rows.append((f"durable appends to {writers:,} sessions", f"{figure(found['rate'])} a second, {spread}", ""))
+    return Found([Table(("sessions", "measured", "goal"), rows)], values)
 
 
-def measure(words: list[Any]) -> None:
-    what, root, *more = words
-    print(json.dumps(MEASURED[what](Path(root), *more)))
+def resumed(root: Path, cwd: Path, megabytes: int, runs: int) -> dict[str, list[dict[str, float]]]:
+    """Resume and parse in turns."""
+    session_id = large(root, cwd, megabytes)
+    found: dict[str, list[dict[str, float]]] = {"resume": [], "parse": []}
+    for number in range(runs + 1):
+        for what, seen in found.items():
+            one = measured(what, root, session_id)
+            if number:
+                seen.append(one)
+    return found
+
+
+def told_of_resume(megabytes: int, found: dict[str, list[dict[str, float]]]) -> list[tuple[str, str, str]]:
+    taken, least, held = (
+        middle([one[key] for one in found[what]])
+        for what, key in (("resume", "seconds"), ("parse", "seconds"), ("resume", "peak"))
+    )
+    ratio = taken / least
+    beside = f"{figure(taken)} s, {figure(ratio)} times parsing its lines ({figure(least)} s)"
+    return [
+        (f"resume of {megabytes} MB", beside, at_most(ratio, 2.0, " times")),
+        ("... memory", f"{figure(held)} MB, {figure(held / megabytes)} times the file", ""),
+    ]
+
+
+def listed_cold(root: Path, cwd: Path) -> dict[str, float]:
+    forget(root)
+    return measured("list", root, str(cwd))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    made = parser(__doc__, runs=5)
+    made.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
+    given = made.parse_args()
     if given.measure:
-        measure(given.measure)
+        what, below, *more = given.measure
+        print(json.dumps(MEASURED[what](Path(below), *more)))
     else:
-        main()
+        tell(measure(given), given.json)

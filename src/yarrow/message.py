@@ -43,7 +43,10 @@ class ThinkingLevel(StrEnum):
     MAX = "max"
 
 
-class Usage(Struct, frozen=True, rename="camel", omit_defaults=True):
+# Without `gc` no garbage is looked for in these values: none leads back to itself, and a session has many thousands.
+
+
+class Usage(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Tokens of one model call, or a sum.
 
     `input` leaves out cached tokens and `output` holds reasoning, so the context used after a response is the
@@ -77,7 +80,7 @@ class Usage(Struct, frozen=True, rename="camel", omit_defaults=True):
 # provider signs it. It is meant for the provider and model that the message names, and for no other.
 
 
-class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"):
+class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type", gc=False):
     """Text."""
 
     text: str
@@ -86,14 +89,14 @@ class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"
     """In a line only: the SHA-256 of the text, which lies beside the session file. In memory it is empty."""
 
 
-class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking", tag_field="type"):
+class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking", tag_field="type", gc=False):
     """Thinking text of a model."""
 
     text: str
     opaque: str = ""
 
 
-class ToolCall(Struct, frozen=True, omit_defaults=True, rename="camel", tag="toolCall", tag_field="type"):
+class ToolCall(Struct, frozen=True, omit_defaults=True, rename="camel", tag="toolCall", tag_field="type", gc=False):
     """A tool the model wants run.
 
     `arguments` is the text of a JSON object exactly as the model wrote it, so that the history sent back has the
@@ -108,7 +111,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, rename="camel", tag="too
     opaque: str = ""
 
 
-class Image(Struct, frozen=True, omit_defaults=True, rename="camel", tag="image", tag_field="type"):
+class Image(Struct, frozen=True, omit_defaults=True, rename="camel", tag="image", tag_field="type", gc=False):
     """An image; `data` is base64, `media_type` is image/png, image/jpeg, image/gif or image/webp."""
 
     media_type: str
@@ -117,7 +120,7 @@ class Image(Struct, frozen=True, omit_defaults=True, rename="camel", tag="image"
     """In a line only: the SHA-256 of the image, which lies beside the session file. In memory it is empty."""
 
 
-class Opaque(Struct, frozen=True, tag="opaque", tag_field="type"):
+class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", gc=False):
     """A block that only its backend can read, such as redacted thinking; `data` is its JSON text."""
 
     data: str
@@ -126,7 +129,9 @@ class Opaque(Struct, frozen=True, tag="opaque", tag_field="type"):
 Block = Text | Thinking | ToolCall | Image | Opaque
 
 
-class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, tag="message", tag_field="kind"):
+class Message(
+    Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, tag="message", tag_field="kind", gc=False
+):
     """One message of a conversation and one line of a session file."""
 
     id: str
@@ -151,7 +156,7 @@ class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=T
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def thinking(self) -> str:
@@ -161,12 +166,12 @@ class Message(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=T
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     @property
     def images(self) -> tuple[Image, ...]:
         """The images, in order."""
-        return tuple(block for block in self.content if isinstance(block, Image))
+        return tuple([block for block in self.content if isinstance(block, Image)])
 
 
 class ToolSpec(Struct, frozen=True):

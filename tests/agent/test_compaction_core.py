@@ -16,8 +16,9 @@ from yarrow.agent.compaction.cut import Amount, Cut, cut
 from yarrow.agent.compaction.files import Files
 from yarrow.agent.compaction.plan import MIN_ANSWER, Plan, Task, plan
 from yarrow.agent.compaction.summary import notes_of, summary_text
-from yarrow.agent.context import Context, Frame, Meter, context_of, due, message_tokens, text_tokens
+from yarrow.agent.context import Context, Frame, Meter, context_of, due
 from yarrow.agent.retry import Pause, Retries
+from yarrow.agent.tokens import message_tokens, text_tokens
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.event.events import CompactionReason, Notice

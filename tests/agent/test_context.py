@@ -1,24 +1,18 @@
 """What a model is sent of a session, and how many tokens that is."""
 
+import re
 import time
 from collections.abc import Sequence
+from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from yarrow.agent.context import (
-    IMAGE_TOKENS,
-    Context,
-    Frame,
-    Meter,
-    Ratios,
-    context_of,
-    fixed_tokens,
-    message_tokens,
-    text_tokens,
-)
+from yarrow.agent import context as contexts
+from yarrow.agent.context import Context, Frame, Meter, Ratios, context_of
+from yarrow.agent.tokens import IMAGE_TOKENS, fixed_tokens, message_tokens, text_tokens
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolSpec, Usage
 from yarrow.session.record import Compaction, Header
 from yarrow.session.state import SessionState, apply, fold
@@ -159,7 +153,69 @@ def test_what_goes_with_every_request_is_counted() -> None:
     assert fixed_tokens("be good", (tool,)) > fixed_tokens("be good", ()) > 0
 
 
+PIECES = (
+    "foo",
+    "Configuration",
+    "7",
+    "31415926",
+    "a1b2c3d4" * 3,
+    "x" * 24,
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r\n",
+    ".",
+    "{}",
+    "é",
+    "漢",
+    "\0",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_runs_of_each_class_are_counted_where_they_begin_and_end(pieces: Sequence[str]) -> None:
+    text = "".join(pieces)
+    dense = re.findall(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}", text)
+    rest = re.sub(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}", " ", text)
+
+    def runs(pattern: str) -> list[int]:
+        return [len(found) for found in re.findall(pattern, rest)]
+
+    tokens = sum(1 if length <= 7 else length / 5 for length in runs("[A-Za-z]+"))
+    tokens += sum(ceil(length / 3) for length in runs("[0-9]+"))
+    tokens += sum(max(0.6, length / 32) for length in runs("[\r\n]+"))
+    tokens += sum(max(0.7, length / 32) for length in runs("[ \t]{2,}"))
+    tokens += 0.7 * sum(map(len, dense)) + 0.65 * len(re.findall(r"[!-/:-@\[-`{-~\0]", rest))
+    tokens += 0.75 * len(re.findall(r"[^\0-\x7f]", rest))
+    assert text_tokens(text) == pytest.approx(tokens, abs=1)
+    assert text_tokens(text) >= tokens - 1e-6
+
+
 # ---- tokens used
+
+
+def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+
+    def counting(message: Message) -> int:
+        counted.append(message.id)
+        return message_tokens(message)
+
+    monkeypatch.setattr(contexts, "message_tokens", counting)
+    meter = Meter()
+    state = fold(STATE, [*(said(str(number)) for number in range(5)), compaction("3"), said("5")])
+    whole = meter.estimate(context_of(state), FRAME)
+    assert [name for name in counted if name] == ["3", "4", "5"]
+    assert whole == FRAME.fixed + sum(map(message_tokens, context_of(state).sent().messages))
+    later = fold(state, [said("6"), compaction("5"), said("7")])
+    assert meter.sizes(context_of(later), FRAME) == [message_tokens(said("5"))] * 3
+    assert [name for name in counted if name] == ["3", "4", "5", "6", "7"]
+    # An earlier beginning again, as after a rebase: nothing is taken from what was counted for another one.
+    assert (
+        meter.sizes(context_of(fold(STATE, [said(str(number)) for number in range(5)])), FRAME)
+        == [message_tokens(said("0"))] * 5
+    )
 
 
 def test_the_last_report_and_an_estimate_of_what_follows() -> None:

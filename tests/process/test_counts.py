@@ -12,6 +12,8 @@ from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.world import World
 from yarrow.event import events as ev
 from yarrow.event.bus import BUFFER_EVENTS, Bus
+from yarrow.message import Message, Role, Text, ToolCall, Usage
+from yarrow.session import record
 
 OWN_MODULES, ALL_MODULES = 255, 560
 """At the end of a prompt with one tool call: 241 and 511 were measured, of which 70 are there before Yarrow."""
@@ -30,6 +32,7 @@ WAITING = (
     "sched_yield",
     "restart_syscall",
 )
+NOW = "2026-11-28T00:00:00.000Z"
 BLOCKS_OF_AN_EVENT = 5.5
 """Of memory, that one piece of text holds while it waits, for all its subscribers together: event, body, text, time."""
 
@@ -102,6 +105,17 @@ async def test_system_calls_of_a_turn_and_of_a_prompt(world: World) -> None:
     none, many = await calls(world, 0), await calls(world, 20)
     assert none <= CALLS_OF_A_PROMPT
     assert (many - none) / 20 <= CALLS_OF_A_TURN
+
+
+def test_a_loaded_session_adds_nothing_to_the_rounds_of_the_garbage_collector() -> None:
+    call = ToolCall("c1", "read", '{"path":"a"}')
+    said = Message(id="m1", role=Role.ASSISTANT, content=(Text("I look."), call), timestamp=NOW, usage=Usage(1, 2))
+    line = record.encode(said)
+    gc.collect()
+    before = len(gc.get_objects())
+    kept = [record.decode(line) for _ in range(1_000)]
+    gc.collect()  # which lets go of tuples that hold nothing it has to look at
+    assert len(gc.get_objects()) - before <= len(kept) / 10
 
 
 def blocks_held(bus: Bus, events: int) -> int:

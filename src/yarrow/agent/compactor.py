@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from yarrow.agent.aside import Aside
-from yarrow.agent.context import Frame, Meter, Sent, due, fixed_tokens
+from yarrow.agent.context import Frame, Meter, Sent, due
 from yarrow.agent.desk import Desk
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment
 from yarrow.agent.retry import Retries
 from yarrow.agent.settle import to_the_end
+from yarrow.agent.tokens import fixed_tokens
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import ToolSpec, Usage

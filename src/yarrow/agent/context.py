@@ -1,16 +1,16 @@
 """What of a session a model is sent, and how many tokens that is."""
 
-import re
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil
-from string import punctuation
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec, Usage
+from yarrow.agent.tokens import message_tokens
+from yarrow.message import Message, Role, Text, Usage
 from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState
 
@@ -20,66 +20,7 @@ LEAST_BELIEVED, MOST_BELIEVED = 0.5, 8.0
 Less is reported by one that cut the prompt or leaves cached tokens out, more by one that adds up several requests; no
 text has so many more tokens than are estimated.
 """
-IMAGE_TOKENS = 1600
-"""Of any image, whatever its size: the most that hosted backends count for one of usual size."""
-FRAME_TOKENS = 4
-"""Of what a chat template puts around a message or a call."""
 SUMMED_UP = "(The conversation before this point is replaced by the summary above.)"
-
-_DENSE = re.compile(rb"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{24,}+")
-"""Hashes and base64. A run is looked at from its beginning only, so that a long one costs no more than its length."""
-_WORD = re.compile(rb"[A-Za-z]+")
-_NUMBER = re.compile(rb"[0-9]+")
-_LINE_ENDS = re.compile(rb"[\r\n]+")
-_GAP = re.compile(rb"[ \t]{2,}")
-_MARKS = punctuation.encode() + bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
-
-
-def text_tokens(text: str) -> int:
-    """Estimate the tokens of a text by classes of characters, which holds for prose, code and tool output alike."""
-    data = text.encode("ascii", "replace")
-    wide = len(text) - len(text.encode("ascii", "ignore"))
-    sparse, dense_runs = _DENSE.subn(b" ", data)
-    dense = len(data) - len(sparse) + dense_runs
-    marks = len(sparse) - len(sparse.translate(None, _MARKS)) - wide  # each wide character left a question mark
-    return ceil(
-        _runs(_WORD, sparse, lambda length: 1 if length <= 7 else length / 5)
-        + _runs(_NUMBER, sparse, lambda length: ceil(length / 3))
-        + _runs(_LINE_ENDS, sparse, lambda length: max(0.6, length / 32))
-        + _runs(_GAP, sparse, lambda length: max(0.7, length / 32))
-        + 0.7 * dense
-        + 0.65 * marks
-        + 0.75 * wide
-    )
-
-
-def _runs(pattern: re.Pattern[bytes], data: bytes, cost: Callable[[int], float]) -> float:
-    """Return the cost of all that matches; few lengths come often."""
-    return sum(times * cost(length) for length, times in Counter(map(len, pattern.findall(data))).items())
-
-
-def message_tokens(message: Message) -> int:
-    """Estimate the tokens of a message; none of one that is never sent."""
-    return 0 if message.incomplete else FRAME_TOKENS + sum(map(_block_tokens, message.content))
-
-
-def fixed_tokens(system: str, tools: Sequence[ToolSpec]) -> int:
-    """Estimate what goes with every request: the system prompt and the schemas of the tools."""
-    return text_tokens(system) + text_tokens(msgspec.json.encode(tools).decode())
-
-
-def _block_tokens(block: Block) -> int:
-    match block:
-        case Text(text) | Thinking(text):
-            return text_tokens(text)
-        case ToolCall():
-            return FRAME_TOKENS + text_tokens(block.name) + text_tokens(block.arguments)
-        case Image():
-            return IMAGE_TOKENS
-        case Opaque(data):
-            return text_tokens(data)
-        case _:
-            assert_never(block)
 
 
 class Frame(Struct, frozen=True):
@@ -197,13 +138,15 @@ class Ratios:
 class Meter:
     """Counts the tokens of the contexts of one session; no message is counted twice.
 
-    It holds one number per message, and counts anew when the last message it counted is not where it was.
+    It holds one number per message that was in a context, and counts anew when the last message it counted is not
+    where it was. What a compaction left out is not counted at all: that of a large session takes seconds.
     """
 
     def __init__(self, ratios: Ratios | None = None) -> None:
         self.ratios = ratios or Ratios()
+        self._begin = 0
         self._sums = [0]
-        """Tokens of the first 0, 1, 2 ... messages."""
+        """Tokens of the first 0, 1, 2 ... messages from `begin` on."""
         self._last: Message | None = None
         self._learnt: Message | None = None
         self._record: Compaction | None = None
@@ -236,7 +179,7 @@ class Meter:
         if answer is not self._learnt:
             self._learnt = answer
             self.ratios.learn(frame, reported=reported, estimated=asked)
-        return usage.context + self.scaled(self._sums[len(context.messages)] - self._sums[at + 1], frame)
+        return usage.context + self.scaled(self._sums[-1] - self._sums[at + 1 - self._begin], frame)
 
     def estimate(self, context: Context, frame: Frame) -> int:
         """Estimate the tokens of a whole request, whatever was reported."""
@@ -244,9 +187,9 @@ class Meter:
 
     def sizes(self, context: Context, frame: Frame) -> list[int]:
         """Estimate the tokens of each message from the context's start on."""
-        self._count(context.messages)
-        sums, indices = self._sums, range(context.start, len(context.messages))
-        return [self.scaled(sums[at + 1] - sums[at], frame) for at in indices]
+        self._count(context.messages, context.start)
+        sums = self._sums[context.start - self._begin :]
+        return [self.scaled(after - before, frame) for before, after in pairwise(sums)]
 
     def scaled(self, tokens: int, frame: Frame) -> int:
         """Return what the model would report for tokens that we estimate."""
@@ -266,14 +209,16 @@ class Meter:
         return None
 
     def _raw(self, context: Context, frame: Frame, *, until: int) -> int:
-        self._count(context.messages)
-        return frame.fixed + self._opening(context) + self._sums[until] - self._sums[context.start]
+        self._count(context.messages, context.start)
+        said = self._sums[until - self._begin] - self._sums[context.start - self._begin]
+        return frame.fixed + self._opening(context) + said
 
-    def _count(self, messages: Sequence[Message]) -> None:
+    def _count(self, messages: Sequence[Message], start: int) -> None:
         """Count the messages that are new; a session only grows, so its last known message stands for all before."""
-        known = len(self._sums) - 1
-        if known and (known > len(messages) or messages[known - 1] != self._last):
-            self._sums, known = [0], 0
+        known = self._begin + len(self._sums) - 1
+        changed = known > self._begin and (known > len(messages) or messages[known - 1] != self._last)
+        if changed or not self._begin <= start <= known:
+            self._begin, self._sums, known = start, [0], start
         for message in messages[known:]:
             self._sums.append(self._sums[-1] + message_tokens(message))
             self._last = message

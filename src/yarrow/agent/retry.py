@@ -1,7 +1,6 @@
 """When a failed model call is tried again, and how long is waited before."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -25,12 +24,18 @@ TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
 """What less to send may put right: a window has an end in tokens, a server or what stands before it one in bytes."""
 
 
+def _chance() -> float:
+    import random  # here, since most calls succeed
+
+    return random.random()  # noqa: S311 (a wait is no secret)
+
+
 class Pause(Struct, frozen=True):
     """How waiting is done; a test does it without time."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Takes seconds."""
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float] = _chance
     """Returns a number from 0 up to 1."""
 
 

@@ -24,8 +24,7 @@ from yarrow.cli.prompt import Prompt
 from yarrow.cli.prompt import compose as compose_prompt
 from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
-from yarrow.client import json_lines, plain
-from yarrow.client.commands import list_models
+from yarrow.client import plain
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.run import Outcome
 from yarrow.client.session import Session
@@ -149,6 +148,8 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
                 return complain(wrong, ExitCode.USAGE)
         session = await chosen(stub, arguments, request)
         if arguments.json:
+            from yarrow.client import json_lines
+
             client = json_lines.run(stub, session, request, out=output.out)
         else:
             terminal = plain.Terminal(output.out, output.err, person_at(output))
@@ -179,6 +180,8 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, s
 
 
 async def _list_models(start: Start) -> ExitCode:
+    from yarrow.client.commands import list_models
+
     provider = session_settings(start.arguments, start.loaded.settings).provider
     async with opened(start) as stub, Output(out=start.out) as output:
         await list_models(stub, provider, json=start.arguments.json, out=output.out, err=output.err)

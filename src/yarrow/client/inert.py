@@ -13,7 +13,8 @@ _STEERING = (
 )
 STEERING = re.compile(f"[{_STEERING}]")
 """One character that steers a terminal or hides in it; tab and newline are none."""
-_UNWANTED = re.compile(f"{_COLOURS}|\\r\\n|[{_STEERING}]")
+_UNWANTED = f"{_COLOURS}|\\r\\n|[{_STEERING}]"
+"""Compiled where there is something of it, which takes as long as importing three modules."""
 _JOINERS = "\u200c\u200d"
 
 
@@ -22,7 +23,7 @@ def inert(text: str) -> str:
 
     Colours and the joiners of emoji go; of anything else that steers, a picture or its number is left.
     """
-    return _UNWANTED.sub(_show, text) if STEERING.search(text) else text
+    return re.sub(_UNWANTED, _show, text) if STEERING.search(text) else text
 
 
 def _show(found: re.Match[str]) -> str:

@@ -67,13 +67,13 @@ class MessageStart(Struct, frozen=True):
     message_id: str
 
 
-class TextDelta(Struct, frozen=True):
+class TextDelta(Struct, frozen=True, gc=False):
     """A piece of the answer."""
 
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True):
+class ThinkingDelta(Struct, frozen=True, gc=False):
     """A piece of the model's thinking; only when thinking is on."""
 
     text: str
@@ -97,7 +97,7 @@ class MessageEnd(Struct, frozen=True):
     error: Failure | None = None
 
 
-class ToolDelta(Struct, frozen=True):
+class ToolDelta(Struct, frozen=True, gc=False):
     """A piece of a running tool's output."""
 
     tool_call_id: str
@@ -247,7 +247,8 @@ Body = (
 )
 
 
-class Event(Struct, frozen=True):
+# Thousands are kept, and none leads back to itself: no garbage is looked for in them.
+class Event(Struct, frozen=True, gc=False):
     """A body with its place: `sequence` counts the session's events from 1 without a gap; 0 for Gap and Heartbeat."""
 
     session_id: str

@@ -63,10 +63,10 @@ def _remove(path: Path) -> None:
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):
-        beside = (each for each in path.parent.iterdir() if each.name.startswith(PREFIX))
+    with suppress(OSError), os.scandir(path.parent) as entries:  # which may be thousands
+        beside = (each.path for each in entries if each.name.startswith(PREFIX))
         for each in itertools.islice(beside, SWEPT):
-            _sweep(each)
+            _sweep(Path(each))
 
 
 def _sweep(path: Path) -> None:

@@ -47,13 +47,7 @@ class Target(Struct, frozen=True):
 def repaired(messages: Sequence[Message], target: Target) -> Sequence[Message]:
     """Apply what holds for every backend: whole messages, paired calls, no empty blocks, nobody else's opaque data."""
     passes: tuple[Pass, ...] = (
-        # A cut answer stays until its calls were paired: their results are left out with it.
-        lambda history: [message for message in history if not message.incomplete or message.role is Role.ASSISTANT],
-        lambda history: [_own(message, target) for message in history],
-        lambda history: [_visible(message, target.takes_image) for message in history],
-        lambda history: [_without_blanks(message) for message in history],
-        lambda history: [message for message in history if message.role is Role.TOOL or _says_something(message)],
-        lambda history: [_callable(message) for message in history],
+        lambda history: [sent for message in history if (sent := _sendable(message, target)) is not None],
         lambda history: paired(history, target.provider, target.model),
         lambda history: [_answering(message) for message in history],
     )
@@ -75,6 +69,28 @@ def _through(passes: Iterable[Pass], messages: Sequence[Message]) -> Sequence[Me
     for apply in passes:
         messages = apply(messages)
     return messages
+
+
+def _sendable(message: Message, target: Target) -> Message | None:
+    """Return what of a message taken by itself can be sent, None for nothing."""
+    # A cut answer stays until its calls were paired: their results are left out with it.
+    if message.incomplete and message.role is not Role.ASSISTANT:
+        return None
+    if _is_plain(message):
+        return message
+    message = _without_blanks(_visible(_own(message, target), target.takes_image))
+    return _callable(message) if message.role is Role.TOOL or _says_something(message) else None
+
+
+def _is_plain(message: Message) -> bool:
+    """Tell whether it is words and good calls alone: most are, and a request may have thousands."""
+    for block in message.content:
+        if isinstance(block, Text):
+            if not block.text or block.text.isspace():
+                return False
+        elif not isinstance(block, ToolCall) or message.role is not Role.ASSISTANT or not _is_callable(block):
+            return False
+    return message.content != ()
 
 
 def _own(message: Message, target: Target) -> Message:

@@ -1,6 +1,5 @@
 """Puts exactly one result directly behind each tool call, in call order, and gives each call an id of its own."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ MAX_ID = 40
 """Characters of a call id that every backend takes; ids of the backend itself may be longer."""
 
 
-class _Slot(Struct):
+class _Slot(Struct, gc=False):
     """A call and, once found, its result."""
 
     call: ToolCall
@@ -51,18 +50,19 @@ def _bound(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]], set[int
     """Find the result of each call, by the position of its message, and the results that answer none."""
     slots: dict[int, list[_Slot]] = {}
     orphans: set[int] = set()
-    waiting: dict[str, deque[_Slot]] = {}
+    waiting: dict[str, list[_Slot]] = {}
     for position, message in enumerate(messages):
         if message.role is Role.TOOL:
             queue = waiting.get(message.tool_call_id)
             if queue:
-                queue.popleft().result = message
+                queue.pop(0).result = message
             else:
                 orphans.add(position)
-        elif message.tool_calls:
-            slots[position] = [_Slot(call) for call in message.tool_calls]
+        elif calls := message.tool_calls:
+            slots[position] = [_Slot(call) for call in calls]
             # A later call takes over the id: some servers number the calls of each answer anew.
-            waiting.update((slot.call.id, deque[_Slot]()) for slot in slots[position])
+            for slot in slots[position]:
+                waiting[slot.call.id] = []
             for slot in slots[position]:
                 waiting[slot.call.id].append(slot)
     return slots, orphans
@@ -94,13 +94,14 @@ class _Ids:
 
 def _renamed(message: Message, new_ids: Iterator[str]) -> Message:
     content: list[Block] = []
+    changed = False
     for block in message.content:
-        if isinstance(block, ToolCall):
-            new = next(new_ids)
-            content.append(block if new == block.id else replace(block, id=new))
+        if isinstance(block, ToolCall) and (new := next(new_ids)) != block.id:
+            content.append(replace(block, id=new))
+            changed = True
         else:
             content.append(block)
-    return replace(message, content=tuple(content))
+    return replace(message, content=tuple(content)) if changed else message
 
 
 def _answer(slot: _Slot, call_id: str) -> Message:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from yarrow.agent.context import message_tokens
+from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Role
 from yarrow.provider.base import ProviderInfo

@@ -26,7 +26,7 @@ class Bad(Struct, frozen=True):
     reason: str
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """One line that is not blank.
 
     `number` counts from 1. `raw` is the line without its end and without a byte order mark, and lies in the

@@ -15,6 +15,8 @@ from yarrow.session.lenient import Unknown
 from yarrow.session.line import Bad, read_lines
 from yarrow.session.record import Header, Record
 
+READ_AT_ONCE = 64 * 1024
+"""Bytes; in the usual pieces of 8 KiB reading takes twice the time."""
 MAX_SKIPPED = 100
 """Skipped lines that a report describes; the rest is counted."""
 
@@ -89,7 +91,7 @@ def load(path: Path) -> Loaded:
     Raises `NotFound` when there is no such file and `StorageError` when it cannot be read or holds no good line.
     """
     try:
-        with path.open("rb") as stream:
+        with path.open("rb", buffering=READ_AT_ONCE) as stream:
             return _read(path, stream)
     except FileNotFoundError:
         raise NotFound(f"there is no session file {path}") from None
@@ -120,8 +122,10 @@ def _read(path: Path, stream: BinaryIO) -> Loaded:
         else:
             value, complaints = blobs.brought_in(value)
             records.append(Stored(value, line.offset, len(line.raw)))
-            missing_count += len(complaints)
-            missing += (f"A block in line {line.number} {each}." for each in complaints[: MAX_SKIPPED - len(missing)])
+            if complaints:
+                missing_count += len(complaints)
+                shown = complaints[: MAX_SKIPPED - len(missing)]
+                missing += (f"A block in line {line.number} {each}." for each in shown)
     if header is None:
         if not records:
             raise _nothing_in(path, skipped)

@@ -1,8 +1,8 @@
 """Takes known secrets out of text and of whole values before anything is made of them."""
 
-import json
 import re
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Any, TypeVar, cast, get_args
 from urllib.parse import quote
 
@@ -19,13 +19,14 @@ REDACTED = "[redacted]"
 MIN_PART = 8
 """Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
 WORD_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
-"""Fields whose values are words of the file format: a record would be lost without them, as without `FIELDS`."""
-FIELDS = frozenset(
-    field.encode_name
-    for known in (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
-    for field in msgspec.structs.fields(known)
-).union(WORD_FIELDS)
-"""Names of all fields of the format."""
+"""Fields whose values are words of the file format: a record would be lost without them, as without the others."""
+
+
+@cache
+def _fields() -> frozenset[str]:
+    """Return the names of all fields of the format."""
+    known = (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
+    return WORD_FIELDS.union(field.encode_name for each in known for field in msgspec.structs.fields(each))
 
 
 class Redactor:
@@ -95,7 +96,9 @@ class Redactor:
         return value if all(map(_same, value, changed)) else changed
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        changed = {name if name in FIELDS else self.text(name): self._field(name, item) for name, item in value.items()}
+        changed = {
+            name if name in _fields() else self.text(name): self._field(name, item) for name, item in value.items()
+        }
         if changed.keys() == value.keys() and all(map(_same, value.values(), changed.values())):
             return value
         changed.pop("opaque", None)
@@ -134,6 +137,8 @@ def _same(one: object, other: object) -> bool:
 
 
 def _spellings(secret: str) -> Iterator[str]:
+    import json  # here, since without a secret there is nothing to spell
+
     lines = secret.splitlines()
     parts = [line.strip() for line in lines if len(line.strip()) >= MIN_PART] if len(lines) > 1 else []
     for text in (secret, "\r\n".join(lines), *parts):

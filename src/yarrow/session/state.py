@@ -93,12 +93,12 @@ def apply(state: SessionState, record: Record | Unknown) -> SessionState:
 def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionState:
     """Return the state after more records, in time proportional to them."""
     header, compaction, compacted_at = state.header, state.compaction, state.compacted_at
-    updated_at, rebegun_at = header.updated_at, state.rebegun_at
+    updated_at, rebegun_at, known = header.updated_at, state.rebegun_at, len(state.messages)
     messages: list[Message] = []
     queued = {text.id: text for text in state.queued}
     asked = {question.id: question for question in state.asked}
     for record in records:
-        at = len(state.messages) + len(messages)
+        at = known + len(messages)
         match record:
             case Message():
                 messages.append(record)

@@ -13,8 +13,8 @@ A connection refuses more than 16 KiB always and more than this sometimes; here 
 _ENTRY_BYTES = 32
 """What HTTP/2 counts for an entry besides its key and value."""
 
-_KEY = re.compile(r"[0-9a-z_.-]+")
-_TEXT = re.compile(r"[\x20-\x7e]*")
+_KEY = r"[0-9a-z_.-]+"
+_TEXT = r"[\x20-\x7e]*"
 
 
 class Metadatum(NamedTuple):
@@ -41,13 +41,13 @@ def size(metadata: Metadata) -> int:
 
 
 def _value(key: str, value: str | bytes) -> str | bytes:
-    if not _KEY.fullmatch(key):
+    if not re.fullmatch(_KEY, key):
         raise ValueError(f"metadata key {key!r} has a character outside 0-9 a-z _ . -")
     if key.endswith("-bin"):
         if not isinstance(value, bytes):
             raise TypeError(f"metadata value under {key!r} must be bytes, not {type(value).__name__}")
         return value
     text = value.decode("latin-1") if isinstance(value, bytes) else value
-    if not _TEXT.fullmatch(text):
+    if not re.fullmatch(_TEXT, text):
         raise ValueError(f"metadata value {text!r} under {key!r} is not printable ASCII; end the key in -bin")
     return text

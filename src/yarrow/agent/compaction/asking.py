@@ -5,7 +5,7 @@ from collections import deque
 from msgspec import Struct
 
 from yarrow.agent.compaction.transcript import fitted
-from yarrow.agent.context import text_tokens
+from yarrow.agent.tokens import text_tokens
 from yarrow.message import Message, Role, Text
 from yarrow.prompt.untrusted import wrap
 from yarrow.provider.base import CompletionRequest

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from yarrow.agent.compaction.cut import Amount, Cut, cut
-from yarrow.agent.context import Context, Frame, Meter, last_asked, message_tokens
+from yarrow.agent.context import Context, Frame, Meter, last_asked
+from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, RunError
 from yarrow.event.events import CompactionReason, Notice

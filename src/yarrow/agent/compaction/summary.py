@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from yarrow.agent.compaction.files import Files
-from yarrow.agent.context import text_tokens
+from yarrow.agent.tokens import text_tokens
 
 MARK = "<!-- yarrow-summary -->"
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.agent.context import text_tokens
+from yarrow.agent.tokens import text_tokens
 from yarrow.message import Image, Message, Role, Text, ToolCall
 
 RESULT_CHARACTERS = 2000

@@ -22,6 +22,8 @@ class Boxes:
         self._home = home
         self._hidden = hidden
         self._notes = notes
+        self._given: set[str] = set()
+        """Sessions that have a sandbox."""
 
     def warning(self) -> str:
         """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
@@ -37,7 +39,9 @@ class Boxes:
 
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
-        remove(self._private(session_id))
+        if session_id in self._given:
+            self._given.discard(session_id)
+            remove(self._private(session_id))
 
     def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> Box | None:
         """Return the sandbox of a session, None where there is none.
@@ -56,6 +60,7 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
+        self._given.add(session_id)
         return Box(
             level=self._level,
             writable=workspace.writable,

@@ -12,11 +12,7 @@ from yarrow.provider.call_ids import legal_ids
 Form = Literal["any", "short", "nine"]
 """Which ids a server takes: any, those of up to 40 characters, or only those of nine letters and digits."""
 
-_FORMS: dict[Form, re.Pattern[str]] = {
-    "any": re.compile(r".+", re.DOTALL),
-    "short": re.compile(r".{1,40}", re.DOTALL),
-    "nine": re.compile(r"[a-zA-Z0-9]{9}"),
-}
+_FORMS: dict[Form, str] = {"any": r"(?s).+", "short": r"(?s).{1,40}", "nine": r"[a-zA-Z0-9]{9}"}
 _LENGTH = 9
 
 
@@ -41,11 +37,11 @@ def _renamed(fields: dict[str, Any], name: str, legal: Callable[[str], str]) -> 
     return fields | {name: legal(fields[name])}
 
 
-def _ids_like(form: re.Pattern[str], call_id: str) -> Iterator[str]:
+def _ids_like(form: str, call_id: str) -> Iterator[str]:
     """Yield ids of the form for one, without end; a good one comes first as it is."""
     chosen = digest = call_id
     while True:
-        if form.fullmatch(chosen):
+        if re.fullmatch(form, chosen):
             yield chosen
         digest = sha256(digest.encode("utf-8", "surrogatepass")).hexdigest()
         chosen = digest[:_LENGTH]

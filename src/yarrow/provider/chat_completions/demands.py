@@ -9,9 +9,9 @@ from yarrow.provider.chat_completions.call_ids import Form, with_ids
 _THINKING_FIELDS = {"api.deepseek.com": "reasoning_content"}
 """Hosts that want the thinking field on every message with calls, even empty, while they think."""
 _ID_FORMS: dict[str, Form] = {"api.openai.com": "short", "api.mistral.ai": "nine"}
-_WANTED = re.compile(r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be passed back")
-_SHORT = re.compile(r"tool_call.{0,200}maximum length 40\b", re.DOTALL)
-_NINE = re.compile(r"tool call ids?\b.{0,200}\blength (?:of )?9\b", re.DOTALL | re.IGNORECASE)
+_WANTED = r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be passed back"
+_SHORT = r"(?s)tool_call.{0,200}maximum length 40\b"
+_NINE = r"(?si)tool call ids?\b.{0,200}\blength (?:of )?9\b"
 """What the vendor says, and what the chat templates of its models say on other servers, there as an internal error."""
 _CODES = (Code.INVALID_REQUEST, Code.UNSUPPORTED_PARAMETER, Code.SERVER_ERROR)
 
@@ -35,15 +35,15 @@ class Demands:
         """Tell whether the error names something that the server misses, and not something that it refuses."""
         texts = (_WANTED, _NINE, _SHORT)
         about_messages = error.status in (400, 422, 500) and error.code in _CODES
-        return about_messages and any(text.search(error.message) for text in texts)
+        return about_messages and any(re.search(text, error.message) for text in texts)
 
     def learn(self, error: ProviderError) -> bool:
         """Tell whether the error makes a demand that was not known; it is met from now on."""
         if not self.made_by(error):
             return False
         before = (self._field, self._ids)
-        if wanted := _WANTED.search(error.message):
+        if wanted := re.search(_WANTED, error.message):
             self._field = wanted[1]
         else:
-            self._ids = "nine" if _NINE.search(error.message) else "short"
+            self._ids = "nine" if re.search(_NINE, error.message) else "short"
         return (self._field, self._ids) != before

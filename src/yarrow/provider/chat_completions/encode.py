@@ -61,8 +61,8 @@ def _user_content(message: Message) -> str | list[Body]:
 
 def _assistant(message: Message) -> Body:
     body: Body = {"role": "assistant", "content": message.text or None}
-    if message.tool_calls:
-        body["tool_calls"] = [_call(call) for call in message.tool_calls]
+    if calls := message.tool_calls:
+        body["tool_calls"] = [_call(call) for call in calls]
     details = [detail for block in message.content if isinstance(block, Opaque) for detail in details_of(block.data)]
     # The details hold the thinking text too.
     thinking = replayed(block for block in message.content if isinstance(block, Thinking))
@@ -79,4 +79,4 @@ def _tool(tool: ToolSpec) -> Body:
 
 
 def _paragraphs(message: Message) -> str:
-    return "\n\n".join(block.text for block in message.content if isinstance(block, Text))
+    return "\n\n".join([block.text for block in message.content if isinstance(block, Text)])

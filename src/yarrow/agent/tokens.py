@@ -1,0 +1,87 @@
+"""Estimates how many tokens texts and messages are, where no server has counted them."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import ceil
+from string import ascii_letters, digits, punctuation
+from typing import assert_never
+
+import msgspec
+
+from yarrow.message import Block, Image, Message, Opaque, Text, Thinking, ToolCall, ToolSpec
+
+IMAGE_TOKENS = 1600
+"""Of any image, whatever its size: the most that hosted backends count for one of usual size."""
+FRAME_TOKENS = 4
+"""Of what a chat template puts around a message or a call."""
+_LEAST_DENSE = 24
+_DENSE = re.compile(rb"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{%d,}+" % _LEAST_DENSE)
+"""Hashes and base64. A run is looked at from its beginning only, so that a long one costs no more than its length."""
+_MARKS = punctuation.encode() + bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+
+
+def _telling(members: bytes) -> bytes:
+    """Return the table that turns the members into a letter and all else into a space, so that runs of them are words.
+
+    Splitting at white space is several times quicker than searching, and a session has millions of words.
+    """
+    return bytes(b"x"[0] if code in members else b" "[0] for code in range(256))
+
+
+_WORD, _NUMBER = _telling(ascii_letters.encode()), _telling(digits.encode())
+_WORD_OR_NUMBER = _telling(f"{ascii_letters}{digits}".encode())
+_LINE_ENDS, _GAP = _telling(b"\r\n"), _telling(b" \t")
+
+
+def text_tokens(text: str) -> int:
+    """Estimate the tokens of a text by classes of characters, which holds for prose, code and tool output alike."""
+    data = text.encode("ascii", "replace")
+    wide = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
+    sparse, dense_runs = data, 0
+    if b"x" * _LEAST_DENSE in data.translate(_WORD_OR_NUMBER):
+        sparse, dense_runs = _DENSE.subn(b" ", data)
+    dense = len(data) - len(sparse) + dense_runs
+    marks = len(sparse) - len(sparse.translate(None, _MARKS)) - wide  # each wide character left a question mark
+    return ceil(
+        _runs(_WORD, sparse, lambda length: 1 if length <= 7 else length / 5)
+        + _runs(_NUMBER, sparse, lambda length: ceil(length / 3))
+        + _runs(_LINE_ENDS, sparse, lambda length: max(0.6, length / 32))
+        + (_runs(_GAP, sparse, lambda length: max(0.7, length / 32) if length > 1 else 0) if _has_gap(sparse) else 0)
+        + 0.7 * dense
+        + 0.65 * marks
+        + 0.75 * wide
+    )
+
+
+def _has_gap(data: bytes) -> bool:
+    return b"  " in data or b"\t" in data
+
+
+def _runs(table: bytes, data: bytes, cost: Callable[[int], float]) -> float:
+    """Return the cost of all runs that a table tells; few lengths come often."""
+    return sum(times * cost(length) for length, times in Counter(map(len, data.translate(table).split())).items())
+
+
+def message_tokens(message: Message) -> int:
+    """Estimate the tokens of a message; none of one that is never sent."""
+    return 0 if message.incomplete else FRAME_TOKENS + sum(map(_block_tokens, message.content))
+
+
+def fixed_tokens(system: str, tools: Sequence[ToolSpec]) -> int:
+    """Estimate what goes with every request: the system prompt and the schemas of the tools."""
+    return text_tokens(system) + text_tokens(msgspec.json.encode(tools).decode())
+
+
+def _block_tokens(block: Block) -> int:
+    match block:
+        case Text(text) | Thinking(text):
+            return text_tokens(text)
+        case ToolCall():
+            return FRAME_TOKENS + text_tokens(block.name) + text_tokens(block.arguments)
+        case Image():
+            return IMAGE_TOKENS
+        case Opaque(data):
+            return text_tokens(data)
+        case _:
+            assert_never(block)
