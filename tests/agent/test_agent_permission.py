@@ -15,6 +15,7 @@ from yarrow.agent.agent import Agent
 from yarrow.agent.context import Meter
 from yarrow.agent.desk import Desk, Source
 from yarrow.agent.permission import Consent, Given
+from yarrow.agent.seat import Seats
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, StorageError
@@ -314,7 +315,7 @@ async def test_after_a_restart_what_waited_is_denied() -> None:
     rig.log.records = left
     state = fold(SessionState(rig.header), left)
     assert [one.id for one in state.asked] == [question.request_id]
-    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter())
+    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter(), Seats())
     bodies = await rig.run("go on")
     assert rig.agent.session.asked == ()
     (notice,) = told(bodies, ev.Notice)

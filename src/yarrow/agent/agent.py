@@ -16,7 +16,7 @@ from yarrow.agent.loop import Loop
 from yarrow.agent.permission import Questions, left_unanswered
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment, Ports
-from yarrow.agent.seat import Seat
+from yarrow.agent.seat import Seat, Seats
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
 from yarrow.agent.taking import taken_up
@@ -34,10 +34,10 @@ _logger = logging.getLogger("yarrow.agent")
 class Agent:
     """The only writer of its session. All calls belong to one event loop."""
 
-    def __init__(self, desk: Desk, meter: Meter) -> None:
+    def __init__(self, desk: Desk, meter: Meter, seats: Seats) -> None:
         self._desk = desk
         self._machine = StateMachine(desk.publish)
-        self._seat = Seat(desk.session.header.id)
+        self._seat = Seat(desk.session.header.id, seats)
         self._delivery = Delivery(desk)
         self._compactor = Compactor(desk, self._enter, meter)
         self.questions = Questions(desk)
