@@ -164,6 +164,7 @@ class Agent:
         for notice in (*([interrupted(left)] if left else []), *denied.notices):
             self._desk.publish(notice)
         self._delivery.open()
+        self.questions.presence.begin_run()
         self._seat.start(self._go(equipment), f"run {self.run_id}")
         return self.run_id
 
@@ -208,6 +209,7 @@ class Agent:
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
         left = self._delivery.close()
+        self.questions.presence.end_run()
         usage = loop.usage + self._compactor.spent
         try:
             await self._desk.append(*self._delivery.handed_back(tuple(one.message_id for one in left)))
