@@ -36,6 +36,8 @@ def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
         ("grpc.max_receive_message_length", limits.message_bytes_in),
         ("grpc.max_send_message_length", limits.message_bytes_out),
         ("grpc.max_allowed_incoming_connections", limits.connections),
+        # A connection that never says what it is for counts as well.
+        ("grpc.max_connection_idle_ms", limits.idle_seconds * 1000),
         ("grpc.max_concurrent_streams", limits.streams),
         # What is between the two would be refused at random.
         ("grpc.max_metadata_size", limits.metadata_bytes),
