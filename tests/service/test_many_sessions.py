@@ -1,6 +1,8 @@
 """What a prompt costs a service that holds many sessions: counts, which hold on any machine."""
 
 import asyncio
+import gc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,15 @@ import pytest
 
 from doubles.house import House, play, stub_of
 from yarrow.agent.agent import Agent
+from yarrow.event.events import Event
+from yarrow.message import Message
+from yarrow.service import active
+from yarrow.service.entry import Entry
 from yarrow.session.disk import Disk
 from yarrow.v1 import agent_pb2 as pb
 
+KEPT = (Entry, Agent, Event, Message, asyncio.Task, asyncio.TimerHandle)
+"""Kinds of things that a session in memory has."""
 MOST_HANDED_OVER = 4
 """Times that a prompt waits for a thread: for what is around it, for the file's lock, its message and the answer."""
 
@@ -54,3 +62,45 @@ async def test_a_prompt_asks_no_other_session_whether_it_runs(tmp_path: Path, mo
         monkeypatch.setattr(Agent, "busy", property(busy))
         await play(stub, house.prompt(session_id="s3"))
         assert asked == {"s3"}
+
+
+def kept() -> Counter[str]:
+    """How many there are of each kind, also of those that the collector does not track."""
+    gc.collect()
+    seen, found = set[int](), Counter[str]()
+    reached: list[Any] = gc.get_objects()
+    while reached:
+        one = reached.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, KEPT):
+            found[type(one).__name__] += 1
+        if isinstance(one, (Message, Event)) or not gc.is_tracked(one):
+            continue
+        reached += [other for other in gc.get_referents(one) if isinstance(other, (Message, Event))]
+    return found
+
+
+async def test_sessions_that_left_memory_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path, [[{"text": f"answer {number}"}] for number in range(41)])
+    async with stub_of(house) as stub:
+        await play(stub, house.prompt("go", "first"))
+        (await house.scripted()).requests.clear()
+        before = kept()
+        for number in range(20):
+            await play(stub, house.prompt("go", f"s{number}"))
+            await play(stub, house.prompt("more", f"s{number}"))
+        (await house.scripted()).requests.clear()
+        grown = kept()
+        assert grown["Entry"] == before["Entry"] + 20
+        # Two questions and two answers each, and the events of the last run, for a minute.
+        assert before["Message"] < grown["Message"] <= before["Message"] + 20 * 4
+        assert before["Event"] < grown["Event"]
+        assert grown["Task"] <= before["Task"] + 20
+        monkeypatch.setattr(active, "IDLE_SECONDS", -1.0)
+        await stub.NewSession(pb.NewSessionRequest(session_id="last", cwd=str(house.cwd)))
+        left = kept()
+    assert left["Entry"] == 1
+    for kind in ("Agent", "Message", "Event", "Task", "TimerHandle"):
+        assert left[kind] <= before[kind], kind
