@@ -29,6 +29,7 @@ from doubles.frames import (
 )
 from doubles.house import House, kinds, read
 from doubles.reached import METHODS, Door, behind
+from yarrow.config.check import LARGEST_NUMBER
 from yarrow.config.settings import ServiceSettings
 from yarrow.service import health
 from yarrow.v1 import agent_pb2 as pb
@@ -213,6 +214,14 @@ async def test_a_connection_without_a_call_is_hung_up_on(tmp_path: Path, preface
         # One with a call stays, however silent it is.
         await busy.send(frame(PING, payload=bytes(8)))
         assert await busy.until(PING) is not None
+
+
+async def test_the_largest_limits_that_can_be_configured_can_be_served(tmp_path: Path) -> None:
+    most = dict.fromkeys(ServiceSettings.__struct_fields__, LARGEST_NUMBER)
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(**most))
+    async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
+        stub: Any = AgentServiceStub(channel)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
 
 
 async def test_a_client_that_was_hung_up_on_calls_again(tmp_path: Path) -> None:
