@@ -37,7 +37,7 @@ class Real(Rig):
 
     async def answered(self, *answers: str, before: Callable[[], None] = lambda: None) -> list[str]:
         """Run, give the answers to the questions in order, each after `before`, and return the results' texts."""
-        with self.agent.questions.attended():
+        with self.agent.questions.presence.attended():
             await self.start()
             for answer in answers:
                 (question,) = await asked(self)

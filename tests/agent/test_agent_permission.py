@@ -14,7 +14,9 @@ from doubles.rig import NOW, ListLog, Rig, call, drain
 from yarrow.agent.agent import Agent
 from yarrow.agent.context import Meter
 from yarrow.agent.desk import Desk, Source
-from yarrow.agent.permission import Consent, Given
+from yarrow.agent.permission import TIMEOUT, Consent, Given
+from yarrow.agent.presence import RETURN_SECONDS
+from yarrow.agent.seat import Seats
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, StorageError
@@ -39,22 +41,35 @@ class Clock:
 
     def __init__(self, rig: Rig) -> None:
         self.seconds: list[float] = []
-        self._due: list[Callable[[], None]] = []
+        self._due: list[tuple[asyncio.TimerHandle, Callable[[], None]]] = []
         rig.agent.questions.later = self._later
 
     def _later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         self.seconds.append(seconds)
-        self._due.append(then)
-        return asyncio.get_running_loop().call_later(3600, lambda: None)
+        handle = asyncio.get_running_loop().call_later(3600, lambda: None)
+        self._due.append((handle, then))
+        return handle
 
-    def strike(self) -> None:
-        for then in self._due:
-            then()
+    @property
+    def cancelled(self) -> list[float]:
+        """The seconds that nobody waits for any more."""
+        return [seconds for seconds, (handle, _) in zip(self.seconds, self._due, strict=True) if handle.cancelled()]
+
+    async def until(self, count: int) -> None:
+        """Wait until so many times were asked for."""
+        while len(self.seconds) < count:
+            await asyncio.sleep(0)
+
+    def strike(self, only: float = 0.0) -> None:
+        """Let the time be over that is still waited for, or of that the one of so many seconds."""
+        for seconds, (handle, then) in zip(tuple(self.seconds), tuple(self._due), strict=True):
+            if not handle.cancelled() and only in (0.0, seconds):
+                then()
 
 
 async def test_yes_runs_the_call() -> None:
     rig = rig_of([call("act", "a", id="c1")])
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         assert (question.tool, question.tool_call_id, question.arguments) == ("act", "c1", '{"text":"a"}')
@@ -78,7 +93,7 @@ async def test_yes_runs_the_call() -> None:
 )
 async def test_no_is_a_result_the_model_reads(given_: Given, text: str) -> None:
     rig = rig_of([call("act", "a")])
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         await rig.agent.questions.answer(question.request_id, given_)
@@ -101,27 +116,72 @@ async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
     assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.COMPLETED
 
 
-async def test_when_the_last_one_leaves_it_is_denied() -> None:
-    rig = rig_of([call("act", "a")])
-    with rig.agent.questions.attended():
-        with rig.agent.questions.attended():
+async def test_when_the_last_one_leaves_and_does_not_come_back_it_is_denied() -> None:
+    rig = rig_of([call("act", "a")], [call("act", "b")])
+    clock, presence = Clock(rig), rig.agent.questions.presence
+    with presence.attended():
+        with presence.attended():
             await rig.start()
             await asked(rig)
-        assert len(rig.agent.questions.pending) == 1
+            await clock.until(1)
+        assert clock.seconds == [TIMEOUT]
+    assert clock.seconds == [TIMEOUT, RETURN_SECONDS]
+    assert len(rig.agent.questions.pending) == 1
+    clock.strike(RETURN_SECONDS)
     assert rig.agent.questions.pending == ()
+    bodies = await rig.finish()
+    # The second call finds nobody, and is not waited with.
+    assert [settled.by for settled in told(bodies, ev.PermissionSettled)] == ["nobody", "nobody"]
+    assert all("nobody is there" in result.text for result in results(rig))
+    assert clock.seconds == [TIMEOUT, RETURN_SECONDS, TIMEOUT]
+
+
+async def test_one_that_comes_back_in_time_is_still_asked() -> None:
+    rig = rig_of([call("act", "a")])
+    clock, presence = Clock(rig), rig.agent.questions.presence
+    with presence.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        await clock.until(1)
+    with presence.attended():
+        assert clock.cancelled == [RETURN_SECONDS]
+        await rig.agent.questions.answer(question.request_id, YES)
+        await rig.finish()
+    assert rig.act.ran == ["a"]
+
+
+async def test_what_is_asked_while_one_is_cut_off_waits_too() -> None:
+    rig = rig_of([call("act", "a")])
+    with rig.agent.questions.presence.attended():
+        await rig.start()
+    (question,) = await asked(rig)
+    await rig.agent.questions.answer(question.request_id, YES)
     await rig.finish()
-    assert "nobody is there" in results(rig)[0].text
+    assert rig.act.ran == ["a"]
+
+
+async def test_nobody_is_waited_for_after_the_run_that_they_saw() -> None:
+    rig = rig_of([call("act", "a")], ANSWER, [call("act", "b")])
+    clock, presence = Clock(rig), rig.agent.questions.presence
+    with presence.attended():
+        await rig.start()
+        (question,) = await asked(rig)
+        await rig.agent.questions.answer(question.request_id, YES)
+    await rig.finish()
+    assert clock.cancelled == [TIMEOUT, RETURN_SECONDS]
+    bodies = await rig.run()
+    assert told(bodies, ev.PermissionSettled)[0].by == "nobody"
+    assert clock.seconds == [TIMEOUT, RETURN_SECONDS, TIMEOUT]
 
 
 async def test_time_runs_out() -> None:
     rig = rig_of([call("act", "a")])
     rig.consent = Consent(timeout=7.0)
     clock = Clock(rig)
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
-        while not clock.seconds:
-            await asyncio.sleep(0)
+        await clock.until(1)
         clock.strike()
         bodies = await rig.finish()
         assert clock.seconds == [7.0]
@@ -133,7 +193,7 @@ async def test_time_runs_out() -> None:
 
 async def test_an_abort_does_not_wait_for_an_answer() -> None:
     rig = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         assert rig.agent.abort()
@@ -149,7 +209,7 @@ async def test_an_abort_does_not_wait_for_an_answer() -> None:
 async def test_the_first_answer_counts() -> None:
     rig = rig_of([call("act", "a")])
     questions = rig.agent.questions
-    with questions.attended():
+    with questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         first, same, other = await asyncio.gather(
@@ -173,7 +233,7 @@ async def test_the_first_answer_counts() -> None:
 async def test_for_the_session_calls_like_it_run() -> None:
     turns = [call("act", "a")], [call("act", "a"), call("act", "b")]
     rig = rig_of(*turns)
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         await rig.agent.questions.answer(question.request_id, Given("session"))
@@ -195,7 +255,7 @@ async def test_always_is_kept_before_it_counts() -> None:
 
     rig = rig_of([call("act", "a")])
     rig.consent = Consent(keep=keep)
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         with pytest.raises(StorageError):
@@ -221,7 +281,7 @@ async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
     rig = rig_of([call("act", "a")])
     rig.consent = Consent(keep=keep)
     clock = Clock(rig)
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         answering = asyncio.create_task(rig.agent.questions.answer(question.request_id, Given("always")))
@@ -240,7 +300,7 @@ async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
 
 async def test_several_wait_at_once() -> None:
     rig = rig_of([call("echo", text, id=text) for text in "abc"], rules={"echo": "ask"})
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         a, b, c = await asked(rig, 3)
         await rig.agent.questions.answer(c.request_id, YES)
@@ -282,7 +342,7 @@ async def test_what_the_disk_refuses_runs_nothing() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 2  # the prompt and the answer
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         bodies = await rig.run()
     assert told(bodies, ev.AgentEnd)[0].error.code is Code.STORAGE
     assert told(bodies, ev.PermissionRequest) == []
@@ -293,7 +353,7 @@ async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 3  # and the question
-    with rig.agent.questions.attended():
+    with rig.agent.questions.presence.attended():
         await rig.start()
         (question,) = await asked(rig)
         with pytest.raises(StorageError):
@@ -304,7 +364,7 @@ async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
 
 async def test_after_a_restart_what_waited_is_denied() -> None:
     first = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
-    with first.agent.questions.attended():
+    with first.agent.questions.presence.attended():
         await first.start()
         (question,) = await asked(first)
         left = list(first.log.records)  # the service is killed here
@@ -314,7 +374,7 @@ async def test_after_a_restart_what_waited_is_denied() -> None:
     rig.log.records = left
     state = fold(SessionState(rig.header), left)
     assert [one.id for one in state.asked] == [question.request_id]
-    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter())
+    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter(), Seats())
     bodies = await rig.run("go on")
     assert rig.agent.session.asked == ()
     (notice,) = told(bodies, ev.Notice)
@@ -341,7 +401,7 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
     calls = [call(name, str(index), id=f"c{index}") for index, name in enumerate(names)]
     rig = rig_of(calls, rules={"echo": "ask"})
     clock, questions = Clock(rig), rig.agent.questions
-    present = [questions.attended()]
+    present = [questions.presence.attended()]
     present[0].__enter__()
     yes: set[str] = set()
     await rig.start()
@@ -361,7 +421,7 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
             case "late":
                 clock.strike()
             case "come":
-                present.append(questions.attended())
+                present.append(questions.presence.attended())
                 present[-1].__enter__()
             case "leave" if present:
                 present.pop().__exit__(None, None, None)
@@ -369,6 +429,9 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
                 await asyncio.sleep(0)
     while present:
         present.pop().__exit__(None, None, None)
+    while rig.agent.busy:
+        clock.strike()
+        await asyncio.sleep(0)
     await rig.finish()
     ids = [f"c{index}" for index in range(len(names))]
     if any(message.tool_calls and not message.incomplete for message in rig.messages):

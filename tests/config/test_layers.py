@@ -389,6 +389,8 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
             ":1: providers.openai.temperature: expected a number, found a text",
         ),
         ('{"compaction":\n {"reserveTokens": -1}}', ":2: compaction.reserveTokens must lie between 0 and 2147483647"),
+        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647"),
+        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647"),
         ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647"),
         ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must lie between 0 and 2147483647"),
         (

@@ -93,6 +93,10 @@ class House:
         """Whether a run of the session goes on."""
         return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
 
+    def watched(self, session_id: str) -> bool:
+        """Whether a stream follows the session."""
+        return any(entry.id == session_id and entry.bus.subscribers for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
+
     async def open_gate(self, name: str) -> None:
         (await self.scripted()).gates.setdefault(name, asyncio.Event()).set()
 

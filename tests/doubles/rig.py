@@ -16,6 +16,7 @@ from yarrow.agent.hooks import Hooks
 from yarrow.agent.permission import Consent
 from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.agent.retry import Pause
+from yarrow.agent.seat import Seats
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import StorageError
@@ -143,7 +144,7 @@ class Rig:
         """Seconds that were waited before a call was tried again."""
         self.wait_gate: asyncio.Event | None = None
         pause = Pause(self._sleep, chance=lambda: 0.0)
-        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS, pause=pause), Meter())
+        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS, pause=pause), Meter(), Seats())
         self.watch = self.bus.subscribe()
         self.seen: list[ev.Event] = []
         self.has_tool_call = True

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from doubles.frames import (
@@ -28,11 +29,14 @@ from doubles.frames import (
 )
 from doubles.house import House, kinds, read
 from doubles.reached import METHODS, Door, behind
+from yarrow.config.check import LARGEST_NUMBER
 from yarrow.config.settings import ServiceSettings
+from yarrow.service import health
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
 SERVICE = "/yarrow.v1.AgentService/"
+SERVING = b"\x08\x01"
 REFUSED = b"\x0bgrpc-status\x0216"
 ABUSES = {
     "garbage": b"\xff" * 4_000,
@@ -76,6 +80,38 @@ async def test_a_stranger_is_refused_before_anything_of_the_request_came(door: D
     assert answer is not None
     assert answer.flags & END_STREAM
     assert REFUSED in answer.payload
+
+
+@pytest.mark.parametrize("name", ["Check", "Watch"])
+async def test_the_health_of_the_service_is_told_before_anything_of_the_request_came(door: Door, name: str) -> None:
+    """A stranger may ask for it, and could send as much as the longest prompt has."""
+    async with wired(door.address) as wire:
+        for stream in range(1, 40, 2):
+            await wire.send(frame(HEADERS, END_HEADERS, stream, calling(f"/grpc.health.v1.Health/{name}")))
+            answer = await wire.until(DATA)
+            assert answer is not None
+            assert (answer.stream, answer.payload[5:]) == (stream, SERVING)
+
+
+async def test_those_who_watch_the_health_of_the_service_are_bounded(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MOST_WATCHES", 2)
+    watch = calling("/grpc.health.v1.Health/Watch")
+    async with wired(door.address) as wire:
+        for stream in (1, 3):
+            await wire.send(frame(HEADERS, END_HEADERS, stream, watch))
+            assert await wire.until(DATA) is not None
+        await wire.send(frame(HEADERS, END_HEADERS, 5, watch))
+        refused = await wire.until(HEADERS)
+        assert refused is not None
+        assert b"grpc-status\x018" in refused.payload
+        await wire.send(frame(RESET, 0, 1, (8).to_bytes(4, "big")))
+        for stream in range(7, 4_000, 2):
+            await wire.send(frame(HEADERS, END_HEADERS, stream, watch))
+            if (answer := await wire.receive()) is not None and answer.kind == DATA:
+                return
+    raise AssertionError("a watch that ended makes no room")
 
 
 @pytest.mark.parametrize("token", [False, True])
@@ -161,6 +197,42 @@ async def test_connections_are_bounded_so_that_files_are_left_for_the_work(tmp_p
         async with asyncio.timeout(SOON):
             while not await _let_in(reached.address):
                 pass
+
+
+@pytest.mark.parametrize("preface", [b"", PREFACE[:6], PREFACE + frame(SETTINGS)])
+async def test_a_connection_without_a_call_is_hung_up_on(tmp_path: Path, preface: bytes) -> None:
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(idle_seconds=1))
+    async with (
+        behind(house, tmp_path / "run") as reached,
+        wired(reached.address) as busy,
+        wired(reached.address, preface) as idle,
+    ):
+        await busy.send(frame(HEADERS, END_HEADERS, 1, calling("/grpc.health.v1.Health/Watch")))
+        assert await busy.until(DATA) is not None
+        while await idle.receive() is not None:
+            pass
+        # One with a call stays, however silent it is.
+        await busy.send(frame(PING, payload=bytes(8)))
+        assert await busy.until(PING) is not None
+
+
+async def test_the_largest_limits_that_can_be_configured_can_be_served(tmp_path: Path) -> None:
+    most = dict.fromkeys(ServiceSettings.__struct_fields__, LARGEST_NUMBER)
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(**most))
+    async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
+        stub: Any = AgentServiceStub(channel)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+
+
+async def test_a_client_that_was_hung_up_on_calls_again(tmp_path: Path) -> None:
+    house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(idle_seconds=1))
+    async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
+        stub: Any = AgentServiceStub(channel)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
+        async with asyncio.timeout(SOON):
+            while channel.get_state() is grpc.ChannelConnectivity.READY:
+                await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
 
 
 async def _let_in(address: str) -> bool:

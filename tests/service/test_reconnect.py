@@ -282,6 +282,44 @@ async def test_another_client_answers_a_question(tmp_path: Path) -> None:
         assert house.act.ran == ["x"]
 
 
+async def test_a_question_waits_for_a_client_that_is_cut_off(tmp_path: Path) -> None:
+    """The person answers while nobody can be reached; the answer gets through, and the call is made once."""
+    turns: list[list[dict[str, Any]]] = [[{"call": {"name": "act", "arguments": {"text": "x"}}}], [{"text": "done"}]]
+    house = House(tmp_path, turns, rules={"act": "ask"})
+    async with wired(house, tmp_path) as (wire, stub):
+        session, seen, person = await ready(house, stub), Seen(), Willing()
+        doing = asyncio.ensure_future(follow(stub, session, pb.PromptRequest(text="go"), viewer=seen, person=person))
+        await asyncio.wait_for(person.asked.wait(), SECONDS)
+        wire.is_down = True
+        wire.cut()
+        while house.watched(session.session_id):
+            await asyncio.sleep(0.01)
+        person.answers.set()
+        await asyncio.sleep(0)
+        wire.is_down = False
+        outcome = await asyncio.wait_for(doing, SECONDS)
+        assert (outcome.reason, outcome.denied) == ("COMPLETED", False)
+        assert house.act.ran == ["x"]
+        seen.check_each_once()
+        settled = [event.permission_settled.by for event in seen.events if event.HasField("permission_settled")]
+        assert settled == ["person"]
+        assert person.times == 1
+
+
+class Willing:
+    """A person who says yes, once they are let."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+        self.times = 0
+
+    async def answer(self, question: str) -> str:
+        self.times += 1
+        self.asked.set()
+        await self.answers.wait()
+        return "y"
+
+
 class Silent:
     """A person who is asked and says nothing."""
 

@@ -133,6 +133,18 @@ async def test_while_draining(house: House, name: str) -> None:
         assert harmless(house, sentence)
 
 
+@pytest.mark.parametrize("name", EVERY)
+async def test_what_comes_when_all_is_closed_is_no_bug(house: House, name: str) -> None:
+    """Between the end of the last run and that of the connections there is a moment."""
+    async with in_process(house) as channel:
+        session = (await AgentServiceStub(channel).NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+        await house.servicer.close()
+        request = request_of(METHODS[name], session_id=session, text="more", cwd=str(house.cwd), tool="echo")
+        status, sentence = await call(channel, METHODS[name], request, **patience(name))
+        assert status not in (S.INTERNAL, S.UNKNOWN, S.UNIMPLEMENTED), sentence
+        assert harmless(house, sentence)
+
+
 # ---- limits ----
 
 

@@ -16,7 +16,7 @@ from yarrow.agent.loop import Loop
 from yarrow.agent.permission import Questions, left_unanswered
 from yarrow.agent.points import Points
 from yarrow.agent.ports import Equipment, Ports
-from yarrow.agent.seat import Seat
+from yarrow.agent.seat import Seat, Seats
 from yarrow.agent.settle import to_the_end
 from yarrow.agent.states import StateMachine
 from yarrow.agent.taking import taken_up
@@ -34,10 +34,10 @@ _logger = logging.getLogger("yarrow.agent")
 class Agent:
     """The only writer of its session. All calls belong to one event loop."""
 
-    def __init__(self, desk: Desk, meter: Meter) -> None:
+    def __init__(self, desk: Desk, meter: Meter, seats: Seats) -> None:
         self._desk = desk
         self._machine = StateMachine(desk.publish)
-        self._seat = Seat(desk.session.header.id)
+        self._seat = Seat(desk.session.header.id, seats)
         self._delivery = Delivery(desk)
         self._compactor = Compactor(desk, self._enter, meter)
         self.questions = Questions(desk)
@@ -164,6 +164,7 @@ class Agent:
         for notice in (*([interrupted(left)] if left else []), *denied.notices):
             self._desk.publish(notice)
         self._delivery.open()
+        self.questions.presence.begin_run()
         self._seat.start(self._go(equipment), f"run {self.run_id}")
         return self.run_id
 
@@ -208,6 +209,7 @@ class Agent:
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
         left = self._delivery.close()
+        self.questions.presence.end_run()
         usage = loop.usage + self._compactor.spent
         try:
             await self._desk.append(*self._delivery.handed_back(tuple(one.message_id for one in left)))

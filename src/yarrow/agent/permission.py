@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from msgspec import Struct
 
 from yarrow.agent.desk import Desk
+from yarrow.agent.presence import Later, Presence
 from yarrow.agent.settle import to_the_end
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
@@ -96,28 +97,17 @@ class Questions:
         self._desk = desk
         self._open: dict[str, _Question] = {}
         self._past: OrderedDict[str, Given] = OrderedDict()
-        self._present = 0
+        self.presence = Presence(self._nobody, self._call_later)
+        """Who can answer; what is open is denied when nobody is left."""
         self.allowed: set[AllowedCall] = set()
         """What was allowed for the session, as long as it is in memory."""
-        self.later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] | None = None
+        self.later: Later | None = None
         """What counts the seconds in place of the event loop."""
 
     @property
     def pending(self) -> tuple[PermissionRequest, ...]:
         """What waits for an answer, in order."""
         return tuple(question.told for question in self._open.values() if not question.answered.done())
-
-    @contextmanager
-    def attended(self) -> Generator[None]:
-        """Say that somebody who can answer is there meanwhile; when the last one goes, what is open is denied."""
-        self._present += 1
-        try:
-            yield
-        finally:
-            self._present -= 1
-            if not self._present:
-                for question in self._open.values():
-                    question.unless_claimed(_NOBODY)
 
     async def ask(self, call: ToolCall, request: Request, reason: str, *, consent: Consent) -> Given:
         """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
@@ -129,8 +119,7 @@ class Questions:
         told = PermissionRequest(new_id(), call.id, call.name, arguments, reason, request.contained)
         question = _Question(told, request.like, consent.keep)
         await to_the_end(self._begin(question))
-        later = self.later or asyncio.get_running_loop().call_later
-        timer = later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
+        timer = self._call_later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
         try:
             return await asyncio.shield(question.answered)
         finally:
@@ -181,8 +170,15 @@ class Questions:
         )
         self._open[told.request_id] = question
         self._desk.publish(told)
-        if not self._present:
+        if not self.presence.is_anybody:
             question.give(_NOBODY)
+
+    def _nobody(self) -> None:
+        for question in self._open.values():
+            question.unless_claimed(_NOBODY)
+
+    def _call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        return (self.later or asyncio.get_running_loop().call_later)(seconds, then)
 
     async def _settle(self, question: _Question) -> None:
         """Make the answer durable and tell it; what was not answered until here was aborted."""

@@ -7,11 +7,19 @@ from typing import Any
 from yarrow.errors import Code, Precondition
 
 
+class Seats:
+    """Those of all sessions of a service: how many are taken is known without asking each."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+
 class Seat:
     """Taken before anything else is done, so that two callers never work on one session."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, among: Seats) -> None:
         self._session_id = session_id
+        self._among = among
         self._task: asyncio.Task[None] | None = None
         self._abortable = False
         self._abort_early = False
@@ -23,10 +31,12 @@ class Seat:
         if self.taken:
             raise Precondition(f"session {self._session_id} is running: {advice}", code=Code.BUSY)
         self.taken = True
+        self._among.taken += 1
         self._abort_early = False
 
     def leave(self) -> None:
-        """Let the next one have it."""
+        """Let the next one have it; without effect when it is free."""
+        self._among.taken -= self.taken
         self.taken = False
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import ceil
 from string import ascii_letters, digits, punctuation
 from typing import assert_never
@@ -15,6 +16,8 @@ IMAGE_TOKENS = 1600
 """Of any image, whatever its size: the most that hosted backends count for one of usual size."""
 FRAME_TOKENS = 4
 """Of what a chat template puts around a message or a call."""
+SHARED_TEXTS = 16
+"""System prompts and schemas whose tokens are kept, for many sessions say the same; then the longest unused goes."""
 _LEAST_DENSE = 24
 _DENSE = re.compile(rb"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{%d,}+" % _LEAST_DENSE)
 """Hashes and base64. A run is looked at from its beginning only, so that a long one costs no more than its length."""
@@ -70,7 +73,12 @@ def message_tokens(message: Message) -> int:
 
 def fixed_tokens(system: str, tools: Sequence[ToolSpec]) -> int:
     """Estimate what goes with every request: the system prompt and the schemas of the tools."""
-    return text_tokens(system) + text_tokens(msgspec.json.encode(tools).decode())
+    return _shared_tokens(system) + _shared_tokens(msgspec.json.encode(tools).decode())
+
+
+@lru_cache(maxsize=SHARED_TEXTS)
+def _shared_tokens(text: str) -> int:
+    return text_tokens(text)
 
 
 def _block_tokens(block: Block) -> int:

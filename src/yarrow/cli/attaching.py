@@ -13,7 +13,6 @@ from yarrow.client.stub import Stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.service.auth import read_token, token_beside
-from yarrow.service.certificate import NAME, read_pem
 from yarrow.service.options import client_options
 
 UNIX = "unix:"
@@ -43,23 +42,28 @@ async def attached(arguments: Arguments, token: Path | None, limits: ServiceSett
                 f"{address} is reached over the network: name a copy of its token's file with --token-file"
             )
         bearer = read_token(token)
-        credentials = await _tls(remote, address)
-        if remote.tls_pin:
+        credentials, name = await _tls(remote, address)
+        if name:
             # A certificate that is trusted for itself need not name the address at which its service is.
-            options = (*options, ("grpc.ssl_target_name_override", NAME))
+            options = (*options, ("grpc.ssl_target_name_override", name))
         channel = grpc.aio.secure_channel(address, credentials, options=options)
     async with channel:
         yield bearing(channel, bearer)
 
 
-async def _tls(remote: Remote, address: str) -> grpc.ChannelCredentials:
-    trusted = None
+async def _tls(remote: Remote, address: str) -> tuple[grpc.ChannelCredentials, str]:
+    """Return the credentials, and the name of the service unless that is the one of its address."""
+    trusted, name = None, ""
     if remote.tls_pin:
         # Here, since TLS of our own is needed for this alone.
         from yarrow.cli.pin import pinned
 
-        trusted = await pinned(remote.tls_pin, address)
+        found = await pinned(remote, address)
+        trusted, name = found.certificate, found.name
     if not remote.tls_cert:
-        return grpc.ssl_channel_credentials(trusted)
-    key = read_pem(absolute(remote.tls_key, "--tls-key"), secret=True)
-    return grpc.ssl_channel_credentials(trusted, key, read_pem(absolute(remote.tls_cert, "--tls-cert")))
+        return grpc.ssl_channel_credentials(trusted), name
+    # Here, as above.
+    from yarrow.cli.certificates import given
+
+    own = given(absolute(remote.tls_cert, "--tls-cert"), absolute(remote.tls_key, "--tls-key"))
+    return grpc.ssl_channel_credentials(trusted, own.key, own.certificate), name

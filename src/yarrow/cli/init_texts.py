@@ -83,10 +83,10 @@ _EXTENSIONS = """\
 _SERVICE = """\
 
   // What one `yarrow serve` takes at one time: sessions in memory, runs, streams of one session's events, texts that
-  // wait in one session and their characters, connections to one address, calls on one of them, and the bytes of a
-  // request, a response and a request's metadata.
+  // wait in one session and their characters, connections to one address, seconds that one of them may be without
+  // a call, calls on one of them, and the bytes of a request, a response and a request's metadata.
   // "service": {"sessions": 4096, "runs": 256, "subscribers": 256, "queuedTexts": 64, "queuedCharacters": 8388608,
-  //   "connections": 512, "streams": 256,
+  //   "connections": 512, "idleSeconds": 600, "streams": 256,
   //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
 """
 _TELEMETRY = """\

@@ -13,6 +13,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BOUNCE_SECONDS = 0.5
 """Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
 _CHUNK = 64
+_MEANT = frozenset({0, *SIGNALS})
+"""What stands in the pipe for a signal of these: what the handler writes, and what the interpreter does."""
 
 
 class Interrupts:
@@ -63,8 +65,12 @@ class Interrupts:
             os.write(self._wake, b"\0")
 
     def _take(self, task: "asyncio.Task[Any]") -> None:
+        told = b""
         with suppress(BlockingIOError):
-            os.read(self._woken, _CHUNK)
+            told = os.read(self._woken, _CHUNK)
+        # A signal that somebody else takes, such as an extension, wakes the loop as well.
+        if _MEANT.isdisjoint(told):
+            return
         now = time.monotonic()
         if self._obeyed is None or now - self._obeyed > BOUNCE_SECONDS:
             self._obeyed = now

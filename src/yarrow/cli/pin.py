@@ -1,26 +1,95 @@
-"""Finds the certificate that a pin means: the one in a file, or the one that a service shows if its digest is right."""
+"""Finds what a pin says to trust: a certificate in a file, or the one that a service shows if its digest is right."""
 
 import asyncio
+import socket
 import ssl
+from typing import Any
 
+from msgspec import Struct
+
+from yarrow.cli.arguments import Remote
+from yarrow.cli.certificates import given, trust
 from yarrow.cli.places import absolute, split_address
 from yarrow.errors import Code, ProviderError, UsageError
-from yarrow.service.certificate import fingerprint, read_pem
+from yarrow.service.certificate import NAME, fingerprint, read_pem
 
 LOOK_SECONDS = 10.0
 """How long a service may take to show its certificate."""
 
+_HANGS_UP = "it hangs up, as on a client without a certificate that it takes (--tls-cert and --tls-key)"
 
-async def pinned(pin: str, address: str) -> bytes:
-    """Return the one certificate to trust, as PEM. Raises `UsageError` and `ProviderError` (UNREACHABLE)."""
-    if not pin.startswith("sha256:"):
-        return await asyncio.to_thread(read_pem, absolute(pin, "--tls-pin"))
-    host, port = split_address(address, "--attach")
+
+class Pinned(Struct, frozen=True):
+    """What a connection is to trust."""
+
+    certificate: bytes
+    """As PEM: that of the service, or of an authority."""
+    name: str
+    """Under which the service is trusted, since its certificate is trusted for itself; empty is that of its address."""
+
+
+async def pinned(remote: Remote, address: str) -> Pinned:
+    """Return what `--tls-pin` says to trust, after a look at what is there: a connection that fails does not say why.
+
+    Raises `UsageError` and `ProviderError` (UNREACHABLE).
+    """
+    place = split_address(address, "--attach")
     try:
-        # What is shown proves nothing yet: the connection that is used trusts it only if its digest is the pin.
-        shown = await asyncio.to_thread(ssl.get_server_certificate, (host, port), timeout=LOOK_SECONDS)
+        return await asyncio.to_thread(_look, place, remote)
+    except ssl.SSLCertVerificationError as error:
+        why = f"{error.verify_message.rstrip('.')}; --tls-pin is {remote.tls_pin}"
+        raise UsageError(f"the certificate that {address} shows is not to be trusted: {why}") from None
     except OSError as error:
-        raise ProviderError(Code.UNREACHABLE, f"no service shows a certificate at {address}: {error}") from None
-    if (found := fingerprint(shown.encode())) != pin.lower():
-        raise UsageError(f"the service at {address} shows {found}, which is not --tls-pin: it may be another's")
-    return shown.encode()
+        raise ProviderError(Code.UNREACHABLE, f"no service can be talked to at {address}: {error}") from None
+
+
+def _look(address: tuple[str, int], remote: Remote) -> Pinned:
+    pin = remote.tls_pin
+    trusted = b"" if pin.startswith("sha256:") else read_pem(absolute(pin, "--tls-pin"))
+    # What is shown proves nothing yet: the connection that is used trusts what is returned alone.
+    _, shown = _shown(address, _context(ssl.CERT_NONE, remote))
+    found = fingerprint(shown)
+    if not trusted and found != pin.lower():
+        where = f"the service at {address[0]}:{address[1]}"
+        raise UsageError(f"{where} shows {found}, which is not --tls-pin: it may be another's")
+    context = _context(ssl.CERT_REQUIRED, remote)
+    trust(context, trusted := trusted or shown, f"--tls-pin {pin}")
+    is_its_own = found == fingerprint(trusted)
+    # Whoever trusts an authority has only the name to tell its certificates apart.
+    context.check_hostname = not is_its_own
+    names, _ = _shown(address, context)
+    return Pinned(trusted, _name(names) if is_its_own else "")
+
+
+def _context(mode: ssl.VerifyMode, remote: Remote) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = mode
+    # A certificate that is pinned is trusted though whoever signed it is not known.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["h2"])
+    if remote.tls_cert:
+        own = absolute(remote.tls_cert, "--tls-cert"), absolute(remote.tls_key, "--tls-key")
+        given(*own)
+        context.load_cert_chain(*own)
+    return context
+
+
+def _shown(address: tuple[str, int], context: ssl.SSLContext) -> tuple[dict[str, Any], bytes]:
+    """Return what the certificate says, if it is verified, and itself as PEM."""
+    with (
+        socket.create_connection(address, timeout=LOOK_SECONDS) as bare,
+        context.wrap_socket(bare, server_hostname=address[0]) as secured,
+    ):
+        shown = secured.getpeercert(binary_form=True) or b""
+        # The service speaks first, and only to a client whose certificate it takes.
+        if context.verify_mode is ssl.CERT_REQUIRED and not secured.recv(1):
+            raise ConnectionError(_HANGS_UP)
+        return dict(secured.getpeercert() or {}), ssl.DER_cert_to_PEM_cert(shown).encode()
+
+
+def _name(certificate: dict[str, Any]) -> str:
+    """Return a name that a certificate bears."""
+    names = [name for kind, name in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+    names += [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return next((name for name in names if "*" not in name), NAME)

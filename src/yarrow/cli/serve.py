@@ -4,14 +4,16 @@ import asyncio
 import os
 from pathlib import Path
 
+from yarrow.cli.certificates import authority, given
 from yarrow.cli.compose import compose
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import complain
+from yarrow.cli.open_files import allow_more
 from yarrow.cli.opened import Start, token_file
 from yarrow.cli.places import absolute, home_directory, split_address
 from yarrow.config.files import user_directory
 from yarrow.service.auth import own_token, token_beside
-from yarrow.service.certificate import Tls, fingerprint, read_pem, self_made
+from yarrow.service.certificate import Tls, fingerprint, self_made
 from yarrow.service.server import Listening, Tcp, lock_beside, private_folder, serving
 
 
@@ -20,6 +22,7 @@ async def serve(start: Start) -> ExitCode:
     settings, added = start.loaded.settings, start.extensions.added
     for notice in (*start.loaded.notices, *added.warnings):
         complain(notice, ExitCode.DONE)
+    allow_more()
     try:
         listening = await asyncio.to_thread(_listening, start)
         service = compose(settings, os.environ, added, private=_private(start, listening))
@@ -63,11 +66,10 @@ def _tcp(start: Start, folder: Path) -> Tcp:
     remote = start.arguments.remote
     split_address(remote.listen, "--listen")
     if remote.tls_cert:
-        certificate = read_pem(absolute(remote.tls_cert, "--tls-cert"))
-        tls = Tls(certificate, read_pem(absolute(remote.tls_key, "--tls-key"), secret=True))
+        tls = given(absolute(remote.tls_cert, "--tls-cert"), absolute(remote.tls_key, "--tls-key"))
     else:
         tls = self_made(folder)
         complain(f"clients expect its certificate with --tls-pin {fingerprint(tls.certificate)}", ExitCode.DONE)
     if remote.tls_client_ca:
-        tls = Tls(tls.certificate, tls.key, read_pem(absolute(remote.tls_client_ca, "--tls-client-ca")))
+        tls = Tls(tls.certificate, tls.key, authority(absolute(remote.tls_client_ca, "--tls-client-ca")))
     return Tcp(remote.listen, tls)

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from grpc import aio
 
 from yarrow.client.inert import STEERING, inert
+from yarrow.client.patience import patiently
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
@@ -71,7 +73,8 @@ class Asking:
             while text:
                 line = await self._person.answer(text)
                 try:
-                    await self._stub.AnswerPermission(_answer(event, line))
+                    # A connection that is cut loses no answer: the same one again is no failure.
+                    await patiently(partial(self._stub.AnswerPermission, _answer(event, line)))
                     text = ""
                 except aio.AioRpcError as error:
                     # An answer that could not be kept leaves the question open; it is asked again, with the reason.
@@ -80,7 +83,7 @@ class Asking:
 
     async def _waits(self, event: pb.AgentEvent) -> bool:
         with contextlib.suppress(aio.AioRpcError):
-            state = await self._stub.GetState(pb.GetStateRequest(session_id=event.session_id))
+            state = await patiently(partial(self._stub.GetState, pb.GetStateRequest(session_id=event.session_id)))
             return any(one.request_id == event.permission_request.request_id for one in state.permission_requests)
         return False
 

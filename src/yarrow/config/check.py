@@ -15,6 +15,15 @@ from yarrow.errors import ConfigError
 LARGEST_NUMBER = 2**31 - 1
 """Of any number that is configured: what every counter on the wire can hold."""
 
+NEEDED = {
+    ("service", name)
+    for name in (
+        "sessions", "runs", "subscribers", "connections", "idleSeconds", "streams",
+        "messageBytesIn", "messageBytesOut", "metadataBytes",
+    )
+}  # fmt: skip
+"""Numbers that must be 1 at least: with none a service answers nobody, and clients wait for ever."""
+
 
 def check_layer(layer: Layer) -> None:
     """Raise `ConfigError` for the first thing in a source that is wrong, with its place and what is right."""
@@ -58,8 +67,8 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
             for key, value in cast("dict[str, Any]", values).items():
                 if key != "extraBody":
                     _check_numbers(value, (*path, key))
-        case int() | float() if not 0 <= values <= LARGEST_NUMBER:
-            raise Fault(path, f"{dotted(path)} must lie between 0 and {LARGEST_NUMBER}")
+        case int() | float() if not (least := int(path in NEEDED)) <= values <= LARGEST_NUMBER:
+            raise Fault(path, f"{dotted(path)} must lie between {least} and {LARGEST_NUMBER}")
         case _:
             return
 

@@ -136,6 +136,8 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Of those texts together; what would exceed them is refused."""
     connections: int = 512
     """To one address; the next one is hung up on. Each is an open file, of which a process often has but 1,024."""
+    idle_seconds: int = 600
+    """For which a connection may be without a call; then it is hung up on, and a client makes another when it calls."""
     streams: int = 256
     """Calls on one connection; the next waits for one to end."""
     message_bytes_in: int = 8 << 20

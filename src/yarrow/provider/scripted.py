@@ -28,6 +28,8 @@ from yarrow.provider.plan import Plan
 from yarrow.provider.rules import violations
 from yarrow.provider.script import Call, Delay, Expect, Fail, Say, Script, Step, Stop, Think, Wait, load
 
+KEPT_REQUESTS = 1000
+"""Requests that can be looked at afterwards; then the oldest is forgotten."""
 ENDED = "(script ended)"
 """What is said when all turns were played."""
 
@@ -43,7 +45,7 @@ class ScriptedProvider:
         self, name: str, model: str, *, script: Script, gates: Mapping[str, asyncio.Event] | None = None
     ) -> None:
         self.requests: list[CompletionRequest] = []
-        """Every request so far, also those that were refused."""
+        """The last ones, also those that were refused."""
         self.gates = dict(gates or {})
         """What the steps named `wait` wait for."""
         self._name = name
@@ -66,6 +68,8 @@ class ScriptedProvider:
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Play a turn; raises INVALID_REQUEST when the request breaks a rule, and takes no turn then."""
         self.requests.append(request)
+        if len(self.requests) > KEPT_REQUESTS:
+            del self.requests[0]
         self._check(request)
         called = False
         for step in self._turn(request):

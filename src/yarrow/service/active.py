@@ -41,11 +41,6 @@ class Active:
         self.put(entry)
         return entry
 
-    @property
-    def running(self) -> int:
-        """How many sessions are busy."""
-        return sum(entry.agent.busy for entry in self._entries.values())
-
     @asynccontextmanager
     async def room(self) -> AsyncGenerator[None]:
         """Keep room for one session that is then put in; so none is made that there is no room for.

@@ -1,9 +1,11 @@
 """What every RPC handler has in common: errors leave as statuses, and a bug leaves as an id that the log knows."""
 
+import asyncio
 import functools
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
@@ -12,6 +14,9 @@ from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.service.calls import Call
 from yarrow.service.errors import STATUS, refuse
 from yarrow.service.registering import Undecodable
+
+REST_SECONDS = 10.0
+"""For which a client whose stream of requests is refused may go on sending before it is told."""
 
 _logger = logging.getLogger("yarrow.service")
 
@@ -69,6 +74,18 @@ def _check(request: object) -> None:
     """Raise `InvalidArgument` for a request that could not be read."""
     if isinstance(request, Undecodable):
         raise InvalidArgument("request", "its bytes are no message of this method")
+
+
+async def let_finish(requests: AsyncIterator[object]) -> None:
+    """Read the rest of a stream of requests that is refused, for `REST_SECONDS` at most.
+
+    A client that is told in the middle of a write may never look at what it is told: grpc's for Python then says
+    INTERNAL, without a reason.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REST_SECONDS):
+            async for _ in requests:
+                pass
 
 
 async def readable(requests: AsyncIterator[Request]) -> AsyncGenerator[Request]:

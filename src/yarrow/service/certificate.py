@@ -52,7 +52,8 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
     Raises `UsageError` when it cannot be read, holds none, or is `secret` and open to others.
     """
     try:
-        with path.open("rb") as file:
+        # What is no file, such as a pipe that nobody writes to, must not be waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_FILE + 1) if stat.S_ISREG(mode) else b""
     except OSError as error:

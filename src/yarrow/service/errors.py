@@ -94,8 +94,14 @@ def _fitting(text: str) -> str:
     return data[: sum(size <= MAX_MESSAGE for size in sizes)].decode("utf-8", "ignore")
 
 
+def get_ready() -> None:
+    """Import what a refusal is made of, which may be the last thing that can be done when files have run out."""
+    # The protobuf of google.rpc is not imported before it is needed: a command whose calls succeed never needs it.
+    from google.rpc import error_details_pb2, status_pb2  # noqa: F401  # pyright: ignore[reportMissingTypeStubs, reportUnusedImport] (it ships none)
+
+
 async def _end(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: Ending) -> None:
-    # The protobuf of google.rpc is imported here, since a call that succeeds never needs it.
+    # Here, as above.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
     message = _fitting(text)

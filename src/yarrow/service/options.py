@@ -2,6 +2,10 @@
 
 from yarrow.config.settings import ServiceSettings
 
+FOR_EVER = 2**31 - 1
+"""Milliseconds that never pass: the largest number that an option takes."""
+MOST_CONNECTIONS = 1 << 20
+"""More are not asked for: the largest number that an option takes makes grpc end the process."""
 _KEEPALIVE = (
     # A connection that is gone without a word is noticed after the sum of both.
     ("grpc.keepalive_time_ms", 15_000),
@@ -35,7 +39,9 @@ def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
     return (
         ("grpc.max_receive_message_length", limits.message_bytes_in),
         ("grpc.max_send_message_length", limits.message_bytes_out),
-        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_allowed_incoming_connections", min(limits.connections, MOST_CONNECTIONS)),
+        # A connection that never says what it is for counts as well.
+        ("grpc.max_connection_idle_ms", min(limits.idle_seconds * 1000, FOR_EVER)),
         ("grpc.max_concurrent_streams", limits.streams),
         # What is between the two would be refused at random.
         ("grpc.max_metadata_size", limits.metadata_bytes),

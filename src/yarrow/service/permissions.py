@@ -33,7 +33,7 @@ def attending(entry: Entry, *, answers: bool) -> ExitStack:
     """Say that a client which `answers` questions, or not, is there until what is returned is closed."""
     stack = ExitStack()
     if answers:
-        stack.enter_context(entry.agent.questions.attended())
+        stack.enter_context(entry.agent.questions.presence.attended())
     return stack
 
 

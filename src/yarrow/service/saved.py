@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from yarrow.errors import YarrowError
 from yarrow.service import views
-from yarrow.service.answers import Context, answers, readable, streams
+from yarrow.service.answers import Context, answers, let_finish, readable, streams
 from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
@@ -99,5 +100,9 @@ class SavedSessions:
         self, request_iterator: AsyncIterator[pb.ImportSessionRequest], context: Context
     ) -> pb.ImportSessionResponse:
         """Make a session of a file that is streamed."""
-        made, skipped = await self._exporting.take_in(readable(request_iterator))
+        try:
+            made, skipped = await self._exporting.take_in(readable(request_iterator))
+        except YarrowError:
+            await let_finish(request_iterator)
+            raise
         return pb.ImportSessionResponse(session_id=made, skipped_lines=skipped)

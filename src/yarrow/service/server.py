@@ -16,6 +16,7 @@ from yarrow.errors import UsageError
 from yarrow.policy.locks import lock
 from yarrow.service.auth import Guard
 from yarrow.service.certificate import Tls
+from yarrow.service.errors import get_ready
 from yarrow.service.health import Health
 from yarrow.service.options import server_options
 from yarrow.service.registering import register
@@ -66,21 +67,21 @@ async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
 
 @asynccontextmanager
 async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
+    get_ready()
     server = grpc.aio.server(interceptors=(Guard(listening.token),), options=server_options(listening.limits))
     register(servicer, server)
-    health = Health(server, SERVICE)
+    health = Health(server)
     if listening.reflection:
         _reflect(server)
     addresses = await _listen(server, listening)
     servicer.heartbeat = listening.heartbeat
-    await health.begin()
     try:
         yield addresses
     finally:
         servicer.drain()
         # Told to end a second time, it does not wait for runs any longer.
         with suppress(TimeoutError, asyncio.CancelledError):
-            await health.end()
+            health.end()
             await asyncio.wait_for(servicer.settled(), DRAIN_SECONDS)
         await servicer.close()
         await server.stop(grace=1.0)

@@ -15,6 +15,7 @@ from yarrow.agent.context import Meter, Ratios
 from yarrow.agent.desk import Desk, Source
 from yarrow.agent.hooks import HookName
 from yarrow.agent.ports import Equipment, RunSettings
+from yarrow.agent.seat import Seats
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.policy.permission.paths import denied_places
@@ -43,6 +44,7 @@ class Sessions:
         self._active = Active(parts.settings.service.sessions)
         if parts.watch is not None:
             parts.watch.begin(self._active.__len__)
+        self._seats = Seats()
         self._draining = False
         self._written = 0
         self._all_written = asyncio.Event()
@@ -164,7 +166,7 @@ class Sessions:
 
     def _make_sure_of_room(self) -> None:
         most = self._parts.settings.service.runs
-        if self._active.running + self._written >= most:
+        if self._seats.taken + self._written >= most:
             raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
 
     def drain(self) -> None:
@@ -216,16 +218,20 @@ class Sessions:
 
     async def context(self, entry: Entry) -> ToolContext:
         """Return where the session's tools work."""
-        if await asyncio.to_thread(os.path.realpath, entry.cwd) != str(entry.cwd):
+        # In one go: a thread that is handed to costs more than what it asks the disk.
+        return await asyncio.to_thread(self._context, entry)
+
+    def _context(self, entry: Entry) -> ToolContext:
+        if os.path.realpath(entry.cwd) != str(entry.cwd):
             raise ConfigError(
                 f"{entry.cwd} is not the directory any more that this session was made in: a link stands in its place"
             )
         settings = self._parts.settings.workspace
-        skills = await asyncio.to_thread(skill_directories, self._parts.places(entry.cwd))
+        skills = skill_directories(self._parts.places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
         workspace = replace(workspace, private=self._parts.private, secrets=self._parts.secret_files())
         denied = denied_places(self._parts.consent.rules, entry.cwd)
-        box = await asyncio.to_thread(self._parts.boxes.box, entry.id, workspace, denied)
+        box = self._parts.boxes.box(entry.id, workspace, denied)
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
@@ -260,7 +266,7 @@ class Sessions:
         source = Source(log, state, partial(self._reread, session_id))
         limits = self._parts.settings.service
         desk = Desk(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
-        agent = Agent(desk, Meter(self._ratios))
+        agent = Agent(desk, Meter(self._ratios), self._seats)
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=limits.subscribers)
         boxes = self._parts.boxes
         entry.give_back = partial(boxes.release, session_id)

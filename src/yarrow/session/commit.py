@@ -30,6 +30,8 @@ class GroupCommit:
         A cancelled caller stops waiting, the lines are written all the same. Raises `StorageError` when the disk
         refused, which keeps the lines, and `LimitExceeded` past `MAX_WAITING`, which does not.
         """
+        if not (lines or blobs) and self._idle is None and self._file.settled(sync=sync):
+            return
         batch = self._batch or _Batch()
         size = sum(map(len, lines)) + sum(map(len, blobs.values()))
         if size and self._file.waiting + batch.size + size > MAX_WAITING:

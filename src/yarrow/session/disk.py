@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
+from yarrow.errors import Code, YarrowError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,9 +64,15 @@ class Disk:
     def __init__(self, calls: Calls | None = None, *, threads: int = MAX_THREADS) -> None:
         self.calls: Calls = SystemCalls() if calls is None else calls
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="yarrow-disk")
+        self._closed = False
 
     def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """Run a function in a thread, on behalf of the running event loop."""
+        """Run a function in a thread, on behalf of the running event loop.
+
+        Raises `YarrowError` (DRAINING) when this was closed.
+        """
+        if self._closed:
+            raise YarrowError("the service has ended", code=Code.DRAINING)
         return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -74,7 +82,8 @@ class Disk:
         return future.result()
 
     def close(self) -> None:
-        """Wait for the calls under way and end the threads."""
+        """Wait for the calls under way and end the threads; no more are taken."""
+        self._closed = True
         self._pool.shutdown()
 
 

@@ -58,6 +58,10 @@ class LogFile:
         """Bytes that the disk refused so far."""
         return len(self.unwritten) + sum(map(len, self._blobs.values()))
 
+    def settled(self, *, sync: bool) -> bool:
+        """Whether a call without lines has nothing to do; not to be asked while a call is under way."""
+        return not self.waiting and not (sync and self._synced < self._length)
+
     def append(self, lines: bytes, blobs: Mapping[str, bytes], *, sync: bool) -> None:
         """Add `blobs`, by digest, and `lines`, each with its newline; with `sync` return when all is durable."""
         self.unwritten += lines

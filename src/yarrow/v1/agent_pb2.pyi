@@ -1782,8 +1782,8 @@ class PromptOptions(_message.Message):
     ephemeral: _builtins.bool
     """Do not write the session to disk; only for a session that this request makes."""
     answers_permissions: _builtins.bool
-    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied at
-    once.
+    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied: at
+    once if none did in this run, else 30 seconds after the last one went.
     """
     def __init__(
         self,
@@ -2513,8 +2513,8 @@ class StreamEventsRequest(_message.Message):
     batch: _builtins.bool
     """Send up to 64 events in one response."""
     answers_permissions: _builtins.bool
-    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied at
-    once.
+    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied: at
+    once if none did in this run, else 30 seconds after the last one went.
     """
     def __init__(
         self,

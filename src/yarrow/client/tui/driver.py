@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from grpc import StatusCode, aio
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from yarrow.client.json_event import dumps
 from yarrow.client.missed import messages_after
+from yarrow.client.patience import patiently
 from yarrow.client.place import untold
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
@@ -100,11 +102,11 @@ class Driver:
 
     async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""
-        await self.stub.AnswerPermission(
-            pb.AnswerPermissionRequest(
-                session_id=self.session_id, request_id=request_id, answer=answered.answer, text=answered.text
-            )
+        request = pb.AnswerPermissionRequest(
+            session_id=self.session_id, request_id=request_id, answer=answered.answer, text=answered.text
         )
+        # A connection that is cut loses no answer: the same one again is no failure.
+        await patiently(partial(self.stub.AnswerPermission, request))
 
     async def run_tool(self, tool: str, arguments: dict[str, Any], *, silent: bool) -> None:
         """Run a tool for the person and return when it is done; its events come with all the others."""
