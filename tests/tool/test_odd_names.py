@@ -90,3 +90,10 @@ async def test_a_name_that_is_too_long_is_told_and_no_fault_of_the_tool(
     text = (await call(tool, ws, arguments, dry_run=dry_run)).text
     assert "File name too long" in text
     assert "failed" not in text
+
+
+async def test_a_link_to_itself_does_not_keep_its_directory_from_being_listed(ws: Path) -> None:
+    (ws / "round").symlink_to("round")
+    (ws / "sub").mkdir()
+    assert (await call("ls", ws, {})).done.text == "round\nsub/"
+    assert "round\nsub/" in (await call("read", ws, {"path": "."})).done.text
