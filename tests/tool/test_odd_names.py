@@ -97,3 +97,17 @@ async def test_a_link_to_itself_does_not_keep_its_directory_from_being_listed(ws
     (ws / "sub").mkdir()
     assert (await call("ls", ws, {})).done.text == "round\nsub/"
     assert "round\nsub/" in (await call("read", ws, {"path": "."})).done.text
+
+
+@pytest.mark.parametrize("target", ["round", "gone"])
+async def test_a_link_to_nothing_is_called_so(ws: Path, target: str) -> None:
+    (ws / "round").symlink_to(target)
+    for tool in ("grep", "find"):
+        text = (await call(tool, ws, {"path": "round", "pattern": "x"})).failed.text
+        assert text == "round is a link that leads to nothing. Look with ls or find."
+
+
+async def test_a_directory_that_is_searched_is_not_said_to_be_left_out(ws: Path) -> None:
+    (ws / ".env").mkdir()
+    (ws / ".env/activate").write_text("here")
+    assert (await call("grep", ws, {"pattern": "here"})).done.text == ".env/activate:1:here"

@@ -112,7 +112,7 @@ class Workspace(Struct, frozen=True):
 
     def _is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its place, by its name, or by that of a link on the way to it."""
-        names = (real.name, *(link.name for link in _links(path)))
+        names = (real.name, *(link.name for link in links(path)))
         return any(map(self.secrets.has, names)) or _is_key(real)
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
@@ -186,7 +186,7 @@ def _resolved(path: Path) -> Path | Refused:
         return Refused(f"{str(path)!r} is not a path: {error}.")
 
 
-def _links(path: Path) -> Iterator[Path]:
+def links(path: Path) -> Iterator[Path]:
     """Yield a path, and what it leads to from one link to the next."""
     for _ in range(MOST_LINKS):
         yield path
