@@ -298,3 +298,15 @@ async def test_the_workspace_itself_is_no_file_to_write_or_edit(ws: Path, path: 
     edit = {"path": path, "edits": [{"old": "x", "new": "y"}]}
     assert "directory" in (await call("edit", ws, edit)).failed.text
     assert names_in(ws) == []
+
+
+async def test_a_single_file_may_be_all_that_is_configured_beside_the_workspace(ws: Path) -> None:
+    (ws.parent / "notes.txt").write_text("one\n")
+    context = context_of(ws, extra=["../notes.txt"])
+    assert "one" in (await call("read", context, {"path": "../notes.txt"})).done.text
+    edit = {"path": "../notes.txt", "edits": [{"old": "one", "new": "two"}]}
+    assert (await call("edit", context, edit)).done.text
+    assert (ws.parent / "notes.txt").read_text() == "two\n"
+    await call("write", context, {"path": "../notes.txt", "content": "three"})
+    assert (ws.parent / "notes.txt").read_text() == "three"
+    assert "outside" in (await call("write", context, {"path": "../other.txt", "content": "x"})).failed.text

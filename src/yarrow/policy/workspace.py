@@ -149,7 +149,9 @@ class Workspace(Struct, frozen=True):
             real = resolve()
             if isinstance(real, Refused):
                 return real
-            root = _root(real, self.writable + self.readable) or real.parent
+            root = _root(real, self.writable + self.readable)
+            if root is None or (root == real and real.is_file()):  # a root may be one file
+                root = real.parent
             try:
                 return opening(root, real)
             except OSError as error:
