@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import call, names_in
 
+from yarrow.tool.globs import Glob, compile_names
 from yarrow.tool.names import meant, told
 
 ODD = {
@@ -111,3 +112,10 @@ async def test_a_directory_that_is_searched_is_not_said_to_be_left_out(ws: Path)
     (ws / ".env").mkdir()
     (ws / ".env/activate").write_text("here")
     assert (await call("grep", ws, {"pattern": "here"})).done.text == ".env/activate:1:here"
+
+
+def test_many_globs_of_any_directory_in_a_row_are_one() -> None:
+    assert len(compile_names("**/" * 300 + "x")) == len(compile_names("**/x"))
+    assert Glob("**/**/x").matches("x")
+    assert Glob("a/**/**").matches("a/b/c")
+    assert not Glob("**/**/x").matches("x/y")
