@@ -12,6 +12,7 @@ from yarrow.agent.permission import Consent, Given
 from yarrow.agent.ports import Equipment
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.event import events as ev
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -27,11 +28,12 @@ class Real(Rig):
         super().__init__([*turns, [{"text": "done"}]], permissions=permissions, dry_run=more.pop("dry_run", False))
         self.cwd = cwd
         self.contained = more.pop("contained", False)
+        self.secrets: SecretFiles = more.pop("secrets", ENV_FILES)
         self.consent = Consent(**more)
 
     @property
     def equipment(self) -> Equipment:
-        context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd))
+        context = ToolContext(cwd=self.cwd, workspace=replace(Workspace.make(self.cwd), secrets=self.secrets))
         made = replace(super().equipment, registry=Registry(BUILTIN_TOOLS), context=context)
         return replace(made, contained=self.contained)
 

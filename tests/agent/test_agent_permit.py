@@ -11,6 +11,7 @@ from agent.real_tools import Real
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.event import events as ev
+from yarrow.policy.secrets import SecretFiles
 
 
 @pytest.fixture
@@ -117,3 +118,17 @@ async def test_a_question_and_what_is_kept_of_it_say_whether_there_is_a_sandbox(
     (question,) = told(rig.bodies, ev.PermissionRequest)
     assert question.contained is contained
     assert kept == [AllowedCall("bash", "true", str(ws), uncontained=not contained)]
+
+
+async def test_outside_it_is_asked_by_what_the_settings_take_for_secrets(ws: Path, tmp_path: Path) -> None:
+    (tmp_path / "out/keys.pem").write_text("KEY=1")
+    (tmp_path / "out/.env.test").write_text("PORT=1")
+    rig = Real(
+        ws,
+        ("read", {"path": "../out/keys.pem"}),
+        ("read", {"path": "../out/.env.test"}),
+        secrets=SecretFiles(more=("*.pem",), fewer=(".env.test",)),
+    )
+    closed, opened = await rig.answered("once")
+    assert "hold secrets" in closed
+    assert opened == "PORT=1"

@@ -140,6 +140,15 @@ def test_case_X_05_env_files_are_refused(root: Path, workspace: Workspace, name:
         assert "secrets" in refused.text
 
 
+def test_case_X_05_also_where_a_link_in_the_middle_has_the_name(root: Path, workspace: Workspace) -> None:
+    (root / "ws/sub/production.txt").write_text("KEY=1")
+    (root / "ws/sub/.env").symlink_to("production.txt")
+    (root / "ws/second").symlink_to("sub/.env")
+    (root / "ws/first").symlink_to("second")
+    assert isinstance(workspace.resolve_read(root / "ws/first"), Refused)
+    assert isinstance(workspace.resolve_write(root / "ws/first"), Refused)
+
+
 def test_case_X_05_also_behind_a_link_of_another_name(root: Path, workspace: Workspace) -> None:
     (root / "ws/.env").touch()
     (root / "ws/plain").symlink_to(".env")

@@ -105,6 +105,13 @@ def test_files_of_secrets_are_not_read(project: Project, name: str) -> None:
     assert warned(project) == ("~/code/project/AGENTS.md is not read: files such as .env hold secrets",)
 
 
+def test_files_of_secrets_are_not_read_by_a_link_to_a_link_either(project: Project) -> None:
+    project.write(project.root / "production.txt", "KEY=1")
+    (project.root / ".env").symlink_to("production.txt")
+    (project.root / "AGENTS.md").symlink_to(".env")
+    assert warned(project) == ("~/code/project/AGENTS.md is not read: files such as .env hold secrets",)
+
+
 def test_what_is_no_readable_file_is_passed_over(project: Project) -> None:
     os.mkfifo(project.cwd / "AGENTS.md")
     (project.root / "AGENTS.md").mkdir()

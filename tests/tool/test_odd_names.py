@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import call, names_in
 
+from yarrow.tool.globs import Glob, compile_names
 from yarrow.tool.names import meant, told
 
 ODD = {
@@ -90,3 +91,31 @@ async def test_a_name_that_is_too_long_is_told_and_no_fault_of_the_tool(
     text = (await call(tool, ws, arguments, dry_run=dry_run)).text
     assert "File name too long" in text
     assert "failed" not in text
+
+
+async def test_a_link_to_itself_does_not_keep_its_directory_from_being_listed(ws: Path) -> None:
+    (ws / "round").symlink_to("round")
+    (ws / "sub").mkdir()
+    assert (await call("ls", ws, {})).done.text == "round\nsub/"
+    assert "round\nsub/" in (await call("read", ws, {"path": "."})).done.text
+
+
+@pytest.mark.parametrize("target", ["round", "gone"])
+async def test_a_link_to_nothing_is_called_so(ws: Path, target: str) -> None:
+    (ws / "round").symlink_to(target)
+    for tool in ("grep", "find"):
+        text = (await call(tool, ws, {"path": "round", "pattern": "x"})).failed.text
+        assert text == "round is a link that leads to nothing. Look with ls or find."
+
+
+async def test_a_directory_that_is_searched_is_not_said_to_be_left_out(ws: Path) -> None:
+    (ws / ".env").mkdir()
+    (ws / ".env/activate").write_text("here")
+    assert (await call("grep", ws, {"pattern": "here"})).done.text == ".env/activate:1:here"
+
+
+def test_many_globs_of_any_directory_in_a_row_are_one() -> None:
+    assert len(compile_names("**/" * 300 + "x")) == len(compile_names("**/x"))
+    assert Glob("**/**/x").matches("x")
+    assert Glob("a/**/**").matches("a/b/c")
+    assert not Glob("**/**/x").matches("x/y")

@@ -289,3 +289,24 @@ async def test_a_huge_change_has_a_bounded_diff_in_bounded_time(ws: Path) -> Non
     done = (await call("write", ws, {"path": "a", "content": "".join(f"new {n % 977}\n" for n in range(200_000))})).done
     assert done.text == "Replaced a, which had 1,577,450 bytes, (+200000 -200000)."
     assert "[diff cut: this is the start of" in done.diff
+
+
+@pytest.mark.parametrize("path", ["", ".", "a/..", "{ws}"])
+async def test_the_workspace_itself_is_no_file_to_write_or_edit(ws: Path, path: str) -> None:
+    path = path.format(ws=ws)
+    assert "directory" in (await call("write", ws, {"path": path, "content": "x"})).failed.text
+    edit = {"path": path, "edits": [{"old": "x", "new": "y"}]}
+    assert "directory" in (await call("edit", ws, edit)).failed.text
+    assert names_in(ws) == []
+
+
+async def test_a_single_file_may_be_all_that_is_configured_beside_the_workspace(ws: Path) -> None:
+    (ws.parent / "notes.txt").write_text("one\n")
+    context = context_of(ws, extra=["../notes.txt"])
+    assert "one" in (await call("read", context, {"path": "../notes.txt"})).done.text
+    edit = {"path": "../notes.txt", "edits": [{"old": "one", "new": "two"}]}
+    assert (await call("edit", context, edit)).done.text
+    assert (ws.parent / "notes.txt").read_text() == "two\n"
+    await call("write", context, {"path": "../notes.txt", "content": "three"})
+    assert (ws.parent / "notes.txt").read_text() == "three"
+    assert "outside" in (await call("write", context, {"path": "../other.txt", "content": "x"})).failed.text

@@ -23,8 +23,6 @@ from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
 
 SHELL_TOOLS = frozenset({"bash"})
-_EVERYWHERE = Workspace((Path("/"),))
-"""What it refuses, such as secrets and what git runs, no answer of a person opens."""
 
 
 class Permission:
@@ -117,7 +115,9 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
     fenced = workspace.resolve_write(path) if writes else workspace.resolve_read(path)
     if not isinstance(fenced, Refused):
         return False
-    anywhere = _EVERYWHERE.resolve_write(path) if writes else _EVERYWHERE.resolve_read(path)
+    # What this refuses, such as secrets and what git runs, no answer of a person opens.
+    everywhere = replace(workspace, writable=(Path("/"),), readable=())
+    anywhere = everywhere.resolve_write(path) if writes else everywhere.resolve_read(path)
     if isinstance(anywhere, Refused):
         return False
     roots = workspace.writable if writes else workspace.writable + workspace.readable

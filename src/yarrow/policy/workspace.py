@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +29,8 @@ READING = os.O_RDONLY | os.O_NONBLOCK
 """A FIFO would wait."""
 OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
+MOST_LINKS = 40
+"""Links of a path that are followed one by one; Linux follows no more."""
 T = TypeVar("T")
 START_PLACES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
 """Directories of a home whose files something runs or obeys by itself."""
@@ -68,7 +70,7 @@ class Workspace(Struct, frozen=True):
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if self.secrets.has(path.name) or self.secrets.has(real.name) or _is_key(real):
+        if self._is_secret(path, real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if closed := self._closed(path, real):
             return closed
@@ -84,7 +86,7 @@ class Workspace(Struct, frozen=True):
         real = _resolved(path)
         if isinstance(real, Refused):
             return real
-        if self.secrets.has(path.name) or self.secrets.has(real.name) or _is_key(real):
+        if self._is_secret(path, real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
         if closed := self._closed(path, real):
             return closed
@@ -108,6 +110,11 @@ class Workspace(Struct, frozen=True):
         """Whether a tool that lists or searches passes over a real path below what it was given."""
         return bool(self.closed.against(real)) or any(real == str(own) for own in self.private)
 
+    def _is_secret(self, path: Path, real: Path) -> bool:
+        """Whether a file holds secrets by its place, by its name, or by that of a link on the way to it."""
+        names = (real.name, *(link.name for link in links(path)))
+        return any(map(self.secrets.has, names)) or _is_key(real)
+
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(real.is_relative_to(own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
@@ -123,13 +130,17 @@ class Workspace(Struct, frozen=True):
         return self._opened(lambda: self.resolve_read(path), lambda root, real: open_beneath(root, real, flags))
 
     def open_parent(self, path: Path, *, make: bool) -> tuple[int, str] | Refused:
-        """Return a descriptor of the directory of what may be written, and the last name of it.
+        """Return a descriptor of the directory of what may be written, and the last name of it; none of a root itself.
 
         Directories that are missing are made if `make` says so. Raises OSError.
         """
         return self._opened(
             lambda: self.resolve_write(path),
-            lambda root, real: (open_directory(root, real.parent if real != root else root, make=make), real.name),
+            lambda root, real: (
+                (open_directory(root, root), "")
+                if real == root
+                else (open_directory(root, real.parent, make=make), real.name)
+            ),
         )
 
     def _opened(self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]) -> T | Refused:
@@ -138,7 +149,9 @@ class Workspace(Struct, frozen=True):
             real = resolve()
             if isinstance(real, Refused):
                 return real
-            root = _root(real, self.writable + self.readable) or real.parent
+            root = _root(real, self.writable + self.readable)
+            if root is None or (root == real and real.is_file()):  # a root may be one file
+                root = real.parent
             try:
                 return opening(root, real)
             except OSError as error:
@@ -173,6 +186,16 @@ def _resolved(path: Path) -> Path | Refused:
         return _real(path)
     except (OSError, ValueError) as error:  # a NUL, or a character that no file name can hold
         return Refused(f"{str(path)!r} is not a path: {error}.")
+
+
+def links(path: Path) -> Iterator[Path]:
+    """Yield a path, and what it leads to from one link to the next."""
+    for _ in range(MOST_LINKS):
+        yield path
+        try:
+            path = _real(path.parent) / path.readlink()
+        except (OSError, ValueError):  # the last one is no link
+            return
 
 
 def _root(real: Path, roots: tuple[Path, ...]) -> Path | None:

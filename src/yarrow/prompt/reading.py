@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.workspace import links
 
 
 class TextFile(Struct, frozen=True):
@@ -42,7 +43,7 @@ def read_text(path: Path, *, most: int, inside: Path | None, secrets: SecretFile
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
         return Skipped("is a link that leads out of the project")
-    if secrets.has(path.name) or secrets.has(real.name):
+    if any(secrets.has(one.name) for one in (real, *links(path))):
         return Skipped("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.

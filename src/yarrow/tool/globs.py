@@ -44,7 +44,7 @@ def compile_names(pattern: str) -> list[Name]:
     names: list[Name] = []
     for name in pattern.strip("/").split("/"):
         if name == "**":
-            names.append(None)
+            names += [None] if names[-1:] != [None] else []  # two in a row mean what one does
         else:
             names.append(re.compile(fnmatch.translate(name.replace("[^", "[!"))).match)
     return names

@@ -183,6 +183,7 @@ class _Search:
 
 def _notes(directory: Path, workspace: Workspace) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
-    names = sorted(told(path.name) for path in directory.iterdir() if workspace.secrets.has(path.name))
+    secret = (path for path in directory.iterdir() if workspace.secrets.has(path.name))
+    names = sorted(told(path.name) for path in secret if path.is_symlink() or not path.is_dir())
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""
     return [note for note in (secrets, workspace.closed.note()) if note]

@@ -74,10 +74,17 @@ def listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> s
             if is_left_out(entry.name):
                 left_out += 1
             else:
-                names.add(entry.name + ("/" if entry.is_dir() else ""))
+                names.add(entry.name + ("/" if _is_directory(entry) else ""))
     lines = [told(name) for name in names.kept()] or ["[the directory is empty]"][left_out:]
     if names.count > limit:
         lines.append(f"[{limit:,} of {names.count:,} names; set limit to see more]")
     if left_out:
         lines.append(f"[{left_out:,} left out: closed by the user's settings]")
     return "\n".join(lines)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or where nobody may look
+        return False

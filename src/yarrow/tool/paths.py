@@ -56,6 +56,8 @@ def missing(path: Path, name: str) -> str:
     import itertools
 
     try:
+        if path.is_symlink():
+            return f"{name} is a link that leads to nothing. Look with ls or find."
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, NEAREST_NAMES)]
     except OSError:
