@@ -31,6 +31,8 @@ check:
 	@$(BIN)/python scripts/pages.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonplatform Windows src/yarrow/platform
+	@$(BIN)/pyright --pythonplatform Darwin src/yarrow/platform
 
 dist:
 	@scripts/dist.sh

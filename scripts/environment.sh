@@ -20,7 +20,9 @@ if [ -z "$uv" ]; then
 fi
 
 stamp=$folder/.stamp
-sum=$(cat "$lock" pyproject.toml VERSION scripts/environment.sh | sha256sum)
+digest=(sha256sum)
+command -v sha256sum >/dev/null || digest=(shasum -a 256) # macOS
+sum=$(cat "$lock" pyproject.toml VERSION scripts/environment.sh | "${digest[@]}")
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$sum" ]; then
   "$uv" venv --quiet --clear --python '>=3.11' "$folder"
   "$uv" pip sync --quiet --python "$folder" --require-hashes "$lock"

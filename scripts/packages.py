@@ -51,7 +51,7 @@ def build(out: Path) -> list[Path]:
     parts.write_text(bill.of_lock(ROOT / "requirements" / "executable.lock", version()), "utf-8")
     files = [wheel, sdist, packed, parts]
     sums = out / "SHA256SUMS"
-    sums.write_text("".join(f"{digest(file)}  {file.name}\n" for file in sorted(files)), "utf-8")
+    sums.write_text("".join(f"{digest(file)}  {file.name}\n" for file in sorted(files)), "utf-8", newline="\n")
     return [*files, sums]
 
 

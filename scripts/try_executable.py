@@ -16,8 +16,13 @@ SECONDS = 120.0
 """How long one start may take; a virus scanner looks at a file when it is first opened."""
 SCRIPT: list[Any] = [
     [{"call": {"name": "ls", "arguments": {}}}],
-    [{"expect": {"contains": "only.txt"}}, {"text": "one file"}],
+    [
+        {"expect": {"contains": "only.txt"}},
+        {"call": {"name": "write", "arguments": {"path": "made/new.txt", "content": "made\n"}}},
+    ],
+    [{"expect": {"contains": "Created"}}, {"text": "one file"}],
 ]
+"""Directories are held, files are replaced and sessions kept by what each system has for that."""
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -74,6 +79,12 @@ def main(arguments: list[str]) -> int:
         attempt(executable, home, "--version", expected=f"yarrow {version()}\n")
         attempt(executable, home, "--help", expected="--resume")
         attempt(executable, home, "what is here?", expected="one file\n")
+        if (home / "project" / "made" / "new.txt").read_bytes() != b"made\n":
+            raise SystemExit("the tool `write` did not write what it was given")
+        attempt(executable, home, "sessions", expected="what is here?")
+        attempt(executable, home, "-c", "--export", "page.html", expected="")
+        if "one file" not in (home / "project" / "page.html").read_text("utf-8"):
+            raise SystemExit("the exported page does not hold what was said")
     print(f"{found[0].name} starts, and answers a prompt")
     return 0
 

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 
-from yarrow.cli.interrupts import SIGNALS, Interrupts
+from yarrow.cli.interrupts import Interrupts
+from yarrow.platform import system
 
 
 async def _waiting(interrupts: Interrupts, *numbers: int) -> bool:
@@ -23,7 +24,7 @@ async def _waiting(interrupts: Interrupts, *numbers: int) -> bool:
 
 def test_a_signal_that_somebody_else_takes_ends_nothing() -> None:
     seen: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *SIGNALS)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *system.ENDING)}
     signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
     try:
         with Interrupts() as interrupts:

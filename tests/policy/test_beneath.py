@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy import beneath
+from yarrow.platform import openat2
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import ToolFailed
@@ -23,7 +23,7 @@ INSIDE, OUTSIDE = b"inside", b"outside"
 @pytest.fixture(params=["openat2", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_openat2_works", lambda: False)
+        monkeypatch.setattr(openat2, "works", lambda: False)
     return request.param
 
 

@@ -18,6 +18,7 @@ from yarrow.client.inert import inert
 from yarrow.client.session import Session, open_session
 from yarrow.client.stub import Stub
 from yarrow.client.table import COMMANDS, NAME, Failed, Here, WrongWords, is_command, perform_line
+from yarrow.platform import system
 from yarrow.v1 import agent_pb2 as pb
 
 SIGN = "> "
@@ -119,9 +120,9 @@ class _Lines:
     async def _read(self) -> bytes:
         loop = asyncio.get_running_loop()
         typed = asyncio.Event()
-        loop.add_reader(self._descriptor, typed.set)
+        system.watch(loop, self._descriptor, typed.set)
         try:
             await typed.wait()
         finally:
-            loop.remove_reader(self._descriptor)
+            system.unwatch(loop, self._descriptor)
         return os.read(self._descriptor, LONGEST_READ)

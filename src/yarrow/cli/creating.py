@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.errors import StorageError
+from yarrow.platform import system
 from yarrow.session.files import in_words
 
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
@@ -23,7 +24,7 @@ def create(path: Path, text: str, *, private: bool) -> bool:
             path.parent.mkdir(mode=0o700 if private else 0o777)
         if path.parent.is_symlink():
             raise StorageError(f"{path.parent} is a link, and nothing is written through it: put a directory there")
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        directory = system.open_folder(path.parent, follow=False)
         try:
             return _create_in(directory, path.name, text.encode(), mode=0o600 if private else 0o666)
         finally:
@@ -34,27 +35,27 @@ def create(path: Path, text: str, *, private: bool) -> bool:
 
 def _create_in(directory: int, name: str, data: bytes, *, mode: int) -> bool:
     draft = f".{name}.{os.getpid()}.draft"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
+    descriptor = system.open_in(directory, draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         return _publish(directory, draft, name)
     finally:
         with suppress(FileNotFoundError):  # it has been renamed
-            os.unlink(draft, dir_fd=directory)
+            system.unlink_in(directory, draft)
 
 
 def _publish(directory: int, draft: str, name: str) -> bool:
     try:
         # Unlike a rename, this refuses when the name is taken, also by a link that leads nowhere.
-        os.link(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+        system.link_in(directory, draft, name)
     except FileExistsError:
         return False
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         with suppress(FileNotFoundError):
-            os.stat(name, dir_fd=directory, follow_symlinks=False)
+            system.stat_in(directory, name)
             return False
-        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+        system.replace_in(directory, draft, name)
     return True

@@ -6,14 +6,16 @@ import signal
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from yarrow.platform import system
+
 BOUNCE_SECONDS = 0.5
 """Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
 _CHUNK = 64
-_MEANT = frozenset({0, *SIGNALS})
+_MEANT = frozenset({0, *system.ENDING})
 """What stands in the pipe for a signal of these: what the handler writes, and what the interpreter does."""
 
 
@@ -28,11 +30,12 @@ class Interrupts:
         self._obeyed: float | None = None
         self._before: dict[signal.Signals, Any] = {}
         # What the interpreter writes to wakes a loop that is just about to wait, for which a handler alone is too late.
-        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._woken, self._wake = system.open_pipe()
+        system.never_wait(self._wake)
 
     def __enter__(self) -> Self:
         """Take the signals."""
-        self._before = {number: signal.signal(number, self._tell) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._tell) for number in system.ENDING}
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         return self
 
@@ -50,11 +53,11 @@ class Interrupts:
     def cancel(self, task: "asyncio.Task[Any]") -> Generator[None]:
         """Cancel `task` at each signal that is obeyed while this is open, and at one that came before."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._woken, self._take, task)
+        system.watch(loop, self._woken, partial(self._take, task))
         try:
             yield
         finally:
-            loop.remove_reader(self._woken)
+            system.unwatch(loop, self._woken)
 
     def _tell(self, _number: int, _frame: FrameType | None) -> None:
         """Stand in the place of a handler that would end the process, and wake the loop.
@@ -67,7 +70,7 @@ class Interrupts:
     def _take(self, task: "asyncio.Task[Any]") -> None:
         told = b""
         with suppress(BlockingIOError):
-            told = os.read(self._woken, _CHUNK)
+            told = system.read_now(self._woken, _CHUNK)
         # A signal that somebody else takes, such as an extension, wakes the loop as well.
         if _MEANT.isdisjoint(told):
             return

@@ -8,7 +8,6 @@ import asyncio
 import errno
 import os
 import select
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from yarrow.errors import StorageError
+from yarrow.platform import system
 
 BUFFER_CHARACTERS = 1 << 20
 """What may wait to be written. Past it `drain` waits; the service then drops events for this client and says so."""
@@ -195,18 +195,16 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        if stat.S_ISFIFO(os.fstat(self._descriptor).st_mode):
-            self._loop.add_reader(self._descriptor, self._look)
+        if system.tells_of_reader(self._descriptor):
+            system.watch(self._loop, self._descriptor, self._look)
 
     def stop(self) -> None:
-        self._loop.remove_reader(self._descriptor)
+        system.unwatch(self._loop, self._descriptor)
 
     def _look(self) -> None:
         self.stop()
-        poll = select.poll()
-        poll.register(self._descriptor, 0)
         # Nothing is up with a pipe that is open both ways: it only shows what we wrote to it ourselves.
-        if poll.poll(0):
+        if system.is_left(self._descriptor):
             self._gone()
 
 

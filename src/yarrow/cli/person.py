@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import termios
 
 from yarrow.cli.output import Output
 from yarrow.client.asking import Person
+from yarrow.platform import system
 
 LONGEST_LINE = 1 << 16
 """Bytes of one answer; what a terminal gives beyond that is dropped before the next question."""
@@ -13,16 +13,8 @@ LONGEST_LINE = 1 << 16
 
 def person_at(output: Output, *, descriptor: int = 0) -> Person | None:
     """Return the person when both standard input and standard error are a terminal that is ours, else None."""
-    there = output.err.is_terminal and os.isatty(descriptor) and not _in_background(descriptor)
+    there = output.err.is_terminal and os.isatty(descriptor) and not system.in_background(descriptor)
     return _Person(output, descriptor) if there else None
-
-
-def _in_background(descriptor: int) -> bool:
-    """Whether the terminal belongs to another job, so that reading from it would stop this one."""
-    try:
-        return os.tcgetpgrp(descriptor) != os.getpgrp()
-    except OSError:  # not the terminal that controls us: there are no jobs on it
-        return False
 
 
 class _Person:
@@ -37,13 +29,13 @@ class _Person:
         await self._output.written()
         # What was typed until here was meant for something else. The prompt comes after, so that a program which
         # answers as soon as it sees that is heard.
-        termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        system.forget_typed(self._descriptor)
         self._output.err.write(prompt)
         loop = asyncio.get_running_loop()
         typed = asyncio.Event()
-        loop.add_reader(self._descriptor, typed.set)
+        system.watch(loop, self._descriptor, typed.set)
         try:
             await typed.wait()
         finally:
-            loop.remove_reader(self._descriptor)
+            system.unwatch(loop, self._descriptor)
         return os.read(self._descriptor, LONGEST_LINE).decode("utf-8", "replace")

@@ -33,6 +33,7 @@ from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
+from yarrow.platform import system
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -45,6 +46,7 @@ def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     gc.freeze()
     gc.enable()
     open_standard_descriptors()
+    system.prepare_terminal()
     home = home_directory()
     set_up(user_directory(home, os.environ), os.environ)
     overrides = arguments.overrides()
@@ -78,10 +80,10 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
         cwd = "" if arguments.resume else working_directory()
         return export_session(start, cwd) if arguments.export else saved_sessions(start, cwd)
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
-    cwd = os.sep if arguments.resume else working_directory()
+    cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
     if _is_for_terminal(start):
         request = prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
-        if arguments.plain or os.environ.get("TERM", "") in CANNOT_REDRAW:
+        if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in CANNOT_REDRAW:
             from yarrow.cli.conversation import conversation
 
             return conversation(start, request)

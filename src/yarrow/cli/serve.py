@@ -12,6 +12,8 @@ from yarrow.cli.open_files import allow_more
 from yarrow.cli.opened import Start, token_file
 from yarrow.cli.places import absolute, home_directory, split_address
 from yarrow.config.files import user_directory
+from yarrow.errors import UsageError
+from yarrow.platform import system
 from yarrow.service.auth import own_token, token_beside
 from yarrow.service.certificate import Tls, fingerprint, self_made
 from yarrow.service.server import Listening, Tcp, lock_beside, private_folder, serving
@@ -39,7 +41,12 @@ async def serve(start: Start) -> ExitCode:
 
 
 def _listening(start: Start) -> Listening:
-    """Return where to listen; token and certificate are made when they are not there."""
+    """Return where to listen; token and certificate are made when they are not there. Raises `UsageError`."""
+    if not system.HAS_UNIX_SOCKETS:
+        raise UsageError(
+            "yarrow serve needs a unix socket, which this system does not have: run it in WSL, or on another machine "
+            "with --listen, and reach it from here with --attach"
+        )
     arguments, remote = start.arguments, start.arguments.remote
     users = user_directory(home_directory(), os.environ)
     default = users / "run" / "yarrow.sock"

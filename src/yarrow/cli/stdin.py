@@ -1,13 +1,13 @@
 """Reads what is piped into the command, without ever waiting for a pipe that somebody merely left open."""
 
 import os
-import select
 import stat
 import time
 from typing import NamedTuple
 
 from yarrow.cli.prompt import TEXT_LIMIT, decode, size_of, too_much_text
 from yarrow.errors import UsageError
+from yarrow.platform import system
 
 FIRST_BYTE_SECONDS = 0.5
 """With a prompt given, how long after the start of the process the first piped byte may come.
@@ -78,4 +78,4 @@ def _comes(descriptor: int, patience: Patience | None, *, begun: bool) -> bool:
         timeout = patience.idle
     elif patience:
         timeout = max(0.0, patience.started + patience.first_byte - time.monotonic())
-    return bool(select.select([descriptor], [], [], timeout)[0])
+    return system.comes(descriptor, timeout)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import select
 import sys
 from functools import partial
 
@@ -15,6 +14,7 @@ from yarrow.client.describe import short
 from yarrow.client.session import make_session
 from yarrow.client.tui.app import App, Opening
 from yarrow.client.tui.terminal import terminal_of
+from yarrow.platform import system
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -26,10 +26,10 @@ async def terminal(start: Start, request: pb.PromptRequest) -> ExitCode:
     try:
         session_id = await _run(start, request)
     except OSError as error:
-        if error.errno != errno.EIO or not _is_closed(start.out):
+        if error.errno != errno.EIO or not system.is_left(start.out):
             raise
         return ExitCode.INTERRUPTED
-    if _is_closed(start.out):
+    if system.is_left(start.out):
         return ExitCode.INTERRUPTED
     if not request.options.ephemeral:
         complain(f"go on with: yarrow -r {short(session_id)}", ExitCode.DONE)
@@ -51,10 +51,3 @@ async def _run(start: Start, request: pb.PromptRequest) -> str:
             app = App(stub, opening, ends)
             with Strays(partial(app.note, "notice")):
                 return await app.run()
-
-
-def _is_closed(descriptor: int) -> bool:
-    """Whether nobody has the other end of a terminal any more."""
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return any(events & select.POLLHUP for _, events in poll.poll(0))

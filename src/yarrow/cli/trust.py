@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from yarrow.config.settings import Settings
 from yarrow.config.trust import grant, hash_of, key_of, read_trusted, revoke
 from yarrow.config.visible import visible
 from yarrow.errors import ConfigError, UsageError
+from yarrow.platform import system
 
 SHORT = 12
 """Digits of a hash that are shown."""
@@ -66,7 +66,7 @@ def _ask(home: Path, cwd: Path) -> int:
     if not (os.isatty(0) and os.isatty(1)):
         return say("To trust exactly this content: yarrow trust grant\n")
     # What was typed before the question is no answer to it.
-    termios.tcflush(0, termios.TCIFLUSH)
+    system.forget_typed(0)
     say("Trust exactly this content? [y/N] ")
     if sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes"):
         return _grant(project, home)

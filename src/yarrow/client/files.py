@@ -10,6 +10,7 @@ from pathlib import Path
 from grpc import StatusCode, aio
 
 from yarrow.client.stub import Stub
+from yarrow.platform import system
 from yarrow.v1 import agent_pb2 as pb
 
 PIECE = 256 * 1024
@@ -59,7 +60,7 @@ async def take_in(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
     """Make a session of a JSONL file in the project of `cwd`. Raises `WrongPath` and `aio.AioRpcError`."""
     try:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise WrongPath(f"{path} is not a file")

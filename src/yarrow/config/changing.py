@@ -1,6 +1,5 @@
 """Changes the user's own configuration file by one value, and leaves every comment in it where it was."""
 
-import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from yarrow.config.locate import members, skip
 from yarrow.config.replacing import locked, replace_file
 from yarrow.config.visible import visible
 from yarrow.errors import StorageError
+from yarrow.platform import system
 
 _MARK = "\ufeff"
 
@@ -96,6 +96,6 @@ def _mode(path: Path, label: str) -> int:
         status = path.stat()
     except FileNotFoundError:
         return 0o600
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+    if not stat.S_ISREG(status.st_mode) or not system.is_ours(status):
         raise StorageError(f"{label} is not a file of yours; nothing was kept")
     return stat.S_IMODE(status.st_mode)

@@ -1,7 +1,6 @@
 """Finds and reads configuration files: the user's, and the project's found upward from the working directory."""
 
 import contextlib
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from yarrow.config.layer import FileLayer
 from yarrow.config.visible import visible
 from yarrow.errors import ConfigError
+from yarrow.platform import system
 
 DIRECTORY = ".yarrow"
 FILE = "config.json"
@@ -61,7 +61,7 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
 
 def _owners(cwd: Path) -> set[int]:
     """Return whose files count: this process's, and those of the owner of the directory."""
-    owners = {os.getuid()} if hasattr(os, "getuid") else {0}
+    owners = {system.user_id()}
     with contextlib.suppress(OSError):
         owners.add(cwd.stat().st_uid)
     return owners

@@ -5,20 +5,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from yarrow.platform import system
+
 
 @contextmanager
 def locked(directory: Path) -> Generator[None]:
     """Keep other processes from changing what a directory holds meanwhile. Raises `OSError`."""
-    import fcntl
-
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with system.alone_in(directory) as descriptor:
         yield
         # A new name is on the disk when its directory is.
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        system.sync(descriptor)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -31,8 +27,8 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            system.set_mode(descriptor, mode)
+            system.sync(descriptor)
         Path(name).replace(path)
     except BaseException:
         with suppress(OSError):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from yarrow.platform import system
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -65,7 +67,7 @@ def _packages(folder: str) -> Iterator[tuple[str, str]]:
 
 def _names_group(metadata: str) -> bool:
     try:
-        descriptor = os.open(f"{metadata}/entry_points.txt", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(f"{metadata}/entry_points.txt", os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     except OSError:
         return False
     try:

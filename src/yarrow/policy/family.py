@@ -10,8 +10,11 @@ import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
+
+from yarrow.platform import system
 
 MARKER = "YARROW_CALL_ID"
 """The variable, in the environment of every process of a call, that holds the call's marker and those of the calls
@@ -32,6 +35,27 @@ class _Stat(Struct):
     parent: int
     group: int
     session: int
+
+
+class Kin(Protocol):
+    """The processes of one call, as far as they run."""
+
+    def alive(self) -> list[int]:
+        """Return what `kill` and `send` can be given to reach those that still run."""
+        ...
+
+    def kill(self, targets: Iterable[int]) -> None:
+        """Kill the targets, and all that is held together with them."""
+        ...
+
+    def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
+        """Send a signal; who is gone or not ours to signal is passed over."""
+        ...
+
+
+def family_of(leader: int, marker: str) -> Kin:
+    """Return what `leader`, which was just started with a marker of its own, starts; by what the system has for it."""
+    return system.job_of(leader) or Family(leader, marker)
 
 
 class Family:
@@ -65,7 +89,7 @@ class Family:
 
         As long as the leader was not reaped, or others of the group live, its number cannot be a stranger's.
         """
-        self.send(signal.SIGKILL, [-self._leader, *targets])
+        self.send(system.KILL, [-self._leader, *targets])
 
     def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
         """Send a signal; who is gone or not ours to signal is passed over."""
@@ -148,7 +172,7 @@ def _stat(pid: int) -> _Stat | None:
 def _read(path: str, size: int) -> bytes:
     """Return the start of a file, nothing when it is gone or not ours to read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
     except OSError:
         return b""
     try:

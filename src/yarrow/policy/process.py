@@ -18,7 +18,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.family import MARKER, Family, has_own_proc
+from yarrow.platform import system
+from yarrow.policy.family import MARKER, family_of, has_own_proc
 
 READ_BYTES = 65_536
 """The most that is read at once; a reader that is slow makes the command wait."""
@@ -92,15 +93,14 @@ class _Child:
         self._loop = asyncio.get_running_loop()
         marker = os.urandom(16).hex()
         with ExitStack() as undo:
-            self._pipe, inlet = os.pipe()
+            self._pipe, inlet = system.open_pipe()
             undo.callback(os.close, self._pipe)
             try:
-                os.set_blocking(self._pipe, False)
                 self._process = _started(command, inlet, marker)
             finally:
                 os.close(inlet)
             undo.pop_all()
-        self._family = Family(self._process.pid, marker)
+        self._family = family_of(self._process.pid, marker)
         self._has_launcher = command.has_launcher
         self._exited = self._watch()
         self._at_end_of_file = False
@@ -162,7 +162,7 @@ class _Child:
     def exit_code(self) -> int:
         """Reap the process and return its exit code; SIGKILL's when it would not even die of that."""
         code = self._process.poll()
-        return -signal.SIGKILL if code is None else code
+        return -system.KILL if code is None else code
 
     def close(self) -> None:
         """Give back the pipe, and the zombie to the system."""
@@ -178,17 +178,17 @@ class _Child:
         try:
             if not has_own_proc():
                 raise OSError("no /proc")
-            descriptor = os.pidfd_open(self._process.pid)
-        except (AttributeError, OSError):
+            descriptor = system.process_descriptor(self._process.pid)
+        except OSError:
             return self._loop.run_in_executor(None, self._process.wait)
         ended: asyncio.Future[int | None] = self._loop.create_future()
 
         def on_end() -> None:
-            self._loop.remove_reader(descriptor)
+            system.unwatch(self._loop, descriptor)
             os.close(descriptor)
             ended.set_result(None)
 
-        self._loop.add_reader(descriptor, on_end)
+        system.watch(self._loop, descriptor, on_end)
         return ended
 
     def _is_over(self) -> bool:
@@ -208,7 +208,7 @@ class _Child:
         if self._at_end_of_file:
             return b""
         try:
-            piece = os.read(self._pipe, READ_BYTES)
+            piece = system.read_now(self._pipe, READ_BYTES)
         except BlockingIOError:
             return b""
         self._at_end_of_file = not piece
@@ -224,11 +224,11 @@ class _Child:
         else:
             until = min(until, self._patience())
         if not self._at_end_of_file:
-            self._loop.add_reader(self._pipe, _set, wake)
+            system.watch(self._loop, self._pipe, partial(_set, wake))
         try:
             await asyncio.wait(sources, timeout=max(0.0, until - self.now()), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._loop.remove_reader(self._pipe)
+            system.unwatch(self._loop, self._pipe)
             wake.cancel()
 
 

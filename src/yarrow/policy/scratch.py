@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.locks import lock
+from yarrow.platform import system
 
 PREFIX = "yarrow-scratch-"
 SWEPT = 64
@@ -38,24 +38,13 @@ def _claimed() -> Path:
     while True:
         path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
         try:
-            _hold(path)  # as long as the process lives
+            system.lock_folder(path)  # as long as the process lives
         except BlockingIOError:  # a process that sweeps was quicker
             continue
         except OSError:  # no locks here: then nobody sweeps here either
             return path
         if path.is_dir():
             return path
-
-
-def _hold(path: Path) -> int:
-    """Hold a directory and return its descriptor. Raises OSError where somebody else does."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        lock(descriptor)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _remove(path: Path) -> None:
@@ -73,9 +62,9 @@ def _sweep(path: Path) -> None:
     import shutil
 
     with suppress(OSError):
-        descriptor = _hold(path)
+        descriptor = system.lock_folder(path)
         try:
-            if os.fstat(descriptor).st_uid == os.geteuid():
+            if system.is_ours(os.fstat(descriptor)):
                 shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(descriptor)
@@ -96,7 +85,7 @@ def scratch_file() -> tuple[int, Path]:
         old.unlink(missing_ok=True)
     # The number makes the names rise, and the rest cannot be guessed by another session's model.
     path = directory / f"output-{next(_numbers):09}-{os.urandom(8).hex()}.log"
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), path
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600), path
 
 
 def in_scratch(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from yarrow.errors import ConfigError
+from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
@@ -25,7 +26,7 @@ START_FILES = (
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
 )
 """Files of a home directory that a shell runs when it starts."""
-READING = os.O_RDONLY | os.O_NONBLOCK
+READING = os.O_RDONLY | system.NO_WAIT
 """A FIFO would wait."""
 OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
@@ -108,7 +109,8 @@ class Workspace(Struct, frozen=True):
 
     def leaves_out(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a real path below what it was given."""
-        return bool(self.closed.against(real)) or any(real == str(own) for own in self.private)
+        name = system.compared(real)
+        return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
 
     def _is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its place, by its name, or by that of a link on the way to it."""
@@ -116,7 +118,7 @@ class Workspace(Struct, frozen=True):
         return any(map(self.secrets.has, names)) or _is_key(real)
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
-        if any(real.is_relative_to(own) for own in self.private):
+        if any(system.lies_in(real, own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
         if rule := self.closed.against(str(real), os.path.normpath(path)):
             return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
@@ -181,6 +183,8 @@ def _has_no_link(path: Path) -> bool:
 
 
 def _resolved(path: Path) -> Path | Refused:
+    if odd := system.odd_name(str(path)):
+        return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
     try:
         os.fsencode(path)
         return _real(path)
@@ -208,9 +212,9 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     names = [name.casefold() for name in path.relative_to(root).parts]
     home = _real(Path.home())
-    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, path.name) and path.parent == home):
+    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.compared(path.name)) and path.parent == home):
         return True
-    if any(path.is_relative_to(home / name) for name in START_PLACES):
+    if any(system.lies_in(path, home / name) for name in START_PLACES):
         return True
     if ".git" not in names:
         return False
@@ -240,7 +244,7 @@ def _is_included(real: Path, root: Path) -> bool:
 def _is_key(real: Path) -> bool:
     """Whether a path is, or lies in, what holds keys below the home."""
     home = _real(Path.home())
-    return real.is_relative_to(home) and any(real.is_relative_to(home / name) for name in HOME_SECRETS)
+    return system.lies_in(real, home) and any(system.lies_in(real, home / name) for name in HOME_SECRETS)
 
 
 def _both(path: Path, real: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.secrets import SecretFiles
 from yarrow.policy.workspace import links
 
@@ -47,7 +48,7 @@ def read_text(path: Path, *, most: int, inside: Path | None, secrets: SecretFile
         return Skipped("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
-        handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY)
+        handle = os.open(real, os.O_RDONLY | system.PLAIN | system.NO_WAIT | system.NO_LINK)
     except OSError as error:
         # What lies where nobody may look is as good as absent.
         return Skipped(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None

@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import itertools
-import os
-import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from typing import cast
 
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
+from yarrow.platform import system
 from yarrow.policy.secrets import SHORTEST, is_secret_variable
 from yarrow.provider.plan import Plan
 
@@ -129,10 +128,7 @@ async def _end(process: Process) -> None:
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        system.kill_group(process.pid)
     await process.wait()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from yarrow.errors import UsageError
+from yarrow.platform import system
 from yarrow.service.errors import deny
 
 TOKEN_BYTES = 32
@@ -43,10 +44,10 @@ def token_beside(socket: Path) -> Path:
 def read_token(path: Path) -> str:
     """Return the token in a file. Raises `UsageError` when it cannot be read, or others could read it too."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT)
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            if not (stat.S_ISREG(found.st_mode) and system.is_ours(found) and system.is_closed(found.st_mode)):
                 raise UsageError(
                     f"{path} must be a file that belongs to you and is closed to others, since whoever reads the token "
                     f"in it runs commands as you: chmod 600 {path}"
@@ -62,7 +63,7 @@ def read_token(path: Path) -> str:
 def own_token(path: Path) -> str:
     """Return the token in a file, which is made when it is not there. Raises `UsageError`."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
     except FileExistsError:
         return read_token(path)
     except OSError as error:

@@ -11,6 +11,7 @@ import grpc
 from msgspec import Struct
 
 from yarrow.errors import UsageError
+from yarrow.platform import system
 
 NAME = "yarrow"
 """The name that every self-made certificate bears, whatever address the service has."""
@@ -53,14 +54,14 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
     """
     try:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_FILE + 1) if stat.S_ISREG(mode) else b""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > MAX_FILE or (b"PRIVATE KEY-----" if secret else b"-----BEGIN CERTIFICATE-----") not in data:
         raise UsageError(f"{path} is no {'key' if secret else 'certificate'} in PEM format")
-    if secret and stat.S_IMODE(mode) & 0o077:
+    if secret and not system.is_closed(mode):
         raise UsageError(f"{path} holds a key and is open to others: chmod 600 {path}")
     return data
 
@@ -85,7 +86,7 @@ def self_made(folder: Path) -> Tls:
 
 def _write(path: Path, data: bytes) -> None:
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import socket
-import stat
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +11,7 @@ from msgspec import Struct
 
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
-from yarrow.policy.locks import lock
+from yarrow.platform import system
 from yarrow.service.auth import Guard
 from yarrow.service.certificate import Tls
 from yarrow.service.errors import get_ready
@@ -130,12 +128,12 @@ def _alone(path: Path) -> Generator[None]:
     """
     beside = lock_beside(path)
     try:
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | system.PLAIN | system.NO_LINK, 0o600)
     except OSError as error:
         raise UsageError(f"cannot use {beside} for the socket: {error.strerror}") from error
     try:
         try:
-            lock(descriptor)
+            system.lock(descriptor)
         except BlockingIOError as error:
             raise UsageError(f"a service is already listening on {path}, or has not ended yet") from error
         yield
@@ -146,7 +144,7 @@ def _alone(path: Path) -> Generator[None]:
 def _prepare(path: Path) -> None:
     """Take away the socket of a service that is gone."""
     if path.is_socket():
-        if _answers(path):
+        if system.answers(path):
             raise UsageError(f"a service is already listening on {path}")
         path.unlink()
     elif path.exists():
@@ -163,13 +161,8 @@ def private_folder(path: Path) -> None:
         found = folder.stat()
     except OSError as error:
         raise UsageError(f"cannot use {folder} for the socket: {error.strerror}") from error
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if not (system.is_ours(found) and system.is_closed(found.st_mode)):
         raise UsageError(
             f"{folder} must belong to you and be closed to others, since whoever reaches the socket runs commands as "
             f"you: chmod 700 {folder}, or name a path in a folder of its own"
         )
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(os.fspath(path)) == 0

@@ -15,9 +15,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Role, Text
+from yarrow.platform import system
 from yarrow.session import record as records
 from yarrow.session.disk import Calls
-from yarrow.session.files import BINARY, create_file, make_directories, sync_directory
+from yarrow.session.files import create_file, make_directories, sync_directory
 from yarrow.session.lenient import Unknown, without_surrogates
 from yarrow.session.line import MAX_LINE, encode, seal
 from yarrow.session.record import Queued, Record
@@ -29,7 +30,7 @@ MAX_BLOB = MAX_LINE
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rb'"blob"\s*:\s*"([0-9a-f]{64})"')
-_READ = os.O_RDONLY | BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ = os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT
 """Neither through a link nor waiting for whoever writes into a pipe."""
 
 
@@ -202,7 +203,7 @@ class BlobFolder:
             os.link(folder(source) / digest, folder(self._session) / digest, follow_symlinks=False)
 
     def _sync_file(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDWR | BINARY)
+        fd = os.open(path, os.O_RDWR | system.PLAIN)
         try:
             self._calls.sync(fd, directory=False)
         finally:

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 from yarrow.errors import Code, YarrowError
+from yarrow.platform import system
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,14 +41,7 @@ class SystemCalls:
 
     def sync(self, fd: int, /, *, directory: bool) -> None:
         """Force to the medium."""
-        if sys.platform == "darwin":
-            import fcntl  # not there on every platform
-
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync of this system leaves the data in the drive's cache
-        elif sys.platform == "win32" or directory:  # entries are metadata, which fdatasync may leave out
-            os.fsync(fd)
-        else:
-            os.fdatasync(fd)
+        system.sync(fd, data_only=not directory)  # entries are metadata
 
     def truncate(self, fd: int, length: int, /) -> None:
         """Cut the file."""

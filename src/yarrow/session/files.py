@@ -3,14 +3,11 @@
 import contextlib
 import errno
 import os
-import sys
 from pathlib import Path
 
+from yarrow.platform import system
 from yarrow.session.disk import Calls
 from yarrow.session.ids import new_id
-
-BINARY: int = getattr(os, "O_BINARY", 0)
-"""A flag that some platforms need to leave line ends alone."""
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 _WORDS = {
@@ -47,7 +44,7 @@ def create_file(calls: Calls, path: Path, data: bytes, *, sync: bool) -> None:
     """
     changed = [path.parent, *make_directories(path.parent)]
     draft = path.with_name(f".{new_id()}.draft")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
     try:
         try:
             draft.chmod(0o600)  # whatever the umask
@@ -91,9 +88,7 @@ def _publish(draft: Path, path: Path) -> None:
 
 def sync_directory(calls: Calls, directory: Path) -> None:
     """Return when the entries of a directory survive a power failure. Raises `OSError`."""
-    if sys.platform == "win32":  # a directory cannot be opened there
-        return
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    fd = system.open_folder(directory)
     try:
         calls.sync(fd, directory=True)
     finally:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from yarrow.errors import Code, Precondition
-from yarrow.policy.locks import lock
+from yarrow.platform import system
 
 
 class WriterLock:
@@ -28,13 +28,13 @@ class WriterLock:
 
         Raises `Precondition` (LOCKED) naming the process that has it, and `OSError` when the file cannot be used.
         """
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | system.PLAIN, 0o600)
         with contextlib.ExitStack() as undone:
             undone.callback(os.close, fd)
             if self.held:
                 raise self._refusal(fd)
             try:
-                lock(fd)
+                system.lock(fd)
             except BlockingIOError:
                 raise self._refusal(fd) from None
             with contextlib.suppress(OSError):  # a full disk: the lock holds, only its refusals name nobody

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow.errors import StorageError
+from yarrow.platform import system
 from yarrow.session.blobs import BlobFolder
 from yarrow.session.disk import Calls
-from yarrow.session.files import BINARY, in_words, write_all
+from yarrow.session.files import in_words, write_all
 
 
 class LogFile:
@@ -112,7 +113,7 @@ class LogFile:
 
     def _recover(self) -> None:
         """Read back what a failed sync was for and write it anew in its place, since no second sync is believed."""
-        fd = os.open(self._path, os.O_RDWR | BINARY)
+        fd = os.open(self._path, os.O_RDWR | system.PLAIN)
         try:
             os.lseek(fd, self._synced, os.SEEK_SET)
             doubtful = os.read(fd, self._length - self._synced)
@@ -125,7 +126,7 @@ class LogFile:
 
     def _attach(self) -> None:
         """Take a new handle of the file; after a failed sync the end of the last line is as doubtful as the rest."""
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | BINARY)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | system.PLAIN)
         self.close()
         self._fd = fd
         self._length = os.lseek(fd, 0, os.SEEK_END)

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, cast
 
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
-from yarrow.session.files import BINARY, in_words
+from yarrow.platform import system
+from yarrow.session.files import in_words
 from yarrow.session.ids import new_id
 from yarrow.session.lenient import Unknown, without_surrogates
 from yarrow.session.line import encode, read_lines, seal
@@ -73,7 +74,7 @@ class Incoming:
     def __enter__(self) -> "Incoming":
         """Make the draft. Raises `StorageError`."""
         try:
-            self._stream = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600), "wb")
+            self._stream = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600), "wb")
         except OSError as error:
             raise self._refused(error) from error
         return self

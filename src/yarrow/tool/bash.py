@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.arguments import seen_inside
@@ -22,8 +23,6 @@ from yarrow.tool.paths import locate, os_problem, shown
 
 MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
-SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-"""Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
 CWD_CHARACTERS = 200
 """How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
@@ -135,8 +134,11 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
             # Not a parent of it: a command that was meant for one directory must not meet another's files.
             cwd = fallback_directory() if context.sandbox is None else SANDBOXED_FALLBACK
             note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
+    shell = system.find_shell(os.environ)
+    if not shell:
+        return ToolFailed(f"No command can be run here: {system.WITHOUT_SHELL}. Tell the user.")
     environment = child_environment(os.environ, context.bash.pass_environment)
-    return Command((_shell(), "-c", arguments.command), cwd, environment, timeout), note
+    return Command((shell, "-c", arguments.command), cwd, environment, timeout), note
 
 
 def _unfit(cwd: Path, context: ToolContext) -> str:
@@ -159,17 +161,6 @@ def _told_cwd(text: str) -> str:
     """Return what a call named, short enough for an error."""
     name = told(text)
     return name if len(name) <= CWD_CHARACTERS else f"{name[:CWD_CHARACTERS]}... ({len(text):,} characters)"
-
-
-def _shell() -> str:
-    """Return bash, or sh where there is none."""
-    for path in SHELLS:
-        if os.access(path, os.X_OK):
-            return path
-    import shutil
-
-    found = shutil.which("bash")
-    return found if found is not None and Path(found).is_absolute() else "/bin/sh"
 
 
 def _result(end: Exit, output: str, *, timeout: float, note: str) -> Result:

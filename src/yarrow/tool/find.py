@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
@@ -76,9 +77,9 @@ def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Ev
 
 def _names(directory: Path) -> set[str]:
     """Return the names in a directory that no link leads to. Raises OSError."""
-    descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     try:
-        return set(os.listdir(descriptor))  # noqa: PTH208 (a Path has no descriptor)
+        return set(system.names_in(descriptor))
     finally:
         os.close(descriptor)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.tool.globs import Name, compile_names, match_names
 
 IGNORE_BYTES = 16_777_216
@@ -66,7 +67,7 @@ class IgnoreFile:
 def read_ignore_file(path: str) -> IgnoreFile | None:
     """Return what an ignore file says, None when there is none to be read."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait
+        with open(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:  # a FIFO would wait
             if not _is_usual(os.fstat(file.fileno())):
                 return None
             data = file.read(IGNORE_BYTES)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.workspace import READING, Refused
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
@@ -44,7 +45,7 @@ class Ls:
     def _list(self, arguments: LsArguments, context: ToolContext, _stop: threading.Event) -> Result:
         path = locate(arguments.path, context.cwd)
         try:
-            descriptor = context.workspace.open_read(path, READING | os.O_DIRECTORY)
+            descriptor = context.workspace.open_read(path, READING | system.DIRECTORY)
             if isinstance(descriptor, Refused):
                 return ToolFailed(descriptor.text)
             try:
@@ -69,7 +70,7 @@ def listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> s
     """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
     left_out = 0
-    with os.scandir(directory) as entries:
+    with system.entries_in(directory) as entries:
         for entry in entries:
             if is_left_out(entry.name):
                 left_out += 1

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.environment import child_environment
 from yarrow.policy.family import has_own_proc
@@ -79,9 +80,14 @@ class _Message(Struct, frozen=True):
 
 
 def ripgrep_program(workspace: Workspace) -> str | None:
-    """Return the path of ripgrep, None when it is not on PATH; one inside the workspace is not run."""
+    """Return the path of ripgrep, None when it is not on PATH or nothing can bound it.
+
+    One inside the workspace is not run.
+    """
     import shutil
 
+    if not system.BOUNDING_SHELL:
+        return None
     found = shutil.which("rg")
     if found is None or not Path(found).is_absolute():
         return None
@@ -134,7 +140,7 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
     if has_odd_ignore_file(directory):
         raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
-    bounded = ("/bin/sh", "-c", WITHIN_BOUNDS, "sh", program, *options)
+    bounded = (system.BOUNDING_SHELL, "-c", WITHIN_BOUNDS, "sh", program, *options)
     unfinished: list[bytes] = []
     has_any = False
     with _held(directory) as held:
@@ -161,7 +167,7 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
 def _held(directory: Path) -> Generator[Path]:
     """Hold a real directory open, and give the path by which a child starts in it, whatever its own becomes."""
     try:
-        descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     except OSError as error:
         raise RipgrepError(timed_out=False) from error
     try:
@@ -192,5 +198,5 @@ def _write_nothing(directory: Path, stop: threading.Event) -> None:
     while paths and not stop.is_set():
         for path in paths:
             with suppress(OSError):  # nobody waits there
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                os.close(os.open(path, os.O_WRONLY | system.NO_WAIT | system.PLAIN))
         stop.wait(RELEASE_SECONDS)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from yarrow.platform import system
 from yarrow.policy.workspace import READING, Refused, Workspace
 from yarrow.tool.base import ToolFailed
 from yarrow.tool.replacing import replace_file
@@ -54,11 +55,11 @@ class Target:
         if self._directory is None:
             return None
         try:
-            descriptor = os.open(self._name or ".", READING | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._directory)
+            descriptor = system.open_in(self._directory, self._name or ".", READING)
         except FileNotFoundError:
             return None
         try:
-            return self._unfit(os.fstat(descriptor)) or _all_of(descriptor)
+            return self._unfit(os.fstat(descriptor), self._directory) or _all_of(descriptor)
         finally:
             os.close(descriptor)
 
@@ -75,11 +76,11 @@ class Target:
             os.close(self._directory)
             self._directory = None
 
-    def _unfit(self, status: os.stat_result) -> ToolFailed | None:
+    def _unfit(self, status: os.stat_result, directory: int) -> ToolFailed | None:
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             return ToolFailed(f"{self._path} is {kind}.")
-        if not os.access(self._name, os.W_OK, dir_fd=self._directory):
+        if not system.can_write_in(directory, self._name):
             return ToolFailed(f"{self._path} is read-only. Change its mode first, if the user agrees.")
         if status.st_size > CHANGED_BYTES:
             return ToolFailed(f"{self._path} has {status.st_size:,} bytes; the most is {CHANGED_BYTES:,}. Use bash.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
 from yarrow.tool.ignore import IgnoreFile, is_odd_ignore_file, read_ignore_file
 
@@ -72,11 +73,11 @@ def odd_ignore_files(root: Path, stop: threading.Event) -> Iterator[str]:
 def _entries(directory: str) -> list[tuple[str, bool]]:
     """Return the names of files and of directories, and which these are; links are neither, also as the way there."""
     try:
-        descriptor = open_beneath(Path("/"), Path(directory), os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = _opened(Path(directory))
     except OSError:
         return []
     try:
-        with os.scandir(descriptor) as entries:
+        with system.entries_in(descriptor) as entries:
             named = [(entry.name, _is_directory(entry)) for entry in entries]
     except OSError:
         return []
@@ -85,6 +86,10 @@ def _entries(directory: str) -> list[tuple[str, bool]]:
     return sorted(
         ((name, is_dir) for name, is_dir in named if is_dir is not None), key=lambda entry: os.fsencode(entry[0])
     )
+
+
+def _opened(directory: Path) -> int:
+    return open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool | None:

@@ -4,12 +4,14 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from yarrow._version import VERSION
 from yarrow.cli.checks.check import Check, ok, warn
+from yarrow.platform import system
 from yarrow.policy.sandbox.sandbox import unavailable
-from yarrow.tool.bash import SHELLS
 
+_NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
 _DUMB = ("", "dumb", "unknown")
 """What TERM is where nothing but plain text is shown."""
 
@@ -23,18 +25,20 @@ def check_program() -> list[Check]:
 def check_tools(environment: Mapping[str, str]) -> list[Check]:
     """Return which programs tools find, and what keeps shell commands in."""
     path = environment.get("PATH", os.defpath)
-    bash = next((shell for shell in SHELLS if os.access(shell, os.X_OK)), shutil.which("bash", path=path))
+    shell = system.find_shell(environment)
+    bash = shell if Path(shell).stem == "bash" else None
     return [
         _program("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
         _program("git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"),
-        _program("shell", bash, "install bash; commands are run by /bin/sh, and models write them for bash"),
+        _program("shell", bash, system.WITHOUT_SHELL or _NO_BASH),
         _sandbox(),
     ]
 
 
 def _sandbox() -> Check:
     if why := unavailable():
-        todo = "install bubblewrap; without it every shell command is asked, and runs with your rights"
+        install = "" if system.WITHOUT_SANDBOX else "install bubblewrap; "
+        todo = f"{install}without it every shell command is asked, and runs with your rights"
         return warn("tools", "sandbox", seen=why, todo=todo)
     return ok("tools", "sandbox", "shell commands can run in one")
 

@@ -10,6 +10,7 @@ from yarrow.cli.checks.check import Check, Scene, fail, ok, warn
 from yarrow.cli.logs import LEVELS
 from yarrow.config.files import user_directory
 from yarrow.errors import Code, NotFound, StorageError
+from yarrow.platform import system
 from yarrow.session.files import in_words
 from yarrow.session.head import head
 from yarrow.session.ids import valid_id
@@ -101,7 +102,7 @@ def _refusal(directory: Path) -> str:
 def _file_refusal(path: Path) -> str:
     """Return why nothing can be added to a file; empty when it can."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK))
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | system.PLAIN | system.NO_WAIT))
     except OSError as error:
         return in_words(error)
     return ""

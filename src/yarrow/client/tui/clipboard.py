@@ -1,12 +1,12 @@
 """The clipboard of the machine, by the programs that read and write it where they are there."""
 
 import asyncio
-import os
 import shutil
-import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+
+from yarrow.platform import system
 
 READ_SECONDS = 3.0
 WRITE_SECONDS = 2.0
@@ -84,7 +84,7 @@ async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | 
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                system.kill_group(process.pid)
             await process.wait()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.permission.verdict import Verdict, parts_of
 
 ALL_FILE_TOOLS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
@@ -58,7 +59,7 @@ class PathRules(Struct, frozen=True):
         """
         for one in self.rules:
             names = paths if one.verdict is not Verdict.AUTO else paths[:1]
-            if any(one.pattern.fullmatch(f"{name}/") for name in names):
+            if any(one.pattern.fullmatch(f"{system.compared(name)}/") for name in names):
                 return one
         return None
 
@@ -91,7 +92,7 @@ def denied_places(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
         named, pattern = parts_of(rule)
         if named in ("read", "*") and pattern is not None and word == "deny":
             stem = _BELOW.sub("", _absolute(pattern, cwd))
-            if stem.startswith("/") and "*" not in stem:
+            if os.path.isabs(stem) and "*" not in stem:  # noqa: PTH117 (a Path would take the pattern apart)
                 places.append(Path(os.path.realpath(stem)))
     return tuple(places)
 
@@ -102,15 +103,15 @@ def _absolute(pattern: str, cwd: Path) -> str:
         pattern = f"{Path.home()}{pattern[1:]}"
     if pattern.startswith("*"):
         return pattern
-    # Two slashes at the beginning mean something of their own to `normpath`, and nothing to anybody else.
-    return "/" + os.path.normpath(f"{cwd}/{pattern}" if pattern[:1] != "/" else pattern).lstrip("/")
+    rooted = pattern if os.path.isabs(pattern) else f"{cwd}/{pattern}"  # noqa: PTH117
+    return system.slashed(os.path.normpath(rooted))
 
 
 def _compiled(pattern: str, *, strict: bool) -> re.Pattern[str]:
     """Return what matches a path with a slash behind it."""
     if not strict:
-        return re.compile(_regex(pattern) + "/", re.DOTALL)
-    spellings = {pattern, _without_links(pattern)}
+        return re.compile(_regex(system.compared(pattern)) + "/", re.DOTALL)
+    spellings = {system.compared(pattern), system.compared(_without_links(pattern))}
     return re.compile(f"(?:{'|'.join(map(_regex, sorted(spellings)))})(?:/.*)?", re.DOTALL)
 
 

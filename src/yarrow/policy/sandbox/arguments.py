@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.places import (
     HIDDEN,
@@ -66,7 +67,7 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
-    if os.geteuid() == 0:  # nobody else may write there anyway
+    if system.is_root():  # nobody else may write there anyway
         for path in KERNEL:
             words += ["--ro-bind-try", path, path]
     words += _hide(box)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from yarrow.policy.locks import lock
+from yarrow.platform import system
 from yarrow.policy.sandbox.made import Before, run_by_git
 from yarrow.policy.sandbox.taking import Place, Watched
 
@@ -44,12 +44,12 @@ class Note:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / f"{_OURS}{os.urandom(8).hex()}.json"
         beside = self._path.with_suffix(".tmp")
-        self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
         with ExitStack() as undone:
             undone.callback(beside.unlink, missing_ok=True)
             undone.callback(os.close, self._descriptor)
             # Locked before it has its name, or another service could take it for one that a dead one left.
-            lock(self._descriptor)
+            system.lock(self._descriptor)
             os.write(self._descriptor, msgspec.json.encode(left, enc_hook=_encoded))
             beside.rename(self._path)
             undone.pop_all()
@@ -77,7 +77,7 @@ def elsewhere(directory: Path) -> list[Before]:
     for name in _names(directory):
         if not name.startswith(_OURS):
             with suppress(OSError, msgspec.MsgspecError):
-                descriptor = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
                 try:
                     found += _left(descriptor).before
                 finally:
@@ -93,9 +93,9 @@ def _names(directory: Path) -> list[str]:
 
 
 def _recovered(directory: Path, name: str) -> list[Path]:
-    descriptor = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
     try:
-        lock(descriptor)  # raises where the command's service lives
+        system.lock(descriptor)  # raises where the command's service lives
         gone: list[Path] = []
         with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
             gone = _left(descriptor).take_away(directory / TAKEN)

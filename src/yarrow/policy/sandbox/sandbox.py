@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from yarrow.platform import system
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
@@ -44,6 +45,8 @@ _PROBE = (
 @lru_cache(maxsize=1)
 def unavailable() -> str:
     """Return why there is no sandbox on this machine, in a sentence; empty when there is one. Takes a few ms once."""
+    if system.WITHOUT_SANDBOX:
+        return system.WITHOUT_SANDBOX
     program = launcher()
     if program is None:
         return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
@@ -135,9 +138,9 @@ class Boxed:
         if any(cover != NOTHING for cover in self.covered.values()):
             environment = trusting(environment)
         if (filtering := _filter_file(self._private)) is not None:
-            launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | os.O_CLOEXEC)))]
-        starter = pids.starter() if os.geteuid() == 0 else None
-        group = pids.group() if os.geteuid() == 0 and starter is None else None
+            launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
+        starter = pids.starter() if system.is_root() else None
+        group = pids.group() if system.is_root() and starter is None else None
         entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
         return replace(
             command,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_below, open_directory
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_DIRECTORY = os.O_RDONLY | system.DIRECTORY
 
 
 class Place(Struct, frozen=True):

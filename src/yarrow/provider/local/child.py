@@ -5,7 +5,6 @@ It must lead its own process group, which is what is ended.
 
 import importlib
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from yarrow.platform import system
 from yarrow.provider.local.order import Order, Report
 
 PROMPT_CACHE_MIB = 1024
@@ -29,7 +29,7 @@ def main() -> None:
     if not line:
         return
     order = msgspec.json.decode(line, type=Order)
-    _end_with_input()
+    system.end_with_input()
     # Native code may print to standard output, which is for the report alone.
     report_to = os.dup(1)
     os.dup2(2, 1)
@@ -70,24 +70,6 @@ def _serve(order: Order) -> Any:
         params.cpuparams.n_threads = order.threads
         params.cpuparams_batch.n_threads = order.threads
     return library.Server(params)
-
-
-def _end_with_input() -> None:
-    """See to it that the end of standard input ends this process at any moment.
-
-    A thread cannot: the library holds the interpreter's lock while it loads a model. So a second process, forked
-    while this one has a single thread and little memory, waits and then kills the group, itself included.
-    """
-    if os.fork():
-        return
-    try:
-        # Who waits for the end of our output must not wait for this process.
-        os.close(1)
-        os.close(2)
-        while os.read(0, 4096):
-            pass
-    finally:
-        os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

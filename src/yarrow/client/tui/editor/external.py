@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 
-USUAL = "vi"
-"""The editor where none is named."""
+from yarrow.platform import system
+
 END_SECONDS = 1.0
 """How long an editor that is told to end may take to put the terminal in order; then it is killed."""
 
@@ -25,7 +25,7 @@ async def edit(text: str, environment: Mapping[str, str], terminal: int | None =
 
     `terminal` is the descriptor that the editor draws on; None is that of this process.
     """
-    named = environment.get("VISUAL") or environment.get("EDITOR") or USUAL
+    named = environment.get("VISUAL") or environment.get("EDITOR") or system.USUAL_EDITOR
     descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
     path = Path(name)
     try:
@@ -53,13 +53,13 @@ async def _end(process: Process) -> None:
     family = [process.pid, *_offspring(process.pid)]
     _tell(family, signal.SIGTERM)
     ended = asyncio.ensure_future(process.wait())
-    late = asyncio.get_running_loop().call_later(END_SECONDS, _tell, family, signal.SIGKILL)
+    late = asyncio.get_running_loop().call_later(END_SECONDS, _tell, family, system.KILL)
     while not ended.done():
         # Whoever cancels once more does not hurry it: it is over within a second.
         with suppress(asyncio.CancelledError):
             await asyncio.shield(ended)
     late.cancel()
-    _tell(family[1:], signal.SIGKILL)
+    _tell(family[1:], system.KILL)
 
 
 def _tell(family: Sequence[int], number: signal.Signals) -> None:

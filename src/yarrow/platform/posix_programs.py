@@ -1,0 +1,149 @@
+"""What Linux and macOS do alike with programs: process groups, signals, pipes, terminals, sockets."""
+
+import os
+import signal
+import sys
+
+if sys.platform == "win32":
+    raise ImportError("yarrow.platform.posix_programs is not for Windows")
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+KILL = signal.SIGKILL
+"""Ends a process that cannot refuse it."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What tells a program to end."""
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+"""Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
+BOUNDING_SHELL = "/bin/sh"
+"""The shell whose `ulimit` bounds a program; empty where there is none."""
+HAS_TERMINAL_UI = True
+"""Whether the terminal UI runs here."""
+HAS_UNIX_SOCKETS = True
+"""Whether the service can listen on a path that other users cannot reach."""
+WITHOUT_SHELL = ""
+"""What to do where `find_shell` finds none; it always does here."""
+USUAL_EDITOR = "vi"
+"""The editor where none is named."""
+
+
+def open_pipe() -> tuple[int, int]:
+    """Return a pipe: where to read, which never waits, and where to write."""
+    source, sink = os.pipe()
+    os.set_blocking(source, False)
+    return source, sink
+
+
+def never_wait(descriptor: int) -> None:
+    """See to it that writing to a pipe of ours never waits."""
+    os.set_blocking(descriptor, False)
+
+
+def read_now(descriptor: int, most: int) -> bytes:
+    """Return what is in a pipe of `open_pipe`, nothing at its end. Raises `BlockingIOError` where it is empty."""
+    return os.read(descriptor, most)
+
+
+def watch(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
+    """Call back, in the event loop, whenever a descriptor can be read."""
+    loop.add_reader(descriptor, arrived)
+
+
+def unwatch(loop: "AbstractEventLoop", descriptor: int) -> None:
+    """Call back no more."""
+    loop.remove_reader(descriptor)
+
+
+def kill_group(leader: int) -> None:
+    """Kill a child that was started in a session of its own, with all that it started there.
+
+    Raises `ProcessLookupError` when it is gone.
+    """
+    os.killpg(leader, signal.SIGKILL)
+
+
+def end_with_input() -> None:
+    """See to it that the end of standard input ends this process, which leads its group, at any moment.
+
+    A thread cannot: a library may hold the interpreter's lock for long. So a second process, forked while this one has
+    a single thread and little memory, waits and then kills the group, itself included.
+    """
+    if os.fork():
+        return
+    try:
+        # Who waits for the end of our output must not wait for this process.
+        os.close(1)
+        os.close(2)
+        while os.read(0, 4096):
+            pass
+    finally:
+        os.killpg(0, signal.SIGKILL)
+
+
+def find_shell(environment: Mapping[str, str]) -> str:
+    """Return the shell that runs a command after `-c`: bash, or sh where there is none."""
+    for path in SHELLS:
+        if os.access(path, os.X_OK):
+            return path
+    import shutil
+
+    found = shutil.which("bash", path=environment.get("PATH", os.defpath))
+    return found if found is not None and Path(found).is_absolute() else "/bin/sh"
+
+
+# ---- terminals and pipes of others ----
+
+
+def prepare_terminal() -> None:
+    """See to it that a terminal shows what is written as UTF-8, with its escape sequences."""
+
+
+def forget_typed(descriptor: int) -> None:
+    """Drop what was typed at a terminal and not read yet."""
+    import termios
+
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
+def in_background(descriptor: int) -> bool:
+    """Whether a terminal belongs to another job, so that reading from it would stop this one."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # not the terminal that controls us: there are no jobs on it
+        return False
+
+
+def comes(descriptor: int, seconds: float | None) -> bool:
+    """Wait until a descriptor can be read, for so long at most, and return whether it can. Raises `OSError`."""
+    import select
+
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+def tells_of_reader(descriptor: int) -> bool:
+    """Whether `watch` calls back when the reader of what we write goes away."""
+    import stat
+
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+
+
+def is_left(descriptor: int) -> bool:
+    """Whether nobody has the other end of a pipe, or of a terminal, any more."""
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens on a unix socket."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(os.fspath(path)) == 0

@@ -1,0 +1,177 @@
+"""The calls of Windows that Python has no name for: handles of directories, jobs, consoles."""
+
+import ctypes
+import sys
+
+if sys.platform != "win32":
+    raise ImportError("yarrow.platform.windows_calls is for Windows")
+
+import msvcrt
+from functools import lru_cache
+
+_LIST, _ATTRIBUTES, _SYNCHRONIZE = 0x1, 0x80, 0x10_0000
+_SHARE_READ, _SHARE_WRITE = 0x1, 0x2
+"""Without the right to delete: what is held open keeps its name, and so do the directories above it."""
+_OPEN_EXISTING = 3
+_BACKUP_SEMANTICS = 0x0200_0000
+"""Without which no directory is opened."""
+_LONGEST_PATH = 32_768
+_TERMINATE, _SET_QUOTA = 0x1, 0x100
+_EXTENDED_LIMITS, _ACCOUNTING = 9, 1
+_KILL_ON_CLOSE = 0x2000
+_UTF_8 = 65_001
+_OUTPUTS = (-11, -12)
+_SEQUENCES = 0x4
+_NO_HANDLE = ctypes.c_void_p(-1).value
+
+
+class _Limits(ctypes.Structure):
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION."""
+
+    _fields_ = (
+        ("process_time", ctypes.c_int64),
+        ("job_time", ctypes.c_int64),
+        ("flags", ctypes.c_uint32),
+        ("least_memory", ctypes.c_size_t),
+        ("most_memory", ctypes.c_size_t),
+        ("processes", ctypes.c_uint32),
+        ("affinity", ctypes.c_size_t),
+        ("priority", ctypes.c_uint32),
+        ("scheduling", ctypes.c_uint32),
+        ("counters", ctypes.c_uint64 * 6),
+        ("memory", ctypes.c_size_t * 4),
+    )
+
+
+class _Accounts(ctypes.Structure):
+    """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION."""
+
+    _fields_ = (
+        ("times", ctypes.c_int64 * 4),
+        ("page_faults", ctypes.c_uint32),
+        ("processes", ctypes.c_uint32),
+        ("active", ctypes.c_uint32),
+        ("terminated", ctypes.c_uint32),
+    )
+
+
+@lru_cache(maxsize=1)
+def _kernel() -> ctypes.WinDLL:
+    """Return the library; a handle is as wide as a pointer, which it would not be without saying so."""
+    library = ctypes.WinDLL("kernel32", use_last_error=True)
+    handle, number, text = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_wchar_p
+    library.CreateFileW.restype = handle
+    library.CreateFileW.argtypes = (text, number, number, handle, number, number, handle)
+    library.GetFinalPathNameByHandleW.restype = number
+    library.GetFinalPathNameByHandleW.argtypes = (handle, text, number, number)
+    library.CloseHandle.argtypes = (handle,)
+    library.CreateJobObjectW.restype = handle
+    library.CreateJobObjectW.argtypes = (handle, text)
+    library.SetInformationJobObject.argtypes = (handle, ctypes.c_int, handle, number)
+    library.QueryInformationJobObject.argtypes = (handle, ctypes.c_int, handle, number, handle)
+    library.AssignProcessToJobObject.argtypes = (handle, handle)
+    library.TerminateJobObject.argtypes = (handle, number)
+    library.OpenProcess.restype = handle
+    library.OpenProcess.argtypes = (number, ctypes.c_int, number)
+    library.GetStdHandle.restype = handle
+    library.GetStdHandle.argtypes = (number,)
+    library.GetConsoleMode.argtypes = (handle, handle)
+    library.SetConsoleMode.argtypes = (handle, number)
+    return library
+
+
+def _failure(path: str = "") -> OSError:
+    error = ctypes.WinError(ctypes.get_last_error())
+    if path:
+        error.filename = path
+    return error
+
+
+def open_directory(path: str) -> int:
+    """Return a descriptor of a directory, or of a file, that keeps its name while it is open. Raises `OSError`."""
+    rights = _LIST | _ATTRIBUTES | _SYNCHRONIZE
+    share = _SHARE_READ | _SHARE_WRITE
+    handle = _kernel().CreateFileW(path, rights, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None)
+    if handle in (None, _NO_HANDLE):
+        raise _failure(path)
+    try:
+        return msvcrt.open_osfhandle(handle, 0)
+    except OSError:
+        _kernel().CloseHandle(handle)
+        raise
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of what is open, with every link followed, as the system takes it as it stands.
+
+    Raises `OSError`.
+    """
+    buffer = ctypes.create_unicode_buffer(_LONGEST_PATH)
+    handle = msvcrt.get_osfhandle(descriptor)
+    length = _kernel().GetFinalPathNameByHandleW(handle, buffer, _LONGEST_PATH, 0)
+    if not 0 < length < _LONGEST_PATH:
+        raise _failure()
+    return buffer.value
+
+
+class Job:
+    """A child with all that it starts from now on; whatever of it runs is ended with this, or with this process."""
+
+    def __init__(self, leader: int) -> None:
+        """Raises `OSError`, also when the child has ended."""
+        self._leader = leader
+        self._job = _kernel().CreateJobObjectW(None, None)
+        if not self._job:
+            raise _failure()
+        try:
+            self._take(leader)
+        except OSError:
+            self.close()
+            raise
+
+    def _take(self, leader: int) -> None:
+        limits = _Limits(flags=_KILL_ON_CLOSE)
+        size = ctypes.sizeof(limits)
+        if not _kernel().SetInformationJobObject(self._job, _EXTENDED_LIMITS, ctypes.byref(limits), size):
+            raise _failure()
+        process = _kernel().OpenProcess(_TERMINATE | _SET_QUOTA, 0, leader)
+        if not process:
+            raise _failure()
+        try:
+            if not _kernel().AssignProcessToJobObject(self._job, process):
+                raise _failure()
+        finally:
+            _kernel().CloseHandle(process)
+
+    def alive(self) -> list[int]:
+        """Return the child as long as anything of it runs."""
+        accounts = _Accounts()
+        size = ctypes.sizeof(accounts)
+        known = _kernel().QueryInformationJobObject(self._job, _ACCOUNTING, ctypes.byref(accounts), size, None)
+        return [self._leader] if known and accounts.active else []
+
+    def end(self) -> None:
+        """Kill all of it."""
+        _kernel().TerminateJobObject(self._job, 1)
+
+    def close(self) -> None:
+        """Give back the handle, with which the rest of it ends."""
+        if self._job:
+            _kernel().CloseHandle(self._job)
+            self._job = None
+
+    def __del__(self) -> None:
+        """Close it, where nobody did."""
+        self.close()
+
+
+def speak_utf8() -> None:
+    """Let the console, if there is one, show UTF-8 and obey escape sequences."""
+    kernel = _kernel()
+    mode = ctypes.c_uint32()
+    for number in _OUTPUTS:
+        handle = kernel.GetStdHandle(number & 0xFFFF_FFFF)
+        if kernel.GetConsoleMode(handle, ctypes.byref(mode)):
+            kernel.SetConsoleOutputCP(_UTF_8)
+            kernel.SetConsoleCP(_UTF_8)
+            kernel.SetConsoleMode(handle, mode.value | _SEQUENCES)

@@ -1,0 +1,82 @@
+"""No module outside of `yarrow.platform` names what is not there on every system, nor asks which system this is."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doubles.unix_names import ANYWHERE, ARGUMENTS, MODULES, MODULES_OF_OTHERS, NAMES
+
+ROOT = Path(__file__).parents[2] / "src/yarrow"
+SOURCES = sorted(path for path in ROOT.rglob("*.py") if not {"v1", "platform"} & set(path.relative_to(ROOT).parts[:1]))
+EXCUSED = {
+    # The sandbox of Linux; no other system starts it.
+    "policy/sandbox/taking.py": {"src_dir_fd", "dir_fd"},
+    "policy/sandbox/private.py": {"st_blocks"},
+    # The terminal UI, which `cli/run.py` does not start on Windows.
+    "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
+}
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """What a module names that is not everywhere."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (one.name for one in names if one.name in MODULES | MODULES_OF_OTHERS)
+            case ast.ImportFrom(module=str(module), names=names):
+                if module in MODULES | MODULES_OF_OTHERS:
+                    yield module
+                yield from (one.name for one in names if module in NAMES and NAMES[module].fullmatch(one.name))
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in NAMES or module == "sys":
+                if (module, name) in {("os", "name"), ("sys", "platform")}:
+                    yield f"{module}.{name}"
+                elif module in NAMES and NAMES[module].fullmatch(name):
+                    yield name
+            case ast.Attribute(attr=name) if name in ANYWHERE:
+                yield name
+            case ast.keyword(arg=str(name)) if name in ARGUMENTS:
+                yield name
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_named_that_is_not_everywhere(path: Path) -> None:
+    found = set(named(ast.parse(path.read_text("utf-8"))))
+    assert found == EXCUSED.get(str(path.relative_to(ROOT)), set())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fcntl",
+        "from termios import tcflush",
+        "import os\nos.geteuid()",
+        "from os import O_NOFOLLOW",
+        "os.open('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "signal.SIGHUP",
+        "socket.AF_UNIX",
+        "select.poll()",
+        "loop.add_reader(0, print)",
+        "os.stat('a', dir_fd=3)",
+        "sys.platform == 'linux'",
+        "os.name",
+    ],
+)
+def test_such_a_name_is_seen(code: str) -> None:
+    assert list(named(ast.parse(code)))
+
+
+@pytest.mark.parametrize("code", ["os.O_RDONLY | os.O_BINARY", "signal.SIGINT", "select.select", "os.path", "sys.argv"])
+def test_others_are_not(code: str) -> None:
+    assert not list(named(ast.parse(code)))
+
+
+def test_the_table_is_of_this_python() -> None:
+    """Most of it must be there on this system, or the table names what nobody could use."""
+    for module, pattern in NAMES.items():
+        here = [name for name in dir(importlib.import_module(module)) if pattern.fullmatch(name)]
+        assert len(here) > 5, module

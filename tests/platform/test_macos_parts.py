@@ -1,0 +1,81 @@
+"""What macOS has of its own, tried on Linux: the drive's cache is emptied, and done without where that cannot be."""
+
+from collections.abc import Callable
+
+import pytest
+
+AS_MACOS = """
+import sys
+sys.platform = "darwin"
+import errno, fcntl, os
+fcntl.F_FULLFSYNC = 51
+from yarrow.platform import system
+assert system.__name__ == "yarrow.platform.macos"
+"""
+SYNCED = """
+asked = []
+def ask(descriptor, command, *more):
+    asked.append(command)
+    number = {number}
+    if number:
+        raise OSError(number, os.strerror(number))
+fcntl.fcntl = ask
+os.fsync = lambda descriptor: asked.append("fsync")
+descriptor = os.open("f", os.O_WRONLY | os.O_CREAT)
+try:
+    system.sync(descriptor, data_only={data_only})
+except OSError as error:
+    asked.append(error.errno)
+print(asked)
+"""
+OPENED = """
+os.makedirs("d/e")
+open("d/e/f", "w").write("x")
+os.symlink("e", "d/l")
+top = system.open_folder(".")
+print(os.read(system.open_names(top, ("d", "e", "f"), os.O_RDONLY), 9))
+try:
+    system.open_names(top, ("d", "l", "f"), os.O_RDONLY)
+except OSError as error:
+    print(error.errno in (errno.ELOOP, errno.ENOTDIR))
+try:
+    system.process_descriptor(os.getpid())
+except OSError as error:
+    print(error.errno == errno.ENOSYS)
+system.copy_attributes(0, 1)
+print(system.job_of(1))
+"""
+
+
+@pytest.mark.parametrize("data_only", [True, False])
+@pytest.mark.parametrize(
+    ("number", "asked"), [("0", "[51]"), ("errno.ENOTSUP", "[51, 'fsync']"), ("errno.EIO", "[51, 5]")]
+)
+def test_the_drives_cache_is_emptied(in_python: Callable[..., str], number: str, asked: str, data_only: bool) -> None:
+    assert in_python(AS_MACOS + SYNCED.format(number=number, data_only=data_only)) == f"{asked}\n"
+
+
+def test_a_path_is_opened_name_by_name(in_python: Callable[..., str]) -> None:
+    assert in_python(AS_MACOS + OPENED) == "b'x'\nTrue\nTrue\nNone\n"
+
+
+def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> None:
+    code = "from yarrow.policy.sandbox.sandbox import unavailable\nprint(unavailable())"
+    assert "macOS" in in_python(AS_MACOS + code)
+
+
+def test_names_are_told_apart_as_the_usual_file_system_does(in_python: Callable[..., str]) -> None:
+    code = """
+from pathlib import Path
+from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.permission.paths import Closed, PathRules
+home = Path.home()
+rules = {"read(S\u00e9cret/**)": "deny"}
+closed = Closed(PathRules.make(rules, "read", home))
+ws = Workspace((home,), private=(home / "Own",), closed=closed)
+for name in (".SSH/id", "OWN/token", "se\u0301CRET/f", "other"):
+    print(name.isascii() and name, isinstance(ws.resolve_read(home / name), Refused))
+print(isinstance(ws.resolve_write(home / ".BashRC"), Refused))
+"""
+    told = ".SSH/id True\nOWN/token True\nFalse True\nother False\nTrue\n"
+    assert in_python("import pathlib\n" + AS_MACOS + code, HOME="/tmp") == told

@@ -1,0 +1,175 @@
+"""Pipes that are looked at, locks of bytes, trees of processes and keys at a console, as Windows has them."""
+
+from collections.abc import Callable
+
+AS_WINDOWS = """
+from doubles.as_windows import pretend
+pretend()
+import asyncio, errno, sys
+import os as real
+from yarrow.platform import system, windows_files, windows_programs
+"""
+
+
+def test_a_pipe_never_waits(in_python: Callable[..., str]) -> None:
+    code = """
+source, sink = system.open_pipe()
+try:
+    system.read_now(source, 9)
+except BlockingIOError:
+    print("empty")
+real.write(sink, b"abc")
+print(system.read_now(source, 2), system.comes(source, 0), system.read_now(source, 2), system.comes(source, 0.05))
+real.close(sink)
+print(system.read_now(source, 2), system.comes(source, None))
+file = real.open("f", real.O_RDWR | real.O_CREAT)
+print(system.comes(file, 0))
+"""
+    assert in_python(AS_WINDOWS + code) == "empty\nb'ab' True b'c' False\nb'' True\nTrue\n"
+
+
+def test_who_watches_is_called_as_long_as_there_is_something_to_read(in_python: Callable[..., str]) -> None:
+    code = """
+async def main():
+    loop = asyncio.get_running_loop()
+    source, sink = system.open_pipe()
+    calls, twice = [], asyncio.Event()
+    def arrived():
+        calls.append(1)
+        if len(calls) == 2:
+            twice.set()
+    system.watch(loop, source, arrived)
+    await asyncio.sleep(0)
+    print(len(calls))
+    real.write(sink, b"a")
+    await asyncio.wait_for(twice.wait(), 10)
+    system.unwatch(loop, source)
+    system.unwatch(loop, source)
+    count = len(calls)
+    await asyncio.sleep(3 * windows_programs.LOOK_SECONDS)
+    print(len(calls) - count, windows_programs._watched)
+asyncio.run(main())
+"""
+    assert in_python(AS_WINDOWS + code) == "0\n0 {}\n"
+
+
+def test_a_tree_is_killed_else_the_child_alone(in_python: Callable[..., str]) -> None:
+    code = """
+import subprocess
+def gone(command, **more):
+    print(command[1:])
+    raise subprocess.CalledProcessError(128, command)
+subprocess.run = gone
+child = subprocess.Popen(["sleep", "300"])
+system.kill_group(child.pid)
+print(child.wait())
+try:
+    system.kill_group(child.pid)
+except ProcessLookupError:
+    print("gone")
+"""
+    first, status, second, end = in_python(AS_WINDOWS + code).splitlines()
+    assert first.startswith("('/F', '/T', '/PID', '")
+    assert (status, second, end) == ("-15", first, "gone")
+
+
+def test_what_is_told_to_end_is_killed_at_once(in_python: Callable[..., str]) -> None:
+    code = """
+import subprocess
+child = subprocess.Popen(["sh", "-c", "trap '' TERM; echo on; exec sleep 300"], stdout=-1, start_new_session=True)
+child.stdout.readline()
+family = system.job_of(child.pid)
+family.send(system.KILL, [])
+print(family.alive() == [child.pid])
+family.send(system.KILL, family.alive())
+print(child.wait(30), system.job_of(child.pid).alive())
+"""
+    assert in_python(AS_WINDOWS + code) == "True\n-9 []\n"
+
+
+def test_a_directory_is_for_one_at_a_time(in_python: Callable[..., str]) -> None:
+    code = """
+from pathlib import Path
+windows_files.LOCK_SECONDS = 0.05
+with system.alone_in(Path(".")) as descriptor:
+    system.sync(descriptor)
+    try:
+        with system.alone_in(Path(".")):
+            pass
+    except TimeoutError as error:
+        print(error.strerror)
+with system.alone_in(Path(".")):
+    print("free")
+try:
+    system.lock_folder(Path("."))
+except OSError as error:
+    print(error.errno == errno.ENOTSUP)
+"""
+    assert in_python(AS_WINDOWS + code) == "somebody else has the directory; try again\nfree\nTrue\n"
+
+
+def test_what_is_held_is_reached_by_names_alone(in_python: Callable[..., str]) -> None:
+    code = """
+from pathlib import Path
+Path("d/e").mkdir(parents=True)
+Path("d/f").write_text("x")
+Path("d/l").symlink_to("e")
+Path("d/n").symlink_to("f")
+top = system.open_folder("d")
+system.sync(top)
+for name in ("l", "n", "..", "a/b", "a\\\\b", "nul", "f:x", "none"):
+    try:
+        system.open_in(top, name, real.O_RDONLY)
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+for path, follow in (("d/f", True), ("d/l", False)):
+    try:
+        system.open_folder(path, follow=follow)
+    except OSError as error:
+        print(path, errno.errorcode[error.errno])
+system.link_in(top, "f", "g")
+system.replace_in(top, "g", "h")
+system.unlink_in(top, "f")
+system.make_in(top, "m")
+print(sorted(system.names_in(top)), system.can_write_in(top, "."), system.stat_in(top, "l").st_mode >> 12)
+with system.entries_in(top) as entries:
+    print(sorted(entry.name for entry in entries))
+"""
+    assert in_python(AS_WINDOWS + code).splitlines() == [
+        "l ELOOP",
+        "n ELOOP",
+        ".. EINVAL",
+        "a/b EINVAL",
+        "a\\b EINVAL",
+        "nul EINVAL",
+        "f:x EINVAL",
+        "none ENOENT",
+        "d/f ENOTDIR",
+        "d/l ELOOP",
+        "['e', 'h', 'l', 'm', 'n'] True 10",
+        "['e', 'h', 'l', 'm', 'n']",
+    ]
+
+
+def test_the_end_of_input_ends_the_process(in_python: Callable[..., str]) -> None:
+    code = """
+import subprocess
+child = "from doubles.as_windows import pretend; pretend(); import threading; from yarrow.platform import system; "
+child += "system.end_with_input(); print('on', flush=True); threading.Event().wait()"
+process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(process.stdout.readline())
+process.stdin.close()
+print(process.wait(30))
+"""
+    assert in_python(AS_WINDOWS + code) == "b'on\\n'\n1\n"
+
+
+def test_keys_at_a_console_are_dropped(in_python: Callable[..., str]) -> None:
+    code = """
+import msvcrt
+keys = list("abc")
+msvcrt.kbhit, msvcrt.getwch = lambda: bool(keys), keys.pop
+system.forget_typed(0)
+print(keys, system.in_background(0), system.is_left(1), system.tells_of_reader(1))
+"""
+    assert in_python(AS_WINDOWS + code) == "[] False False False\n"

@@ -1,0 +1,105 @@
+"""Names and paths as Windows takes them, and where its bash lies."""
+
+from pathlib import PureWindowsPath
+
+import pytest
+
+from yarrow.platform.windows_rules import bash_among, compared, odd_name, slashed, tree_killer
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (r"C:\p\nul", "device"),
+        (r"C:\p\NUL.txt", "device"),
+        (r"C:\p\con .a.b", "device"),
+        (r"C:\p\aux\f", "device"),
+        ("C:/p/com1.log", "device"),
+        ("C:/p/LPT²", "device"),
+        (r"C:\p\conin$", "device"),
+        (r"C:\p\.env::$DATA", "stream"),
+        (r"C:\p\.git\config:x", "stream"),
+        (r"C:\p\.env.", "ends in"),
+        (r"C:\p\.env ", "ends in"),
+        (r"C:\p\.git \config", "ends in"),
+        (r"C:\p\a?b", "character"),
+        (r"C:\p\a*", "character"),
+        ('C:\\p\\a"b', "character"),
+        ("C:\\p\\a\nb", "character"),
+        ("f:x", "stream"),
+        ("C:", "drive"),
+        (r"\\.\PhysicalDrive0", "past"),
+        (r"\\?\C:\p\f", "past"),
+        ("//./pipe/x", "past"),
+        (r"\??\C:\x", "past"),
+    ],
+)
+def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:
+    assert why in odd_name(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        r"C:\p\f.txt",
+        "C:/p/f",
+        r"C:\p\..\f",
+        r".\f",
+        r"\\server\share\f",
+        r"C:\p\console.log",
+        r"C:\p\com10",
+        r"C:\p\.env",
+        r"C:\p\nullable.py",
+        "C:\\",
+        r"C:\p\a b.c",
+        r"C:\p\ünï",
+        "",
+    ],
+)
+def test_others_are_names(path: str) -> None:
+    assert odd_name(path) == ""
+
+
+def test_paths_are_compared_in_any_spelling() -> None:
+    assert compared(r"C:\Users\Me\F") == compared("c:/users/ME/f") == "c:/users/me/f"
+    assert slashed(r"C:\Users\Me") == "C:/Users/Me"
+
+
+GIT = r"C:\Program Files\Git\bin\bash.exe"
+LOCAL = r"C:\Users\me\AppData\Local\Programs\Git\bin\bash.exe"
+SYSTEM = r"C:\Windows\System32\bash.exe"
+STORE = r"C:\Users\me\AppData\Local\Microsoft\WindowsApps\bash.exe"
+SCOOP = r"D:\scoop\git\bin\bash.exe"
+ENVIRONMENT = {
+    "SYSTEMROOT": r"C:\Windows",
+    "PROGRAMFILES": r"C:\Program Files",
+    "LOCALAPPDATA": r"C:\Users\me\AppData\Local",
+    "PATH": ";".join(
+        [r"C:\Windows\system32", r"C:\Users\me\AppData\Local\Microsoft\WindowsApps", r"D:\scoop\git\cmd", ".", ""]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        ([GIT, LOCAL, SYSTEM], GIT),
+        ([LOCAL, SYSTEM, SCOOP], LOCAL),
+        ([SYSTEM, STORE, r"D:\scoop\git\cmd\git.exe", SCOOP], SCOOP),
+        ([r"D:\scoop\git\cmd\bash.exe"], r"D:\scoop\git\cmd\bash.exe"),
+        # That of WSL sees other files; one in the current directory is somebody else's.
+        ([SYSTEM, STORE, "bash.exe", r".\bash.exe"], ""),
+        ([], ""),
+    ],
+)
+def test_bash_is_that_of_git(there: list[str], found: str) -> None:
+    known = {PureWindowsPath(path) for path in there}
+    assert bash_among(ENVIRONMENT, lambda path: PureWindowsPath(path) in known) == found
+
+
+def test_nothing_is_known_of_the_machine() -> None:
+    assert bash_among({}, lambda _path: True) == ""
+
+
+def test_a_tree_is_killed_by_the_systems_own_program() -> None:
+    assert tree_killer(ENVIRONMENT, 7) == (r"C:\Windows\System32\taskkill.exe", "/F", "/T", "/PID", "7")
