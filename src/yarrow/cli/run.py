@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -26,7 +26,6 @@ from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
 from yarrow.client import plain
 from yarrow.client.failure import SessionNotFound, refusal
-from yarrow.client.run import Outcome
 from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
@@ -35,6 +34,8 @@ from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
+
+T = TypeVar("T")
 
 CANNOT_REDRAW = ("", "dumb", "unknown")
 """Names of terminals on which nothing can be drawn again."""
@@ -158,7 +159,7 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
 
 
-async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
+async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: Session) -> T:
     """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops."""
     showing = asyncio.ensure_future(client)
     try:

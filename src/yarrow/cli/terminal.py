@@ -12,7 +12,7 @@ from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, chosen, opened
 from yarrow.cli.strays import Strays
 from yarrow.client.describe import short
-from yarrow.client.session import make_session
+from yarrow.client.session import make_another
 from yarrow.client.tui.app import App, Opening
 from yarrow.client.tui.terminal import terminal_of
 from yarrow.v1 import agent_pb2 as pb
@@ -44,8 +44,8 @@ async def _run(start: Start, request: pb.PromptRequest) -> str:
         async with opened(start) as stub:
             session = await chosen(stub, start.arguments, request)
 
-            async def another() -> str:
-                return (await make_session(stub, request)).session_id
+            async def another(cwd: str) -> str:
+                return (await make_another(stub, request, cwd)).session_id
 
             opening = Opening(session.session_id, start.loaded.notices, another, outlives=bool(start.arguments.attach))
             app = App(stub, opening, ends)

@@ -10,10 +10,10 @@ from grpc import aio
 from msgspec import Struct
 from prompt_toolkit.key_binding import merge_key_bindings
 
+from yarrow.client.command import Failed, WrongWords
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
-from yarrow.client.table import Failed, WrongWords
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
@@ -44,8 +44,8 @@ class Opening(Struct, frozen=True):
 
     session_id: str
     notices: tuple[str, ...] = ()
-    make: Callable[[], Awaitable[str]] | None = None
-    """Makes another session with the settings of the command line, for /new; returns its id."""
+    make: Callable[[str], Awaitable[str]] | None = None
+    """Makes another session of a working directory, set as on the command line, for /new; returns its id."""
     outlives: bool = False
     """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
@@ -179,11 +179,6 @@ class App:
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
         self.scene.state(await self.driver.state())
-        self.screen.refresh()
-
-    def set_to(self, settings: pb.SessionSettings) -> None:
-        """Show how the session is set now."""
-        self.scene.settings(settings)
         self.screen.refresh()
 
     def fold(self, *, thinking: bool) -> None:

@@ -95,11 +95,6 @@ class Driver:
         """Return what the agent is doing."""
         return await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
 
-    async def configure(self, settings: pb.SessionSettings) -> pb.SessionSettings:
-        """Change settings of the session; return how it is set then."""
-        request = pb.ConfigureSessionRequest(session_id=self.session_id, settings=settings)
-        return (await self.stub.ConfigureSession(request)).settings
-
     async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""
         request = pb.AnswerPermissionRequest(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from grpc import aio
 
+from yarrow.client.command import WrongWords
 from yarrow.client.failure import refusal
-from yarrow.client.table import WrongWords
 from yarrow.client.tui.clipboard import NoClipboard, read_image
 from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.editor.pictures import LARGEST, image_of, pasted, pictures

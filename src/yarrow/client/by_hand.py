@@ -1,0 +1,47 @@
+"""Runs a shell command for the person, and prints what it puts out as it comes."""
+
+from yarrow.client.command import WrongWords
+from yarrow.client.inert import inert
+from yarrow.client.json_event import dumps
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+SIGN = "!"
+"""How such a line begins; with two of them the model is not told."""
+KEPT = 1 << 16
+"""Characters of what came that are compared with the whole output; a longer one comes back cut anyway."""
+
+
+def request_of(session_id: str, line: str) -> pb.RunToolRequest:
+    """Return what the service is asked by a line such as `!ls`. Raises `WrongWords` when it names no command."""
+    silent = line.startswith(2 * SIGN)
+    command = line.lstrip(SIGN).strip()
+    if not command:
+        raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
+    arguments = dumps({"command": command})
+    return pb.RunToolRequest(session_id=session_id, tool="bash", arguments_json=arguments, silent=silent)
+
+
+async def run_by_hand(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:
+    """Run a tool and print its output, whole. Raises `aio.AioRpcError` when the service refuses."""
+    shown, last = "", ""
+    async for response in stub.RunTool(request):
+        event = response.event
+        if event.HasField("tool_delta"):
+            text = event.tool_delta.text
+            out.write(inert(text))
+            shown, last = (shown + text)[: KEPT + 1], text or last
+        elif event.HasField("tool_output"):
+            rest = _rest(event.tool_output, shown)
+            if rest and last and not last.endswith("\n"):
+                out.write("\n")
+            out.write(f"{inert(rest)}\n" if rest else "\n" * (not last.endswith("\n")))
+        await out.drain()
+
+
+def _rest(output: pb.ToolOutput, shown: str) -> str:
+    """Return what of an output is not printed yet: all, what stands below what came, or how it ended."""
+    if len(shown) <= KEPT and output.text.startswith(shown.rstrip("\n")):
+        return output.text[len(shown.rstrip("\n")) :].strip("\n")
+    return output.text.rstrip("\n").rpartition("\n")[2] if output.is_error else ""
