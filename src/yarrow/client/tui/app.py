@@ -21,7 +21,7 @@ from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.questions import Questions
-from yarrow.client.tui.saying import dropped, paste_picture, write_outside
+from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -181,6 +181,10 @@ class App:
         self.scene.state(await self.driver.state())
         self.screen.refresh()
 
+    def redraw(self) -> None:
+        """Lay out everything anew: much may have happened."""
+        self._changed.set()
+
     def fold(self, *, thinking: bool) -> None:
         """Show from now on in short what was shown whole, or the other way round."""
         self.note("notice", self.scene.fold(thinking=thinking))
@@ -196,6 +200,7 @@ class App:
             "models": partial(self.do, Typed("/model", by_key=True)),
             "edit": lambda: self.start(write_outside(self)),
             "picture": lambda: self.start(paste_picture(self)),
+            "suspend": lambda: self.start(suspend(self)),
             "help": partial(self.do, Typed("/help", by_key=True)),
             "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
@@ -268,9 +273,7 @@ class App:
     def _say_the_rest(self) -> None:
         """Print what was not printed when the program ends, once; what is unfinished as it stands."""
         if self.scene.status.running:
-            self.scene.note(
-                "notice", "the run goes on in the service" if self.opening.outlives else "aborted: the run ends here"
-            )
+            self.scene.note("notice", OUTLIVES if self.opening.outlives else "aborted: the run ends here")
         self.screen.leave(self.scene.rest(self.screen.size[0]))
 
     def _status_line(self) -> str:

@@ -20,6 +20,7 @@ Action = Literal[
     "edit",
     "picture",
     "help",
+    "suspend",
 ]
 
 
@@ -44,6 +45,7 @@ KEYS: tuple[Key, ...] = (
     Key(("c-p",), "Ctrl+P", "choose a model", "models"),
     Key(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
     Key(("c-v",), "Ctrl+V", "put the picture in the clipboard into the text", "picture"),
+    Key(("c-z",), "Ctrl+Z", "suspend; fg in the shell comes back", "suspend"),
     Key(("f1",), "F1", "this help", "help"),
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )

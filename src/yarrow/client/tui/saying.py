@@ -11,11 +11,15 @@ from yarrow.client.failure import refusal
 from yarrow.client.tui.clipboard import NoClipboard, read_image
 from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.editor.pictures import LARGEST, image_of, pasted, pictures
+from yarrow.client.tui.suspending import NO_SHELL, has_shell, stopped
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
     from yarrow.client.tui.commands import Typed
+
+OUTLIVES = "the run goes on in the service"
+STANDS_STILL = "the run stands still until fg goes on with it"
 
 
 async def say(app: "App", typed: "Typed") -> None:
@@ -70,6 +74,19 @@ async def write_outside(app: "App") -> None:
     except NoEditor as error:
         app.note("error", str(error))
     app.screen.refresh()
+
+
+async def suspend(app: "App") -> None:
+    """Give the terminal back to the shell until that goes on with the program."""
+    was_stopped = False
+    if has_shell():
+        async with app.screen.aside():
+            if app.scene.status.running:
+                app.screen.leave(f"{OUTLIVES if app.opening.outlives else STANDS_STILL}\n")
+            was_stopped = await stopped()
+    if not was_stopped:
+        app.note("notice", NO_SHELL)
+    app.redraw()
 
 
 async def paste_picture(app: "App") -> None:

@@ -136,7 +136,7 @@ class Screen:
         running.result()
 
     def leave(self, text: str) -> None:
-        """Print whole lines where the live part was, after `run` ended."""
+        """Print whole lines where the live part was, while it is not drawn."""
         if text:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()

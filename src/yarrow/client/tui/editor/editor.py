@@ -96,8 +96,6 @@ class Editor:
         """Return the keys of writing."""
         made = KeyBindings()
         made.add("c-j")(pressed(lambda: self.buffer.insert_text("\n")))
-        # The library would write the key itself into the text, and the model would be sent it.
-        made.add("c-z")(pressed(lambda: None))
         made.add("up")(pressed(self._up))
         made.add("down")(pressed(self._down))
         made.add("tab")(pressed(self._complete))

@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from yarrow.client.inert import inert
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+from yarrow.client.tui.suspending import suspends
 
 FEWEST_COLUMNS = 20
 FEWEST_ROWS = 4
@@ -126,6 +127,7 @@ class ListView:
         made.add("backspace", filter=typing)(pressed(self._shorten))
         made.add("escape", eager=True)(self._leave)
         made.add("c-c")(_exit)
+        made.add("c-z")(suspends(lambda: None))
         for key, act in self._actions.keys.items():
             made.add(key, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
         return made
