@@ -86,9 +86,9 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
             from yarrow.cli.conversation import conversation
 
             return conversation(start, request)
-        from yarrow.cli.terminal import terminal
+        from yarrow.cli.type_ahead import on_terminal
 
-        return terminal(start, request)
+        return on_terminal(start, request)
     started = time.monotonic()
     piped = read_stdin(Patience(started) if arguments.has_prompt else None)
     prompt = compose_prompt(arguments, piped.text)

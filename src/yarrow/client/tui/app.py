@@ -46,6 +46,8 @@ class Opening(Struct, frozen=True):
     notices: tuple[str, ...] = ()
     make: Callable[[str], Awaitable[str]] | None = None
     """Makes another session of a working directory, set as on the command line, for /new; returns its id."""
+    typed_ahead: Callable[[], str] = str
+    """Returns what was typed before keys were taken."""
     outlives: bool = False
     """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
@@ -102,7 +104,7 @@ class App:
         for work in (self._frames(), self._clock(), self._questions.run()):
             self.start(work)
         try:
-            await self.screen.run()
+            await self.screen.run(self.opening.typed_ahead())
         finally:
             loop.set_exception_handler(None)
             for task in self._tasks:
@@ -168,7 +170,7 @@ class App:
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view, and return what comes of it."""
-        async with self.screen.aside():
+        async with self.screen.aside(raw=True):
             result = await show(self._terminal)
         self._changed.set()
         return result

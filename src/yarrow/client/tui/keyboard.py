@@ -2,13 +2,16 @@
 
 import re
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
 from yarrow.client.tui.look import Ground
+from yarrow.client.tui.modes import modes, set_modes
 
 QUIET_SECONDS = 0.03
 """A paste is over when nothing has come for so long."""
@@ -34,12 +37,36 @@ class Keyboard(Vt100Input):
     """Whether pastes without marks are told from typing: where several lines can be written."""
     told_background: Callable[[Ground], None] | None = None
     """Is told the background when the terminal answers."""
+    cooked: Sequence[Any] = ()
+    """The modes of the terminal before the program, as `termios` has them; none are known where it is empty."""
+    stays_raw = False
+    """Whether a view of ours has the terminal next, so that it need not read by lines in between."""
     _is_marked = False
     """Whether a paste that the terminal marks has begun and not ended."""
 
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """Read by lines for a while, as before the program.
+
+        Not where a view of ours comes: Enter and Ctrl+D, pressed in between, would become other keys.
+        """
+        return nullcontext() if self.stays_raw else self._cooked()
+
+    @contextmanager
+    def _cooked(self) -> Generator[None]:
+        before = modes(self.fileno())
+        set_modes(self.fileno(), self.cooked)
+        try:
+            yield
+        finally:
+            set_modes(self.fileno(), before)
+
     def read_keys(self) -> list[KeyPress]:
-        """Return the keys that came; while a paste without marks comes in, wait for its end."""
-        text = _BACKGROUND.sub(self._background, self._read_all("", 0.0))
+        """Return the keys that came."""
+        return self.keys_of(self._read_all("", 0.0))
+
+    def keys_of(self, text: str) -> list[KeyPress]:
+        """Return the keys of what came; while a paste without marks comes in, wait for its end."""
+        text = _BACKGROUND.sub(self._background, text)
         if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
             if self._is_paste(text):

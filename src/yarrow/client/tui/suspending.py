@@ -8,6 +8,8 @@ from collections.abc import Callable
 from prompt_toolkit.application import in_terminal
 from prompt_toolkit.key_binding import KeyPressEvent
 
+from yarrow.client.tui.keyboard import Keyboard
+
 STOP_SECONDS = 0.3
 """How long the program may take to be stopped; the system stops none that nobody could continue."""
 NO_SHELL = "nothing was stopped: no shell is there that could go on with it (fg)"
@@ -53,6 +55,8 @@ def suspends(after: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
     def handle(event: KeyPressEvent) -> None:
         if has_shell():
+            if isinstance(event.app.input, Keyboard):
+                event.app.input.stays_raw = False
             event.app.create_background_task(suspend())
 
     return handle
