@@ -10,7 +10,7 @@ from yarrow.client.command import Command, Here, WrongWords
 from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui import choosing
 from yarrow.client.tui.clipboard import write_text
-from yarrow.client.tui.keys import KEYS
+from yarrow.client.tui.keys import KEYS, WRITING
 from yarrow.client.tui.saying import say, shell
 from yarrow.v1 import agent_pb2 as pb
 
@@ -149,7 +149,7 @@ async def _reload(app: "App", _rest: str) -> None:
 
 async def _help(app: "App", _rest: str) -> None:
     listed: dict[str, Own | Command] = {**OWN, **{name: one for name, one in CONVERSING.items() if name not in OWN}}
-    rows = [(key.shown, key.help) for key in KEYS]
+    rows = [*((key.shown, key.help) for key in KEYS), *WRITING]
     rows += [(f"/{name} {one.usage}".strip(), f"{one.help}{WAITS * one.waits}") for name, one in listed.items()]
     rows += [
         ("!COMMAND", f"run a shell command and tell the model{WAITS}"),

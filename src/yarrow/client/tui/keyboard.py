@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -23,6 +24,16 @@ ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 """Asks a terminal for the colour of its background; one that does not know it says nothing."""
 _PART = r"([0-9a-fA-F]{2})[0-9a-fA-F]*"
 _BACKGROUND = re.compile(rf"\x1b\]11;rgb:{_PART}/{_PART}/{_PART}(?:\x07|\x1b\\)")
+_PASTE = rf"{re.escape(_MARK)}.*?(?:{re.escape(_END_MARK)}|\Z)"
+_SEQUENCE = re.compile(
+    # Of a mouse, of a key or an answer, and of a title or the like.
+    rf"{_PASTE}|\x1b\[M...|\x1b\[\[?[0-?]*[ -/]*[@-~]|\x1b[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)",
+    re.DOTALL,
+)
+_NEW_LINES = ("\x1b[13;2u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
+"""Shift+Enter and Ctrl+Enter of terminals that tell them from Enter."""
+_ALT_ENTER = "\x1b[13;3u"
+_NO_KEYS = (Keys.Vt100MouseEvent, Keys.CPRResponse)
 _LINE_WITHIN = re.compile(r"[\r\n](?=.)", re.DOTALL)
 _STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -67,6 +78,9 @@ class Keyboard(Vt100Input):
     def keys_of(self, text: str) -> list[KeyPress]:
         """Return the keys of what came; while a paste without marks comes in, wait for its end."""
         text = _BACKGROUND.sub(self._background, text)
+        pasted, end, typed = text.rpartition(_END_MARK) if self._is_marked else ("", "", text)
+        if not self._is_marked or end:
+            text = f"{pasted}{end}{_SEQUENCE.sub(_known, typed)}"
         if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
             if self._is_paste(text):
@@ -76,7 +90,8 @@ class Keyboard(Vt100Input):
             self._is_marked = begun > ended
         self.vt100_parser.feed(text)
         keys, self._buffer = self._buffer, []
-        return keys
+        # Nothing was asked of mouse or cursor: the library would take what looks like an answer for one, and fail.
+        return [key for key in keys if key.key not in _NO_KEYS]
 
     def _read_all(self, text: str, seconds: float) -> str:
         """Return the text and what follows it without a pause of so many seconds."""
@@ -96,3 +111,13 @@ class Keyboard(Vt100Input):
     def _is_paste(self, text: str) -> bool:
         # A key other than a character begins with an escape, or is a control character itself.
         return bool(_LINE_WITHIN.search(text)) and not _STEERING.search(text)
+
+
+def _known(found: re.Match[str]) -> str:
+    """Return a sequence that is a key or a paste, nothing for others: an Escape and letters would be left of these."""
+    sequence = found.group()
+    if sequence in _NEW_LINES:
+        return "\n"
+    if sequence == _ALT_ENTER:
+        return "\x1b\r"
+    return sequence if sequence.startswith(_MARK) or sequence in ANSI_SEQUENCES else ""

@@ -50,6 +50,14 @@ KEYS: tuple[Key, ...] = (
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )
 
+WRITING = (
+    ("Ctrl+J", "a new line; Shift+Enter too, where the terminal tells it from Enter"),
+    ("Up, Down", "move; at the first and last line, what was sent before"),
+    ("Tab", "complete a command, what follows it, or a path"),
+    ("@", "name a file of the project"),
+)
+"""Keys of the editor itself, as the help shows them."""
+
 
 def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
     """Return the keys, each bound to what its action does."""
