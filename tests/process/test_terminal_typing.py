@@ -23,14 +23,15 @@ def said(world: World) -> list[str]:
     return [record.text for record in world.records() if isinstance(record, Message) and record.role is Role.USER]
 
 
+@pytest.mark.parametrize("paste", [PASTE, PASTE.replace("line", "\x1b[31mline\x1b[A\x1b[0m")], ids=["plain", "escapes"])
 @pytest.mark.parametrize("marked", [True, False])
-async def test_case_U_01_a_long_paste(world: World, *, marked: bool) -> None:
+async def test_case_U_01_a_long_paste(world: World, paste: str, *, marked: bool) -> None:
     async with opened(world, says("got it")) as (screen, server):
         began = time.monotonic()
         if marked:
-            screen.paste(PASTE)
+            screen.paste(paste)
         else:
-            screen.send(PASTE.replace("\n", "\r"))
+            screen.send(paste.replace("\n", "\r"))
         await screen.until(f"[pasted {LINES:,} lines #1]")
         assert time.monotonic() - began < 1
         screen.send(" please")
@@ -38,7 +39,7 @@ async def test_case_U_01_a_long_paste(world: World, *, marked: bool) -> None:
         assert server.prompts == []
         screen.send("\r")
         await screen.until("got it")
-        assert server.prompts[0]["messages"][-1]["content"] == f"{PASTE} please"
+        assert server.prompts[0]["messages"][-1]["content"] == f"{paste} please"
         assert len(server.prompts) == 1
 
 

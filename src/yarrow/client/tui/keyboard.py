@@ -18,6 +18,8 @@ QUIET_SECONDS = 0.03
 """A paste is over when nothing has come for so long."""
 MOST_READS = 16_384
 """Reads at one time, of about 1 KiB each; what is left is read in the next."""
+MANY_LINES = 10
+"""Line ends that nobody types at once: a text that holds them is a paste, whatever keys seem to be in it."""
 _MARK = "\x1b[200~"
 _END_MARK = "\x1b[201~"
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
@@ -78,13 +80,13 @@ class Keyboard(Vt100Input):
     def keys_of(self, text: str) -> list[KeyPress]:
         """Return the keys of what came; while a paste without marks comes in, wait for its end."""
         text = _BACKGROUND.sub(self._background, text)
-        pasted, end, typed = text.rpartition(_END_MARK) if self._is_marked else ("", "", text)
-        if not self._is_marked or end:
-            text = f"{pasted}{end}{_SEQUENCE.sub(_known, typed)}"
         if self.tells_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
             if self._is_paste(text):
                 return [KeyPress(Keys.BracketedPaste, text)]
+        pasted, end, typed = text.rpartition(_END_MARK) if self._is_marked else ("", "", text)
+        if not self._is_marked or end:
+            text = f"{pasted}{end}{_SEQUENCE.sub(_known, typed)}"
         begun, ended = text.rfind(_MARK), text.rfind(_END_MARK)
         if begun != ended:
             self._is_marked = begun > ended
@@ -109,8 +111,10 @@ class Keyboard(Vt100Input):
         return ""
 
     def _is_paste(self, text: str) -> bool:
+        if not _LINE_WITHIN.search(text) or _MARK in text:
+            return False
         # A key other than a character begins with an escape, or is a control character itself.
-        return bool(_LINE_WITHIN.search(text)) and not _STEERING.search(text)
+        return not _STEERING.search(text) or len(_LINE_WITHIN.findall(text)) >= MANY_LINES
 
 
 def _known(found: re.Match[str]) -> str:
