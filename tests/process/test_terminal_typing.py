@@ -276,3 +276,14 @@ async def test_shift_enter_is_a_new_line(world: World, keys: str) -> None:
             await screen.until(lambda _, part=part: screen.editor[-1:] == [part] or not part.isalpha())
         await screen.until("got it")
         assert said(world) == ["one\ntwo"]
+
+
+async def test_a_tab_is_shown_as_spaces_and_sent_as_a_tab(world: World) -> None:
+    world.script([{"text": "got it"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.paste("if x:\n\ty\n\t\tz\tend")
+        await screen.until(lambda _: screen.editor == ["if x:", "    y", "        z   end"] and screen.place == (15, 2))
+        screen.send("\r")
+        await screen.until("got it")
+        assert said(world) == ["if x:\n\ty\n\t\tz\tend"]

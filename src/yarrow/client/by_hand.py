@@ -1,5 +1,7 @@
 """Runs a shell command for the person, and prints what it puts out as it comes."""
 
+import msgspec
+
 from yarrow.client.command import WrongWords
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
@@ -7,10 +9,15 @@ from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
+TOOL = "bash"
 SIGN = "!"
 """How such a line begins; with two of them the model is not told."""
 KEPT = 1 << 16
 """Characters of what came that are compared with the whole output; a longer one comes back cut anyway."""
+
+
+class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: str
 
 
 def request_of(session_id: str, line: str) -> pb.RunToolRequest:
@@ -20,7 +27,18 @@ def request_of(session_id: str, line: str) -> pb.RunToolRequest:
     if not command:
         raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
     arguments = dumps({"command": command})
-    return pb.RunToolRequest(session_id=session_id, tool="bash", arguments_json=arguments, silent=silent)
+    return pb.RunToolRequest(session_id=session_id, tool=TOOL, arguments_json=arguments, silent=silent)
+
+
+def line_of(typed: str) -> str:
+    """Return the line that a person typed for a message, by what is recorded of it: `!ls` for a shell command."""
+    tool, _, arguments = typed.partition(" ")
+    if tool != TOOL:
+        return typed
+    try:
+        return f"{SIGN}{msgspec.json.decode(arguments, type=_Arguments).command}"
+    except (msgspec.DecodeError, RecursionError):
+        return typed
 
 
 async def run_by_hand(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:

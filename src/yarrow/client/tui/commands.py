@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from yarrow.client.by_hand import SIGN
 from yarrow.client.command import Command, Here, WrongWords
 from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui import choosing
@@ -55,9 +56,8 @@ async def do(app: "App", typed: Typed) -> None:
     and `aio.AioRpcError` when the service refuses.
     """
     text = typed.text.strip()
-    if text.startswith("!"):
-        silent = text.startswith("!!")
-        await shell(app, text.lstrip("!").strip(), silent=silent)
+    if text.startswith(SIGN):
+        await shell(app, text)
         return
     found = NAME.match(text)
     if found is None:

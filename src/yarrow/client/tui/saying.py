@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from grpc import aio
 
+from yarrow.client.by_hand import request_of
 from yarrow.client.command import WrongWords
 from yarrow.client.failure import refusal
 from yarrow.client.tui.clipboard import NoClipboard, read_image
@@ -52,17 +53,16 @@ async def _prompted(app: "App", request: pb.PromptRequest) -> bool:
     return True
 
 
-async def shell(app: "App", command: str, *, silent: bool) -> None:
-    """Run a command for the person; unless `silent` the model is told of it.
+async def shell(app: "App", line: str) -> None:
+    """Run a command for the person, such as `!ls`; with two signs the model is not told of it.
 
     Raises `WrongWords` while the agent runs, and `aio.AioRpcError` when the service refuses.
     """
-    if not command:
-        raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
+    request = request_of(app.driver.session_id, line)
     if app.scene.status.running:
         raise WrongWords("the agent is running: run the command when it is over, or press Esc to end it")
-    app.call(f"{'!!' if silent else '!'}{command}")
-    await app.driver.run_tool("bash", {"command": command}, silent=silent)
+    app.call(line)
+    await app.driver.run_tool(request)
 
 
 async def write_outside(app: "App") -> None:
