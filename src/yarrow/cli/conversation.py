@@ -8,14 +8,13 @@ from msgspec.structs import replace
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.lines import CONTINUED, Lines
-from yarrow.cli.opened import Start, chosen, opened
+from yarrow.cli.opened import Start, chosen, going_on, opened
 from yarrow.cli.output import Output
 from yarrow.cli.person import person_at
 from yarrow.cli.run import abort_on_interrupt
 from yarrow.client import plain
 from yarrow.client.by_hand import SIGN, request_of, run_by_hand
 from yarrow.client.command import Failed, Here, WrongWords
-from yarrow.client.describe import short
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
@@ -53,7 +52,9 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
             # The end of input stands behind the last "> ".
             output.err.write("\n")
         if not request.options.ephemeral:
-            output.err.write(f"yarrow: go on with: yarrow --plain -r {short(talk.session.session_id)}\n")
+            output.err.write(
+                f"yarrow: go on with: {going_on(start.arguments._replace(plain=True), talk.session.session_id)}\n"
+            )
     return ExitCode.DONE
 
 

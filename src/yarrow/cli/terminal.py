@@ -9,10 +9,9 @@ from functools import partial
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import with_backend
 from yarrow.cli.main import complain
-from yarrow.cli.opened import Start, chosen, opened
+from yarrow.cli.opened import Start, chosen, going_on, opened
 from yarrow.cli.strays import Strays
 from yarrow.cli.type_ahead import TypeAhead
-from yarrow.client.describe import short
 from yarrow.client.session import make_another
 from yarrow.client.tui.app import App, Opening
 from yarrow.client.tui.terminal import terminal_of
@@ -33,7 +32,7 @@ async def terminal(start: Start, request: pb.PromptRequest, ahead: TypeAhead) ->
     if _is_closed(start.out):
         return ExitCode.INTERRUPTED
     if not request.options.ephemeral:
-        complain(f"go on with: yarrow -r {short(session_id)}", ExitCode.DONE)
+        complain(f"go on with: {going_on(start.arguments, session_id)}", ExitCode.DONE)
     return ExitCode.DONE
 
 
