@@ -190,6 +190,12 @@ async def test_a_question_that_cannot_be_read_is_not_allowed() -> None:
     assert "Too small" in "".join(picture)
 
 
+async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
+    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
+    assert choice is None
+    assert "Too small" in "".join(picture)
+
+
 @pytest.mark.parametrize(("size", "foot"), [((80, 24), "Enter sends it, Esc goes back"), ((20, 5), "Enter sends, Esc")])
 async def test_a_text_that_is_said_with_a_no_is_seen_while_it_is_typed(size: tuple[int, int], foot: str) -> None:
     answered, picture = await shown(question(later()), f"t{'word ' * 20}the end\r", size)

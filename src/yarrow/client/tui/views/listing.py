@@ -56,6 +56,8 @@ class ListView:
         self._filter = ""
         self._is_filtering = False
         self._first = 0
+        self._is_seen = False
+        """Whether the window is large enough to show it: nothing is done to a row that nobody sees."""
 
     async def run(self, terminal: Terminal) -> Any:
         """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
@@ -74,7 +76,8 @@ class ListView:
 
     def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
         size = terminal.output.get_size()
-        if size.columns < FEWEST_COLUMNS or size.rows < FEWEST_ROWS:
+        self._is_seen = size.columns >= FEWEST_COLUMNS and size.rows >= FEWEST_ROWS
+        if not self._is_seen:
             return [("", TOO_SMALL[: size.columns * size.rows])]
         rows, shown = self._rows(), self._shown()
         room = size.rows - 2
@@ -135,7 +138,7 @@ class ListView:
     def _acting(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
         def handle(event: KeyPressEvent) -> None:
             self._is_filtering = False
-            if self._at in self._shown() and (result := act(self._at)) is not None:
+            if self._is_seen and self._at in self._shown() and (result := act(self._at)) is not None:
                 event.app.exit(result=result)
 
         return handle
