@@ -16,7 +16,7 @@ from yarrow.client.asking import MAX_TEXT, said, visible
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
 from yarrow.client.tui.suspending import suspends
-from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, fitting
+from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, either_case, fitting
 from yarrow.v1 import agent_pb2 as pb
 
 GUARD_SECONDS = 0.3
@@ -112,8 +112,10 @@ class Question:
         for key, answered in _KEYS.items():
             # What cannot be read is refused or left, and not allowed.
             open_to = ready & ~typing if answered is NO else ready & ~typing & seen
-            made.add(key, filter=open_to, eager=key == "escape")(_ending(answered))
-        made.add("t", filter=ready & ~typing & seen)(pressed(self._begin_text))
+            for case in either_case(key):
+                made.add(case, filter=open_to, eager=key == "escape")(_ending(answered))
+        for case in either_case("t"):
+            made.add(case, filter=ready & ~typing & seen)(pressed(self._begin_text))
         made.add("escape", filter=typing, eager=True)(pressed(self._drop_text))
         made.add("c-c", filter=typing)(_ending(NO))
         made.add("c-z")(suspends(self._appear))

@@ -132,7 +132,8 @@ class ListView:
         made.add("c-c")(_exit)
         made.add("c-z")(suspends(lambda: None))
         for key, act in self._actions.keys.items():
-            made.add(key, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
+            for case in either_case(key):
+                made.add(case, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
         return made
 
     def _acting(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
@@ -162,6 +163,11 @@ class ListView:
             self._filter = ""
         else:
             event.app.exit()
+
+
+def either_case(key: str) -> Sequence[str]:
+    """Return the keys that are meant by one: a letter is pressed small or large."""
+    return (key, key.upper()) if len(key) == 1 and key.isalpha() else (key,)
 
 
 def fitting(texts: Sequence[str], columns: int) -> str:
