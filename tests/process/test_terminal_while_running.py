@@ -140,3 +140,18 @@ async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor
         await screen.until("ready")
         screen.send("\r")
         await screen.until("an answer")
+
+
+@pytest.mark.parametrize(
+    ("keys", "aborts"), [("\x1bx", False), ("\x1b\x1b", True), ("\x1b\x1b[A", True), ("\x1b\n", True)]
+)
+async def test_a_letter_with_alt_aborts_nothing(world: World, keys: str, *, aborts: bool) -> None:
+    async with running(world) as (screen, _other):
+        screen.send(keys)
+        if aborts:
+            await screen.until("aborted")
+            return
+        screen.send("typed")
+        await screen.until(lambda _: screen.editor == ["typed"])
+        assert "aborted" not in screen.text
+        assert "working" in screen.text

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 from yarrow.client.tui.pressed import pressed
 
@@ -64,4 +65,18 @@ def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
     made = KeyBindings()
     for key in KEYS:
         made.add(*key.names)(pressed(actions[key.action]))
+    made.add("escape", Keys.Any)(_unless_alt(actions["abort"]))
     return made
+
+
+def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    """Return what is done with Escape and what came right behind it: a letter is one with Alt, which means nothing."""
+
+    def handle(event: KeyPressEvent) -> None:
+        behind = event.key_sequence[-1]
+        # A key that is no character has a name.
+        if len(behind.key) > 1:
+            abort()
+            event.key_processor.feed(behind, first=True)
+
+    return handle
