@@ -1,13 +1,15 @@
 """The conversation line by line: every command of the terminal UI works there, or says in a sentence what does."""
 
+import asyncio
 import re
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from doubles.chat_server import ChatServer, page, says
+from doubles.chat_server import ChatServer, Reply, chunk, page, says
 from doubles.ollama_server import OllamaServer
 from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
@@ -137,3 +139,15 @@ async def test_why_a_provider_was_chosen_is_told_once(world: World) -> None:
                 screen.send("go\r")
                 await asks_again(screen, text)
             assert screen.text.count("answering with ollama/m") == 1
+
+
+async def test_a_request_to_end_ends_the_run_and_the_conversation(world: World) -> None:
+    going = Reply([chunk({"role": "assistant", "content": "a beginning\n"}), asyncio.Event()])
+    async with ChatServer([going]) as server:
+        world.serve_by(server.root)
+        async with talking(world) as screen:
+            screen.send("go\r")
+            await screen.until("a beginning")
+            screen.process.send_signal(signal.SIGTERM)
+            assert await screen.ended() == 130
+            assert "aborted" in screen.text

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
@@ -160,11 +161,14 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
 
 
 async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: Session) -> T:
-    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops."""
+    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
+
+    What interrupts ends the run alone; what asks the program to end is passed on then.
+    """
     showing = asyncio.ensure_future(client)
     try:
         return await asyncio.shield(showing)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as interrupt:
         if showing.done():
             raise
         running = False
@@ -173,7 +177,10 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session
         if not running:
             # The prompt was not accepted yet, so that no end of a run will be told.
             raise
-        return await showing
+        outcome = await showing
+        if interrupt.args and interrupt.args[0] != signal.SIGINT:
+            raise
+        return outcome
     finally:
         # Not over yet when it was told a second time.
         showing.cancel()
