@@ -17,6 +17,8 @@ EXCUSED = {
     "policy/sandbox/private.py": {"st_blocks"},
     # The terminal UI, which `cli/run.py` does not start on Windows.
     "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
+    "client/tui/modes.py": {"termios"},
+    "client/tui/suspending.py": {"getsid", "SIGCONT", "SIGTSTP"},
 }
 
 

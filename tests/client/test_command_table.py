@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
 from yarrow.client import describe
+from yarrow.client.command import Answer, Failed, Here, WrongWords
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, Answer, Failed, Here, WrongWords, is_command, perform, perform_line
+from yarrow.client.table import COMMANDS, is_command, perform, perform_line
 from yarrow.config.settings import CompactionSettings
 from yarrow.v1 import agent_pb2 as pb
 

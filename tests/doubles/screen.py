@@ -117,6 +117,11 @@ class Screen:
         """Column and row of the cursor, the row counted from the editor's first."""
         return self.emulator.cursor.x, self.emulator.cursor.y - self._editor_row()
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether keys are given one by one and not echoed."""
+        return not termios.tcgetattr(self._slave)[3] & (termios.ICANON | termios.ECHO)
+
     def send(self, keys: str | bytes) -> None:
         """Type; what the terminal does not take at once follows when it does."""
         self._written += keys.encode() if isinstance(keys, str) else keys

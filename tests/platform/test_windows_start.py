@@ -14,7 +14,7 @@ from doubles.screen import Screen
 from doubles.world import Ended, World
 
 TESTS = str(Path(__file__).parents[1])
-NOT_THERE = ("yarrow.client.tui", "yarrow.cli.terminal", "yarrow.cli.first_start")
+NOT_THERE = ("yarrow.client.tui", "yarrow.cli.terminal", "yarrow.cli.type_ahead", "yarrow.cli.first_start")
 """The terminal UI, and what opens it."""
 OF_OTHERS = {f"yarrow.platform.{name}" for name in ("linux", "macos", "openat2", "posix_files", "posix_programs")}
 IMPORT_ALL = """
@@ -153,7 +153,7 @@ async def test_a_conversation_takes_the_place_of_the_terminal_ui(world: World) -
     world.script([{"text": "hello"}, call("bash", command="echo ran > ran")], [{"text": "ok"}], **asked)
     pretended = {"PYTHONPATH": TESTS, "PRETENDED_BASH": "/bin/bash"}
     async with Screen(world, env=pretended, command=(sys.executable, "-m", "doubles.as_windows")) as screen:
-        await screen.until(lambda screen: screen.rows[0].startswith(">"))
+        await screen.until(lambda screen: any(row.startswith(">") for row in screen.rows))
         screen.send("hi\r")
         await screen.until("Allow it?")
         screen.send("y\r")

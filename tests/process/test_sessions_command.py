@@ -18,7 +18,7 @@ import pytest
 from doubles.world import World
 from yarrow.cli.saved import OF_THE_TERMINAL
 from yarrow.client.sessions import OF_ONE
-from yarrow.client.table import COMMANDS
+from yarrow.client.table import COMMANDS, CONVERSING
 from yarrow.client.tui.commands import OWN
 from yarrow.message import Message
 from yarrow.session.ids import new_id
@@ -489,7 +489,7 @@ async def test_a_slip_in_a_command_goes_to_no_model(world: World, told: str) -> 
 
 
 async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:
-    assert set(OF_THE_TERMINAL) == set(OWN) - set(COMMANDS)
+    assert set(OF_THE_TERMINAL) == {*OWN, *CONVERSING} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
     assert (ended.code, ended.out) == (2, "")
     assert "/model is a command of the terminal UI: use -m MODEL." in ended.err

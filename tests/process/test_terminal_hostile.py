@@ -50,7 +50,9 @@ async def test_case_U_04_texts_thoughts_calls_outputs_and_file_names(world: Worl
         assert obeyed(screen.drawn) == []
         screen.send("\x1b")
         await screen.until(lambda _: not screen.emulator.is_alternate)
-        screen.send("/reload\r")
+        screen.send("/reload")
+        await screen.until("/reload")
+        screen.send("\r")
         await screen.until(lambda _: "/reload" not in screen.text)
         screen.send("@a\t")
         await screen.until('@"a')

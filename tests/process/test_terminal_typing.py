@@ -10,6 +10,7 @@ from wcwidth import wcwidth
 
 from doubles.chat_server import says
 from doubles.opened import opened
+from doubles.places import Place, asking, at_a_question, in_a_view, in_the_editor
 from doubles.screen import SIGN, Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -22,14 +23,15 @@ def said(world: World) -> list[str]:
     return [record.text for record in world.records() if isinstance(record, Message) and record.role is Role.USER]
 
 
+@pytest.mark.parametrize("paste", [PASTE, PASTE.replace("line", "\x1b[31mline\x1b[A\x1b[0m")], ids=["plain", "escapes"])
 @pytest.mark.parametrize("marked", [True, False])
-async def test_case_U_01_a_long_paste(world: World, *, marked: bool) -> None:
+async def test_case_U_01_a_long_paste(world: World, paste: str, *, marked: bool) -> None:
     async with opened(world, says("got it")) as (screen, server):
         began = time.monotonic()
         if marked:
-            screen.paste(PASTE)
+            screen.paste(paste)
         else:
-            screen.send(PASTE.replace("\n", "\r"))
+            screen.send(paste.replace("\n", "\r"))
         await screen.until(f"[pasted {LINES:,} lines #1]")
         assert time.monotonic() - began < 1
         screen.send(" please")
@@ -37,7 +39,7 @@ async def test_case_U_01_a_long_paste(world: World, *, marked: bool) -> None:
         assert server.prompts == []
         screen.send("\r")
         await screen.until("got it")
-        assert server.prompts[0]["messages"][-1]["content"] == f"{PASTE} please"
+        assert server.prompts[0]["messages"][-1]["content"] == f"{paste} please"
         assert len(server.prompts) == 1
 
 
@@ -218,3 +220,70 @@ async def test_ctrl_z_writes_nothing_into_the_text(world: World) -> None:
         screen.send("\r")
         await screen.until("got it")
         assert said(world) == ["one"]
+
+
+async def at_a_guarded_question(screen: Screen) -> None:
+    """Where the time in which keys are dropped is over."""
+    await at_a_question(screen)
+    await screen.press_until("t", "No: _")
+    screen.send("\x1b")
+    await screen.until("y once")
+
+
+STRAYS = (
+    "\x1b[31m",
+    "\x1b[M !!",
+    "\x1b[<0;3;4M",
+    "\x1b[96;14;13M",
+    "\x1b[12;40R",
+    "\x1b[?62;22c",
+    "\x1b[>1;10;0c",
+    "\x1b[I",
+    "\x1b[O",
+    "\x1b[8;24;80t",
+    "\x1b[97;5u",
+    "\x1b]10;rgb:00/00/00\x1b\\",
+    "\x1bP>|term 1\x1b\\",
+)
+"""What terminals send that is no key."""
+
+
+@pytest.mark.parametrize(
+    ("place", "keys", "shows"),
+    [
+        (in_the_editor, "s", f"{SIGN}half a thoughts"),
+        (in_a_view, "/x", "/x_  0 of 1"),
+        (at_a_guarded_question, "twhy", "No: why_"),
+    ],
+)
+async def test_what_is_no_key_does_nothing(world: World, place: Place, keys: str, shows: str) -> None:
+    async with Screen(asking(world)) as screen:
+        await screen.ready()
+        await place(screen)
+        screen.send("".join(STRAYS))
+        for key in keys:
+            screen.send(key)
+        await screen.until(shows)
+
+
+@pytest.mark.parametrize("keys", ["\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;5u", "\n"])
+async def test_shift_enter_is_a_new_line(world: World, keys: str) -> None:
+    world.script([{"text": "got it"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        for part in ("one", keys, "two", "\r"):
+            screen.send(part)
+            await screen.until(lambda _, part=part: screen.editor[-1:] == [part] or not part.isalpha())
+        await screen.until("got it")
+        assert said(world) == ["one\ntwo"]
+
+
+async def test_a_tab_is_shown_as_spaces_and_sent_as_a_tab(world: World) -> None:
+    world.script([{"text": "got it"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.paste("if x:\n\ty\n\t\tz\tend")
+        await screen.until(lambda _: screen.editor == ["if x:", "    y", "        z   end"] and screen.place == (15, 2))
+        screen.send("\r")
+        await screen.until("got it")
+        assert said(world) == ["if x:\n\ty\n\t\tz\tend"]

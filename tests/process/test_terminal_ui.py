@@ -92,6 +92,8 @@ async def test_commands_by_hand(world: World) -> None:
         await screen.until("2-told")
         screen.send("!!echo $((1+2))-silent\r")
         await screen.until("3-silent")
+        screen.send("/reload\r")
+        await screen.until(lambda _: screen.text.count("!echo $((1+1))-told") == 2)
         screen.send("!false\r")
         await screen.until("exit code 1")
         screen.send("well?\r")

@@ -10,7 +10,7 @@ import pytest
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.screen import Screen
 from doubles.world import World
-from yarrow.client.table import COMMANDS
+from yarrow.client.table import CONVERSING
 from yarrow.client.tui.commands import OWN
 
 WORK = {
@@ -46,7 +46,7 @@ REFUSED = (
     "!!echo 1",
 )
 WAIT = ("a text", "/review it", "/skill:tidy", "/tidy")
-LEAVES = "/quit"
+LEAVES = ("/quit", "/exit")
 
 
 def name_of(line: str) -> str:
@@ -54,9 +54,9 @@ def name_of(line: str) -> str:
 
 
 def test_every_command_is_here_and_is_marked_as_it_is() -> None:
-    marks = {**{name: one.waits for name, one in COMMANDS.items()}, **{name: one.waits for name, one in OWN.items()}}
+    marks = {**{name: one.waits for name, one in CONVERSING.items()}, **{name: one.waits for name, one in OWN.items()}}
     refused = {name_of(line) for line in REFUSED if line.startswith("/")}
-    worked = {name_of(line) for line in (*WORK, LEAVES)}
+    worked = {name_of(line) for line in (*WORK, *LEAVES)}
     assert refused == {name for name, waits in marks.items() if waits}
     assert worked == {name for name, waits in marks.items() if not waits}
 
@@ -110,9 +110,10 @@ async def test_what_waits_while_the_agent_runs_is_counted(world: World, line: st
         assert "error: " not in screen.text
 
 
-async def test_leaving_while_the_agent_runs(world: World) -> None:
+@pytest.mark.parametrize("line", LEAVES)
+async def test_leaving_while_the_agent_runs(world: World, line: str) -> None:
     async with running(world) as (screen, _other):
-        screen.send(f"{LEAVES}\r")
+        screen.send(f"{line}\r")
         assert await screen.ended() == 0
         assert "aborted: the run ends here" in screen.text
 
@@ -139,3 +140,18 @@ async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor
         await screen.until("ready")
         screen.send("\r")
         await screen.until("an answer")
+
+
+@pytest.mark.parametrize(
+    ("keys", "aborts"), [("\x1bx", False), ("\x1b\x1b", True), ("\x1b\x1b[A", True), ("\x1b\n", True)]
+)
+async def test_a_letter_with_alt_aborts_nothing(world: World, keys: str, *, aborts: bool) -> None:
+    async with running(world) as (screen, _other):
+        screen.send(keys)
+        if aborts:
+            await screen.until("aborted")
+            return
+        screen.send("typed")
+        await screen.until(lambda _: screen.editor == ["typed"])
+        assert "aborted" not in screen.text
+        assert "working" in screen.text

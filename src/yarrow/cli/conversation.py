@@ -1,128 +1,172 @@
 """A conversation line by line, for screen readers and terminals that cannot move a cursor: nothing is ever redrawn."""
 
-import asyncio
 import os
+from collections.abc import Awaitable, Callable, Iterable
 
 from grpc import aio
+from msgspec.structs import replace
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.opened import Start, chosen, opened
-from yarrow.cli.output import Output, Stream
+from yarrow.cli.lines import CONTINUED, Lines
+from yarrow.cli.opened import Start, chosen, going_on, opened
+from yarrow.cli.output import Output
 from yarrow.cli.person import person_at
 from yarrow.cli.run import abort_on_interrupt
 from yarrow.client import plain
-from yarrow.client.describe import short
+from yarrow.client.by_hand import SIGN, request_of, run_by_hand
+from yarrow.client.command import Failed, Here, WrongWords
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
-from yarrow.client.session import Session, open_session
+from yarrow.client.missed import messages_after
+from yarrow.client.session import Session, make_another, open_session
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, NAME, Failed, Here, WrongWords, is_command, perform_line
-from yarrow.platform import system
+from yarrow.client.table import CONVERSING, NAME, perform_line
+from yarrow.client.tui.clipboard import write_text
 from yarrow.v1 import agent_pb2 as pb
 
-SIGN = "> "
-CONTINUED = "\\"
-"""A line that ends so goes on in the next."""
 LEAVING = ("/quit", "/exit")
-LONGEST_READ = 1 << 16
-"""Bytes taken of the terminal at one time."""
+INSTEAD = {
+    "resume": "/tree lists the sessions, and /resume SESSION goes on with one",
+    "merge": "/tree lists the sessions, and /merge SESSION [--summary] brings one in",
+    "rebase": "/show lists the messages, and /rebase INDEX... [--squash] chooses some",
+}
+"""Commands that, alone, let one choose on the whole screen, and what does the same line by line."""
 
 
 async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
     """Take one prompt after the other until the end of input. Raises `aio.AioRpcError` when there is no session."""
     async with opened(start) as stub, Output(out=start.out) as output:
-        terminal = plain.Terminal(output.out, output.err, person_at(output))
-        session = await chosen(stub, start.arguments, request)
-        lines = _Lines(output.err)
+        for notice in start.loaded.notices:
+            output.err.write(f"yarrow: {inert(notice)}\n")
+        talk = Conversation(stub, request, await chosen(stub, start.arguments, request), output=output)
+        talk.greet()
+        lines = Lines(output.err)
         while (line := await lines.next()) is not None:
             text = line.strip()
-            if text in LEAVING:
+            if text and text.split()[0] in LEAVING:
                 break
-            if text == "/help":
-                terminal.err.write(await _help(stub, session))
-            elif text:
-                session = await _do(stub, session, text, terminal=terminal)
+            if text:
+                await talk.do(text)
         else:
             # The end of input stands behind the last "> ".
             output.err.write("\n")
         if not request.options.ephemeral:
-            output.err.write(f"yarrow: go on with: yarrow --plain -r {short(session.session_id)}\n")
+            output.err.write(
+                f"yarrow: go on with: {going_on(start.arguments._replace(plain=True), talk.session.session_id)}\n"
+            )
     return ExitCode.DONE
 
 
-async def _help(stub: Stub, session: Session) -> str:
-    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session.session_id))
-    rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in COMMANDS.items()]
-    rows += [(f"/{one.name}", one.description) for one in listed.commands]
-    rows += [("/quit", "leave"), ("...\\", "a line that ends so goes on in the next")]
-    return "".join(f"{left}: {inert(right)}\n" for left, right in rows)
+class Conversation:
+    """What is said in one session after the other."""
 
+    def __init__(self, stub: Stub, request: pb.PromptRequest, session: Session, *, output: Output) -> None:
+        self.session = session
+        self._stub = stub
+        self._request = request
+        self._terminal = plain.Terminal(output.out, output.err, person_at(output))
 
-async def _refuse_unknown(stub: Stub, session: Session, text: str) -> None:
-    """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
-    if text.startswith("!"):
-        raise WrongWords("shell commands are run by the terminal UI alone; to send this as a text, put it in quotes")
-    found = NAME.match(text)
-    if found is None:
-        return
-    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session.session_id))
-    names = {one.name for one in listed.commands}
-    if not {found[1], f"skill:{found[1]}"} & names:
-        raise WrongWords(
-            f"there is no command /{found[1]} here; /help lists them. To send it as a text, put it in quotes"
-        )
-
-
-async def _do(stub: Stub, session: Session, text: str, *, terminal: plain.Terminal) -> Session:
-    """Do what a line says, and say what goes wrong; return the session that is open then."""
-    try:
-        if not is_command(text):
-            await _refuse_unknown(stub, session, text)
-            prompt = pb.PromptRequest(text=text)
-            await abort_on_interrupt(plain.run(stub, session, prompt, terminal=terminal), stub, session)
-            return session
-        answer = await perform_line(Here(stub, session.session_id, session.cwd), text)
-        terminal.out.write(f"{inert(answer.text)}\n")
-        return await open_session(stub, answer.session_id, pb.SessionSettings()) if answer.session_id else session
-    except aio.AioRpcError as error:
-        terminal.err.write(f"yarrow: {inert(refusal(error).message)}\n")
-    except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
-        terminal.err.write(f"yarrow: {inert(str(error))}\n")
-    return session
-
-
-class _Lines:
-    """What is typed, line by line."""
-
-    def __init__(self, err: Stream, *, descriptor: int = 0) -> None:
-        self._err = err
-        self._descriptor = descriptor
-        self._rest = ""
-        self._is_over = False
-
-    async def next(self) -> str | None:
-        """Ask for a line and return it, with those that it goes on in; None at the end of input."""
-        self._err.write(SIGN)
-        line = await self._line()
-        while line is not None and line.endswith(CONTINUED) and (more := await self._line()) is not None:
-            line = f"{line.removesuffix(CONTINUED)}\n{more}"
-        return line
-
-    async def _line(self) -> str | None:
-        while "\n" not in self._rest and not self._is_over:
-            data = await self._read()
-            self._rest += data.decode("utf-8", "replace")
-            self._is_over = not data
-        line, end, self._rest = self._rest.partition("\n")
-        return line if line or end else None
-
-    async def _read(self) -> bytes:
-        loop = asyncio.get_running_loop()
-        typed = asyncio.Event()
-        system.watch(loop, self._descriptor, typed.set)
+    async def do(self, text: str) -> None:
+        """Do what a line says, and say what goes wrong."""
         try:
-            await typed.wait()
-        finally:
-            system.unwatch(loop, self._descriptor)
-        return os.read(self._descriptor, LONGEST_READ)
+            await self._do(text)
+        except aio.AioRpcError as error:
+            self._complain(refusal(error).message)
+        except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
+            self._complain(str(error))
+
+    async def _do(self, text: str) -> None:
+        found = NAME.match(text)
+        name = found[1] if found else ""
+        if text.startswith(SIGN):
+            command = run_by_hand(self._stub, request_of(self.session.session_id, text), out=self._terminal.out)
+            await abort_on_interrupt(command, self._stub, self.session)
+        elif found and name in OWN:
+            await OWN[name][1](self)
+        elif found and name in CONVERSING:
+            if name in INSTEAD and found.end() == len(text):
+                raise WrongWords(f"the terminal UI alone draws a list to choose from; {INSTEAD[name]}")
+            await self._by_table(text)
+        else:
+            if found:
+                await self._refuse_unknown(name)
+            prompt = pb.PromptRequest(text=text)
+            run = plain.run(self._stub, self.session, prompt, terminal=self._terminal)
+            await abort_on_interrupt(run, self._stub, self.session)
+
+    async def _by_table(self, text: str) -> None:
+        here = Here(self._stub, self.session.session_id, self.session.cwd, self._make)
+        answer = await perform_line(here, text, table=CONVERSING)
+        self._terminal.out.write(f"{inert(answer.text)}\n")
+        if answer.session_id or answer.sets:
+            going_on = answer.session_id or self.session.session_id
+            self.session = await open_session(self._stub, going_on, pb.SessionSettings())
+            self.greet()
+
+    async def _make(self, cwd: str) -> str:
+        return (await make_another(self._stub, self._request, cwd)).session_id
+
+    async def _refuse_unknown(self, name: str) -> None:
+        """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
+        if not {name, f"skill:{name}"} & {one.name for one in await self._listed()}:
+            raise WrongWords(
+                f"there is no command /{name} here; /help lists them. To send it as a text, put it in quotes"
+            )
+
+    async def _listed(self) -> Iterable[pb.Command]:
+        request = pb.ListCommandsRequest(session_id=self.session.session_id)
+        return (await self._stub.ListCommands(request)).commands
+
+    async def help(self) -> None:
+        """Say what can be typed."""
+        rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CONVERSING.items()]
+        rows += [(f"/{name}", text) for name, (text, _) in OWN.items()]
+        rows += [(f"/{one.name}", one.description) for one in await self._listed()]
+        self._terminal.err.write("".join(f"{left}: {inert(right)}\n" for left, right in (*rows, *OTHERS)))
+
+    async def copy(self) -> None:
+        """Put the last answer into the clipboard, by a program: a terminal that cannot redraw is asked for nothing."""
+        answer = ""
+        async for message in messages_after(self._stub, self.session.session_id, ""):
+            said = "".join(block.text.text for block in message.content)
+            answer = said if message.role == pb.ROLE_ASSISTANT and said else answer
+        if not answer:
+            raise WrongWords("there is no answer to copy yet")
+        program = await write_text(answer, os.environ)
+        if not program:
+            raise WrongWords(
+                "no program that copies is there: wl-copy, xclip, pbcopy or tmux; /export PATH writes a file"
+            )
+        self._terminal.out.write(f"copied the last answer, {len(answer):,} characters, by {program}\n")
+
+    async def reload(self) -> None:
+        """Print the session anew."""
+        await self._by_table("/show")
+
+    def greet(self) -> None:
+        """Say once what is to be known of the session."""
+        session = self.session
+        if session.provider_reason:
+            self._complain(f"answering with {session.provider}/{session.model}: {session.provider_reason}")
+        for sentence in session.warnings:
+            self._complain(sentence)
+        self.session = replace(session, provider_reason="", warnings=())
+
+    def _complain(self, sentence: str) -> None:
+        self._terminal.err.write(f"yarrow: {inert(sentence)}\n")
+
+
+OWN: dict[str, tuple[str, Callable[[Conversation], Awaitable[None]]]] = {
+    "copy": ("copy the last answer", Conversation.copy),
+    "reload": ("print the session anew", Conversation.reload),
+    "help": ("this help", Conversation.help),
+}
+"""Commands besides those of the table: what each does, in words and in deed."""
+OTHERS = (
+    ("/quit", "leave"),
+    (f"{SIGN}COMMAND", "run a shell command and tell the model"),
+    (f"{2 * SIGN}COMMAND", "run it and tell nobody"),
+    (f"...{CONTINUED}", "a line that ends so goes on in the next"),
+)
+"""What else can be typed, and what it does."""

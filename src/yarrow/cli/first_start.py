@@ -1,7 +1,7 @@
 """The first start of the terminal UI: where no backend is found one is chosen, and the user's own file says so."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from yarrow.cli.opened import Start
@@ -16,8 +16,10 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.detection import detect
 
 
-async def with_backend(start: Start, terminal: Terminal) -> Start:
+async def with_backend(start: Start, terminal: Terminal, *, before: Callable[[], None]) -> Start:
     """Return `start` with a provider, chosen by the person when none is configured and none is found.
+
+    `before` is called before anything is asked.
 
     Raises `ProviderError` (PROVIDER_SETUP) when the person leaves without a choice, and what changing the
     configuration raises.
@@ -28,6 +30,7 @@ async def with_backend(start: Start, terminal: Terminal) -> Start:
     missing = await _missing(settings, os.environ)
     if missing is None:
         return start
+    before()
     backend = await choose_backend(terminal)
     if backend is None:
         raise missing

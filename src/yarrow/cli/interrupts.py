@@ -28,6 +28,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._obeyed: float | None = None
+        self._number = signal.SIGINT.value
         self._before: dict[signal.Signals, Any] = {}
         # What the interpreter writes to wakes a loop that is just about to wait, for which a handler alone is too late.
         self._woken, self._wake = system.open_pipe()
@@ -51,7 +52,10 @@ class Interrupts:
 
     @contextmanager
     def cancel(self, task: "asyncio.Task[Any]") -> Generator[None]:
-        """Cancel `task` at each signal that is obeyed while this is open, and at one that came before."""
+        """Cancel `task` at each signal that is obeyed while this is open, and at one that came before.
+
+        The number of the signal goes with the `CancelledError`.
+        """
         loop = asyncio.get_running_loop()
         system.watch(loop, self._woken, partial(self._take, task))
         try:
@@ -59,11 +63,12 @@ class Interrupts:
         finally:
             system.unwatch(loop, self._woken)
 
-    def _tell(self, _number: int, _frame: FrameType | None) -> None:
+    def _tell(self, number: int, _frame: FrameType | None) -> None:
         """Stand in the place of a handler that would end the process, and wake the loop.
 
         The interpreter does that too, until a library takes its wake-up for signals of its own.
         """
+        self._number = number
         with suppress(OSError):
             os.write(self._wake, b"\0")
 
@@ -77,4 +82,4 @@ class Interrupts:
         now = time.monotonic()
         if self._obeyed is None or now - self._obeyed > BOUNCE_SECONDS:
             self._obeyed = now
-            task.cancel()
+            task.cancel(self._number)

@@ -1,6 +1,7 @@
 """Opens what a command talks to: the service of this process or one that runs elsewhere, and there a session."""
 
 import os
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import grpc
 from yarrow.cli.arguments import Arguments, Remote
 from yarrow.cli.compose import compose
 from yarrow.cli.places import absolute
+from yarrow.client.describe import short
 from yarrow.client.failure import refusal
 from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
 from yarrow.client.stub import Stub
@@ -66,6 +68,20 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
         # A run that was interrupted is recorded to its end before the process goes.
         await servicer.close()
         await start.extensions.close()
+
+
+def going_on(arguments: Arguments, session_id: str) -> str:
+    """Return the command line that goes on with a session, where it was."""
+    remote = arguments.remote
+    flags = {
+        "--attach": arguments.attach,
+        "--token-file": remote.token_file,
+        "--tls-pin": remote.tls_pin,
+        "--session-dir": arguments.session_dir,
+    }
+    words = ["yarrow", *["--plain"] * arguments.plain]
+    words += [word for flag, value in flags.items() if value for word in (flag, value)]
+    return shlex.join([*words, "-r", short(session_id)])
 
 
 def token_file(remote: Remote) -> Path | None:

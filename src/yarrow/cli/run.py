@@ -3,11 +3,12 @@
 import asyncio
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -26,7 +27,6 @@ from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
 from yarrow.client import plain
 from yarrow.client.failure import SessionNotFound, refusal
-from yarrow.client.run import Outcome
 from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
@@ -36,6 +36,8 @@ from yarrow.extension.load import load as load_extensions
 from yarrow.platform import system
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
+
+T = TypeVar("T")
 
 CANNOT_REDRAW = ("", "dumb", "unknown")
 """Names of terminals on which nothing can be drawn again."""
@@ -87,9 +89,9 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
             from yarrow.cli.conversation import conversation
 
             return conversation(start, request)
-        from yarrow.cli.terminal import terminal
+        from yarrow.cli.type_ahead import on_terminal
 
-        return terminal(start, request)
+        return on_terminal(start, request)
     started = time.monotonic()
     piped = read_stdin(Patience(started) if arguments.has_prompt else None)
     prompt = compose_prompt(arguments, piped.text)
@@ -160,12 +162,15 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)
 
 
-async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, session: Session) -> Outcome:
-    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops."""
+async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: Session) -> T:
+    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
+
+    What interrupts ends the run alone; what asks the program to end is passed on then.
+    """
     showing = asyncio.ensure_future(client)
     try:
         return await asyncio.shield(showing)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as interrupt:
         if showing.done():
             raise
         running = False
@@ -174,7 +179,10 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, Outcome], stub: Stub, s
         if not running:
             # The prompt was not accepted yet, so that no end of a run will be told.
             raise
-        return await showing
+        outcome = await showing
+        if interrupt.args and interrupt.args[0] != signal.SIGINT:
+            raise
+        return outcome
     finally:
         # Not over yet when it was told a second time.
         showing.cancel()

@@ -6,6 +6,7 @@ from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, opened
 from yarrow.cli.output import Output
 from yarrow.cli.places import absolute
+from yarrow.client.command import Failed, Here, WrongWords
 from yarrow.client.files import WrongPath, export
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
@@ -13,7 +14,7 @@ from yarrow.client.session import find_session, newest_session
 from yarrow.client.sessions import sessions
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.table import Failed, Here, WrongWords, is_command, nearest, perform_line
+from yarrow.client.table import is_command, nearest, perform_line
 from yarrow.v1 import agent_pb2 as pb
 
 __all__ = ["export_session", "is_command", "perform_command", "refuse_slip", "saved_sessions"]
@@ -30,6 +31,7 @@ OF_THE_TERMINAL = {
     "reload": "nothing here does that",
     "help": "use --help",
     "quit": "nothing here waits to be left",
+    "exit": "nothing here waits to be left",
 }
 """Commands of the terminal UI alone, and what does the same for a single prompt."""
 

@@ -5,6 +5,8 @@ from msgspec import Struct
 
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "yarrow"
+_NOT_CONNECTED = "failed to connect to all addresses"
+"""How the transport's own words begin where nobody answers; why is at their end."""
 
 
 class Refusal(Struct, frozen=True):
@@ -29,6 +31,8 @@ class SessionNotFound(Exception):
 def refusal(error: aio.AioRpcError) -> Refusal:
     """Return what an RPC error says."""
     message = error.details() or f"the service answered {error.code().name}"
+    if message.startswith(_NOT_CONNECTED):
+        message = f"the service cannot be reached ({message.rpartition(': ')[2]})"
     # A person knows nothing of the request's fields; the text is what they wrote.
     return Refusal(message.removeprefix("text: "), error.code().name, _reason(error))
 

@@ -40,6 +40,14 @@ async def make_session(stub: Stub, prompt: pb.PromptRequest) -> Session:
     return _session(await stub.GetState(pb.GetStateRequest(session_id=made.session_id)))
 
 
+async def make_another(stub: Stub, prompt: pb.PromptRequest, cwd: str) -> Session:
+    """Make a session that is set as a prompt says, of another working directory than its own."""
+    request = pb.PromptRequest()
+    request.CopyFrom(prompt)
+    request.cwd = cwd
+    return await make_session(stub, request)
+
+
 async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings) -> Session:
     """Load a session and set what `settings` holds. `aio.AioRpcError` with NOT_FOUND when there is none."""
     request = pb.GetStateRequest(session_id=session_id)

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from grpc import StatusCode, aio
 
 from yarrow.client import describe
+from yarrow.client.command import Here, WrongUse, WrongWords
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
 from yarrow.client.session import find_session
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, Here, WrongUse, WrongWords, perform
+from yarrow.client.table import COMMANDS, perform
 from yarrow.v1 import agent_pb2 as pb
 
 OF_ONE = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")

@@ -2,87 +2,36 @@
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-from msgspec import Struct
 
 from yarrow.client import describe, files
+from yarrow.client.command import Answer, Command, Failed, Here, WrongUse, WrongWords
 from yarrow.client.missed import messages_after
 from yarrow.client.session import find_session
-from yarrow.client.stub import Stub
+from yarrow.client.settings import SETTINGS
 from yarrow.v1 import agent_pb2 as pb
 
 NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """How a command begins; a path has a second slash in it and is none."""
 
 
-class Here(Struct, frozen=True):
-    """Where a command is given."""
-
-    stub: Stub
-    session_id: str
-    """The session it is about."""
-    cwd: str
-
-
-class Answer(Struct, frozen=True):
-    """What comes of a command: words for the person, and the session to go on with when it is another one."""
-
-    text: str
-    session_id: str = ""
-
-
-class WrongWords(Exception):
-    """A command that was not given as it is used."""
-
-
-class WrongUse(WrongWords):
-    """A command without what it needs, or with too much; `usage` is what follows its name."""
-
-    def __init__(self, name: str, usage: str) -> None:
-        super().__init__(f"usage: /{name} {usage}".rstrip())
-        self.usage = usage
-
-
-class Failed(Exception):
-    """A command that the service began and could not do; `code` is that of the error tree."""
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Command(NamedTuple):
-    """One command."""
-
-    usage: str
-    """What follows its name."""
-    help: str
-    run: Callable[[Here, Sequence[str]], Awaitable[Answer]]
-    most: int = 0
-    """Words it takes at most."""
-    waits: bool = False
-    """Whether the service refuses it while the agent runs."""
-
-
-async def perform_line(here: Here, line: str) -> Answer:
+async def perform_line(here: Here, line: str, *, table: Mapping[str, Command] | None = None) -> Answer:
     """Do what a line such as `/branch 3` says. Raises as `perform`."""
-    name, _, rest = line.strip().removeprefix("/").partition(" ")
-    command = COMMANDS.get(name)
+    name, *more = line.strip().removeprefix("/").split(None, 1) or [""]
+    command = (COMMANDS if table is None else table).get(name)
     # One that takes a single word takes the rest of the line, spaces and all: a path, a name, instructions.
-    whole = command is not None and command.most == 1 and bool(rest.strip())
-    return await perform(here, name, [rest.strip()] if whole else _words(rest))
+    whole = command is not None and command.most == 1 and more
+    return await perform(here, name, more if whole else _words("".join(more)), table=table)
 
 
-async def perform(here: Here, name: str, words: Sequence[str]) -> Answer:
-    """Do a command of the table.
+async def perform(here: Here, name: str, words: Sequence[str], *, table: Mapping[str, Command] | None = None) -> Answer:
+    """Do a command of a table, `COMMANDS` when none is given.
 
     Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, `Failed`, and
     `aio.AioRpcError` when the service refuses.
     """
-    command = COMMANDS.get(name)
+    command = (COMMANDS if table is None else table).get(name)
     if command is None:
         near = nearest(name)
         hint = f"did you mean /{near}?" if near else f"there are /{', /'.join(COMMANDS)}"
@@ -247,3 +196,5 @@ COMMANDS: dict[str, Command] = {
     "name": Command("NAME", "give the session a name", _name, 1, waits=True),
 }
 """By name, in the order in which they are listed."""
+CONVERSING: dict[str, Command] = {**COMMANDS, **SETTINGS}
+"""Those that a conversation has, which goes on with the session that a command answers with."""

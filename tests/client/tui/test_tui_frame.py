@@ -186,8 +186,10 @@ def test_output_is_folded_with_a_way_to_the_rest() -> None:
 
 def test_a_change_shows_its_lines_with_numbers() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -3,2 +3,2 @@\n same\n-old\n+new\n"
-    call = CallItem("c1", "edit", '{"path": "x.py"}', state="done", output="done", diff=diff)
+    asked = '{"path": "x.py", "edits": [{"old": "old", "new": "new"}]}'
+    call = CallItem("c1", "edit", asked, state="done", output="done", diff=diff)
     lines = advance(Shown(), History((Entry("a", "assistant", (call,)),)), view()).scrollback.splitlines()
+    assert lines[0].endswith("edit: x.py")
     assert lines[1:] == ["   3   same", "   4 - old", "   4 + new"]
 
 

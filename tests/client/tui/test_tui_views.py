@@ -122,6 +122,15 @@ async def test_messages_are_chosen_with_what_belongs_to_them(keys: str, indices:
     assert "[" in picture[1]
 
 
+async def test_a_letter_is_pressed_small_or_large() -> None:
+    chosen, _ = await shown(lambda terminal: choose_messages(terminal, MESSAGES), "AAS")
+    assert chosen is not None
+    assert (len(chosen.indices), chosen.squash) == (len(MESSAGES), True)
+    await shown(lambda terminal: read_through(terminal, "bash", "text"), "Q")
+    answered, _ = await shown(question(later()), "Y")
+    assert answered.answer == pb.PERMISSION_ANSWER_ONCE
+
+
 async def test_nothing_chosen_makes_nothing() -> None:
     chosen, _ = await shown(lambda terminal: choose_messages(terminal, MESSAGES), "a\r\x1b")
     assert chosen is None
@@ -187,6 +196,12 @@ def _with_clock(clock: list[float]) -> Callable[[Terminal], Awaitable[Answered]]
 async def test_a_question_that_cannot_be_read_is_not_allowed() -> None:
     answered, picture = await shown(question(later()), "ysatn", (19, 5))
     assert answered == NO
+    assert "Too small" in "".join(picture)
+
+
+async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
+    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
+    assert choice is None
     assert "Too small" in "".join(picture)
 
 

@@ -10,10 +10,10 @@ from grpc import aio
 from msgspec import Struct
 from prompt_toolkit.key_binding import merge_key_bindings
 
+from yarrow.client.command import Failed, WrongWords
 from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
-from yarrow.client.table import Failed, WrongWords
 from yarrow.client.tui.commands import Typed, do
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.client.tui.editor.editor import Editor
@@ -21,7 +21,7 @@ from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.questions import Questions
-from yarrow.client.tui.saying import dropped, paste_picture, write_outside
+from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
@@ -44,8 +44,10 @@ class Opening(Struct, frozen=True):
 
     session_id: str
     notices: tuple[str, ...] = ()
-    make: Callable[[], Awaitable[str]] | None = None
-    """Makes another session with the settings of the command line, for /new; returns its id."""
+    make: Callable[[str], Awaitable[str]] | None = None
+    """Makes another session of a working directory, set as on the command line, for /new; returns its id."""
+    typed_ahead: Callable[[], str] = str
+    """Returns what was typed before keys were taken."""
     outlives: bool = False
     """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
@@ -102,7 +104,7 @@ class App:
         for work in (self._frames(), self._clock(), self._questions.run()):
             self.start(work)
         try:
-            await self.screen.run()
+            await self.screen.run(self.opening.typed_ahead())
         finally:
             loop.set_exception_handler(None)
             for task in self._tasks:
@@ -168,7 +170,7 @@ class App:
 
     async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view, and return what comes of it."""
-        async with self.screen.aside():
+        async with self.screen.aside(raw=True):
             result = await show(self._terminal)
         self._changed.set()
         return result
@@ -181,10 +183,9 @@ class App:
         self.scene.state(await self.driver.state())
         self.screen.refresh()
 
-    def set_to(self, settings: pb.SessionSettings) -> None:
-        """Show how the session is set now."""
-        self.scene.settings(settings)
-        self.screen.refresh()
+    def redraw(self) -> None:
+        """Lay out everything anew: much may have happened."""
+        self._changed.set()
 
     def fold(self, *, thinking: bool) -> None:
         """Show from now on in short what was shown whole, or the other way round."""
@@ -201,6 +202,7 @@ class App:
             "models": partial(self.do, Typed("/model", by_key=True)),
             "edit": lambda: self.start(write_outside(self)),
             "picture": lambda: self.start(paste_picture(self)),
+            "suspend": lambda: self.start(suspend(self)),
             "help": partial(self.do, Typed("/help", by_key=True)),
             "fold_output": partial(self.fold, thinking=False),
             "fold_thinking": partial(self.fold, thinking=True),
@@ -273,9 +275,7 @@ class App:
     def _say_the_rest(self) -> None:
         """Print what was not printed when the program ends, once; what is unfinished as it stands."""
         if self.scene.status.running:
-            self.scene.note(
-                "notice", "the run goes on in the service" if self.opening.outlives else "aborted: the run ends here"
-            )
+            self.scene.note("notice", OUTLIVES if self.opening.outlives else "aborted: the run ends here")
         self.screen.leave(self.scene.rest(self.screen.size[0]))
 
     def _status_line(self) -> str:

@@ -2,9 +2,11 @@
 
 import re
 
+import msgspec
 from rich.text import Text
 
 from yarrow.client.inert import inert
+from yarrow.client.json_event import dumps
 from yarrow.client.notes import call_note
 from yarrow.client.tui.drawing import lines, styled
 from yarrow.client.tui.history import CallItem, CallState
@@ -62,13 +64,27 @@ def short_id(call_id: str) -> str:
 def _head(call: CallItem, view: View) -> list[str]:
     sign, plain, style, words = _STATES[call.state]
     name = call.name or "tool"
-    has_arguments = call.arguments_json or call.invalid
-    note = inert(call_note(name, call.arguments_json, call.invalid) if has_arguments else name).removeprefix("> ")
+    arguments = _arguments(call)
+    note = inert(call_note(name, arguments, call.invalid) if arguments or call.invalid else name).removeprefix("> ")
     name, colon, rest = note.partition(":")
     parts = [(f"{sign if view.look.has_signs else plain} ", style), (name, "bold"), (colon + rest, ""), (words, style)]
     text = Text.assemble(*parts)
     text.overflow = "fold"
     return lines(text, view.columns, view.look)
+
+
+class _Changed(msgspec.Struct, frozen=True):
+    path: str
+
+
+def _arguments(call: CallItem) -> str:
+    """Return the arguments that are to be told: of a change its place alone, since the rest stands below."""
+    if not call.diff:
+        return call.arguments_json
+    try:
+        return dumps({"path": msgspec.json.decode(call.arguments_json, type=_Changed).path})
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments_json
 
 
 def _output(texts: list[str], style: str, view: View) -> list[str]:

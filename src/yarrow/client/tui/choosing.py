@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from yarrow.client.command import WrongWords
 from yarrow.client.describe import session_row, short
 from yarrow.client.missed import messages_after
-from yarrow.client.table import WrongWords
+from yarrow.client.settings import none_listed
 from yarrow.client.tui.cards import short_id
 from yarrow.client.tui.editor.completion import Choice
 from yarrow.client.tui.views.picker import pick
@@ -73,7 +74,7 @@ async def model(app: "App") -> str:
         Choice(one.name, f"{one.context_window:,} tokens" if one.context_window else "") for one in listed.models
     ]
     if not choices:
-        raise WrongWords(f"{listed.provider} lists no models: /model NAME takes any")
+        raise WrongWords(none_listed(listed.provider))
     picked = await app.view(
         lambda terminal: pick(
             terminal, (f"Models of {listed.provider}", "Models"), choices, present=state.provider.model

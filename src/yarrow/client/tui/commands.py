@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from yarrow.client.table import COMMANDS, NAME, Command, Here, WrongWords, perform_line
+from yarrow.client.by_hand import SIGN
+from yarrow.client.command import Command, Here, WrongWords
+from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui import choosing
 from yarrow.client.tui.clipboard import write_text
-from yarrow.client.tui.keys import KEYS
+from yarrow.client.tui.keys import KEYS, WRITING
 from yarrow.client.tui.saying import say, shell
 from yarrow.v1 import agent_pb2 as pb
 
@@ -25,8 +27,6 @@ _LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "expor
 """Commands that may take long, and what the status line says meanwhile."""
 SKILL = "skill:"
 """What the command of a skill begins with; where nothing else has the name, the name alone will do."""
-LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
-MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
 
 
 class Typed(Struct, frozen=True):
@@ -56,9 +56,8 @@ async def do(app: "App", typed: Typed) -> None:
     and `aio.AioRpcError` when the service refuses.
     """
     text = typed.text.strip()
-    if text.startswith("!"):
-        silent = text.startswith("!!")
-        await shell(app, text.lstrip("!").strip(), silent=silent)
+    if text.startswith(SIGN):
+        await shell(app, text)
         return
     found = NAME.match(text)
     if found is None:
@@ -67,7 +66,7 @@ async def do(app: "App", typed: Typed) -> None:
     name, rest = found[1], text[found.end() :].strip()
     if name in OWN:
         await OWN[name].run(app, rest)
-    elif name in COMMANDS:
+    elif name in CONVERSING:
         await _by_table(app, text)
     elif {name, f"{SKILL}{name}"} & (expanded := (await expanding(app)).keys()):
         await say(app, typed)
@@ -76,13 +75,15 @@ async def do(app: "App", typed: Typed) -> None:
 
 
 async def _by_table(app: "App", text: str) -> None:
-    here = Here(app.stub, app.driver.session_id, app.scene.cwd)
+    here = Here(app.stub, app.driver.session_id, app.scene.cwd, app.opening.make)
     doing = _LONG.get(text[1:].split(maxsplit=1)[0])
     # The others are quick, or are told by events and ended like a run.
-    call = perform_line(here, text)
+    call = perform_line(here, text, table=CONVERSING)
     answer = await (app.waiting.wait(doing, call) if doing else call)
     if answer.session_id and answer.session_id != app.driver.session_id:
         await app.open(answer.session_id)
+    elif answer.sets:
+        await app.reload_status()
     app.note("command", answer.text)
 
 
@@ -96,17 +97,10 @@ def _unknown(name: str, expanding: Iterable[str]) -> str:
     # Here, since only a mistake needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*OWN, *COMMANDS, *expanding], n=1, cutoff=0.7)
+    near = get_close_matches(name, [*OWN, *CONVERSING, *expanding], n=1, cutoff=0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists them."
     what = f"skill {name.removeprefix(SKILL)}" if name.startswith(SKILL) else f"command /{name}"
     return f"there is no {what}; {hint} To send it as a text, begin with another word."
-
-
-async def _new(app: "App", _rest: str) -> None:
-    if app.opening.make is None:
-        raise WrongWords("a session cannot be made here")
-    await app.open(await app.opening.make())
-    app.note("command", "a new session")
 
 
 async def _tree(app: "App", rest: str) -> None:
@@ -133,34 +127,8 @@ async def _show(app: "App", rest: str) -> None:
 async def _model(app: "App", rest: str) -> None:
     if not rest and app.scene.status.running:
         raise WrongWords("the agent is running: choose another model when it is over")
-    rest = rest or await choosing.model(app)
-    if not rest:
-        return
-    provider, slash, model = rest.partition("/")
-    settings = pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=rest)
-    app.set_to(await app.driver.configure(settings))
-    await app.reload_status()
-    app.note("command", f"the model is now {rest}")
-
-
-async def _thinking(app: "App", rest: str) -> None:
-    level = _more(app.scene.status.thinking) if rest == "more" else _one_of(rest, LEVELS, "/thinking")
-    settings = pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}"))
-    app.set_to(await app.driver.configure(settings))
-    app.note("command", f"thinking: {level}")
-
-
-async def _permissions(app: "App", rest: str) -> None:
-    mode = _one_of(rest, MODES, "/permissions")
-    settings = pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}"))
-    app.set_to(await app.driver.configure(settings))
-    app.note("command", f"permissions: {mode}")
-
-
-async def _dry_run(app: "App", rest: str) -> None:
-    on = (_one_of(rest, ("on", "off"), "/dry-run") == "on") if rest else not app.scene.status.is_dry_run
-    app.set_to(await app.driver.configure(pb.SessionSettings(dry_run=on)))
-    app.note("command", f"dry run: {'on, nothing is changed' if on else 'off'}")
+    if rest := rest or await choosing.model(app):
+        await _by_table(app, f"/model {rest}")
 
 
 async def _copy(app: "App", _rest: str) -> None:
@@ -180,8 +148,8 @@ async def _reload(app: "App", _rest: str) -> None:
 
 
 async def _help(app: "App", _rest: str) -> None:
-    listed: dict[str, Own | Command] = {**OWN, **{name: one for name, one in COMMANDS.items() if name not in OWN}}
-    rows = [(key.shown, key.help) for key in KEYS]
+    listed: dict[str, Own | Command] = {**OWN, **{name: one for name, one in CONVERSING.items() if name not in OWN}}
+    rows = [*((key.shown, key.help) for key in KEYS), *WRITING]
     rows += [(f"/{name} {one.usage}".strip(), f"{one.help}{WAITS * one.waits}") for name, one in listed.items()]
     rows += [
         ("!COMMAND", f"run a shell command and tell the model{WAITS}"),
@@ -212,31 +180,17 @@ async def _quit(app: "App", _rest: str) -> None:
     app.quit()
 
 
-def _more(level: str) -> str:
-    """Return the level after one, the lowest after the highest."""
-    return LEVELS[(LEVELS.index(level or "off") + 1) % len(LEVELS)]
-
-
-def _one_of(word: str, words: tuple[str, ...], usage: str) -> str:
-    if word not in words:
-        raise WrongWords(f"usage: {usage} {'|'.join(words)}")
-    return word
-
-
 OWN: dict[str, Own] = {
     "tree": Own("", "the saved sessions, to go on with one or to make another of it", _tree),
     "rebase": Own("", "make a session of messages that you choose", _rebase),
     "resume": Own("[SESSION]", "go on with a saved session", _resume),
     "merge": Own("[SESSION] [--summary]", "bring another session into this one", _merge),
     "show": Own("[CALL]", "the whole output of a tool", _show),
-    "new": Own("", "begin another session", _new),
     "model": Own("[PROVIDER/MODEL]", "go on with another model", _model, waits=True),
-    "thinking": Own("LEVEL", "how much the model thinks", _thinking, waits=True),
-    "permissions": Own("MODE", "what tools may do without asking", _permissions, waits=True),
-    "dry-run": Own("[on|off]", "whether tools only say what they would do", _dry_run, waits=True),
     "copy": Own("", "copy the last answer", _copy),
     "reload": Own("", "print the session anew", _reload),
     "help": Own("", "keys and commands", _help),
     "quit": Own("", "leave", _quit),
+    "exit": Own("", "leave", _quit),
 }
 """By name, in the order in which they are listed."""

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from grpc import StatusCode, aio
 from msgspec import Struct
 
-from yarrow.client.json_event import dumps
 from yarrow.client.missed import messages_after
 from yarrow.client.patience import patiently
 from yarrow.client.place import untold
@@ -95,11 +93,6 @@ class Driver:
         """Return what the agent is doing."""
         return await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
 
-    async def configure(self, settings: pb.SessionSettings) -> pb.SessionSettings:
-        """Change settings of the session; return how it is set then."""
-        request = pb.ConfigureSessionRequest(session_id=self.session_id, settings=settings)
-        return (await self.stub.ConfigureSession(request)).settings
-
     async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""
         request = pb.AnswerPermissionRequest(
@@ -108,11 +101,8 @@ class Driver:
         # A connection that is cut loses no answer: the same one again is no failure.
         await patiently(partial(self.stub.AnswerPermission, request))
 
-    async def run_tool(self, tool: str, arguments: dict[str, Any], *, silent: bool) -> None:
+    async def run_tool(self, request: pb.RunToolRequest) -> None:
         """Run a tool for the person and return when it is done; its events come with all the others."""
-        request = pb.RunToolRequest(
-            session_id=self.session_id, tool=tool, arguments_json=dumps(arguments), silent=silent
-        )
         async for _ in self.stub.RunTool(request):
             pass
 

@@ -5,6 +5,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from yarrow.client.by_hand import line_of
 from yarrow.client.notes import side_note
 from yarrow.client.tui.history import CallItem, Entry, History, Item, NoteItem, NoteKind, TextItem, ThinkingItem
 from yarrow.v1 import agent_pb2 as pb
@@ -41,7 +42,7 @@ def from_messages(messages: Iterable[pb.Message]) -> History:
     for message in messages:
         match message.role:
             case pb.ROLE_USER:
-                history = _said(history, message.id, message.typed or _text(message))
+                history = _said(history, message.id, line_of(message.typed) or _text(message))
             case pb.ROLE_ASSISTANT:
                 history = replace(close(history), open=_recorded(message))
             case pb.ROLE_TOOL:

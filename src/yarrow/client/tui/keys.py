@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 from yarrow.client.tui.pressed import pressed
 
@@ -20,6 +21,7 @@ Action = Literal[
     "edit",
     "picture",
     "help",
+    "suspend",
 ]
 
 
@@ -44,9 +46,18 @@ KEYS: tuple[Key, ...] = (
     Key(("c-p",), "Ctrl+P", "choose a model", "models"),
     Key(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
     Key(("c-v",), "Ctrl+V", "put the picture in the clipboard into the text", "picture"),
+    Key(("c-z",), "Ctrl+Z", "suspend; fg in the shell comes back", "suspend"),
     Key(("f1",), "F1", "this help", "help"),
     Key(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
 )
+
+WRITING = (
+    ("Ctrl+J", "a new line; Shift+Enter too, where the terminal tells it from Enter"),
+    ("Up, Down", "move; at the first and last line, what was sent before"),
+    ("Tab", "complete a command, what follows it, or a path"),
+    ("@", "name a file of the project"),
+)
+"""Keys of the editor itself, as the help shows them."""
 
 
 def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
@@ -54,4 +65,18 @@ def bindings(actions: Mapping[Action, Callable[[], None]]) -> KeyBindings:
     made = KeyBindings()
     for key in KEYS:
         made.add(*key.names)(pressed(actions[key.action]))
+    made.add("escape", Keys.Any)(_unless_alt(actions["abort"]))
     return made
+
+
+def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    """Return what is done with Escape and what came right behind it: a letter is one with Alt, which means nothing."""
+
+    def handle(event: KeyPressEvent) -> None:
+        behind = event.key_sequence[-1]
+        # A key that is no character has a name.
+        if len(behind.key) > 1:
+            abort()
+            event.key_processor.feed(behind, first=True)
+
+    return handle

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING
 
 from grpc import aio
 
+from yarrow.client.by_hand import request_of
+from yarrow.client.command import WrongWords
 from yarrow.client.failure import refusal
-from yarrow.client.table import WrongWords
 from yarrow.client.tui.clipboard import NoClipboard, read_image
 from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.editor.pictures import LARGEST, image_of, pasted, pictures
+from yarrow.client.tui.suspending import NO_SHELL, has_shell, stopped
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
     from yarrow.client.tui.commands import Typed
+
+OUTLIVES = "the run goes on in the service"
+STANDS_STILL = "the run stands still until fg goes on with it"
 
 
 async def say(app: "App", typed: "Typed") -> None:
@@ -48,17 +53,16 @@ async def _prompted(app: "App", request: pb.PromptRequest) -> bool:
     return True
 
 
-async def shell(app: "App", command: str, *, silent: bool) -> None:
-    """Run a command for the person; unless `silent` the model is told of it.
+async def shell(app: "App", line: str) -> None:
+    """Run a command for the person, such as `!ls`; with two signs the model is not told of it.
 
     Raises `WrongWords` while the agent runs, and `aio.AioRpcError` when the service refuses.
     """
-    if not command:
-        raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
+    request = request_of(app.driver.session_id, line)
     if app.scene.status.running:
         raise WrongWords("the agent is running: run the command when it is over, or press Esc to end it")
-    app.call(f"{'!!' if silent else '!'}{command}")
-    await app.driver.run_tool("bash", {"command": command}, silent=silent)
+    app.call(line)
+    await app.driver.run_tool(request)
 
 
 async def write_outside(app: "App") -> None:
@@ -70,6 +74,19 @@ async def write_outside(app: "App") -> None:
     except NoEditor as error:
         app.note("error", str(error))
     app.screen.refresh()
+
+
+async def suspend(app: "App") -> None:
+    """Give the terminal back to the shell until that goes on with the program."""
+    was_stopped = False
+    if has_shell():
+        async with app.screen.aside():
+            if app.scene.status.running:
+                app.screen.leave(f"{OUTLIVES if app.opening.outlives else STANDS_STILL}\n")
+            was_stopped = await stopped()
+    if not was_stopped:
+        app.note("notice", NO_SHELL)
+    app.redraw()
 
 
 async def paste_picture(app: "App") -> None:

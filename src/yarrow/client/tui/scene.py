@@ -93,10 +93,6 @@ class Scene:
         """Show what the person waits for; an empty text is nothing."""
         self.status = replace(self.status, waits_for=doing, waits_since=since)
 
-    def settings(self, settings: pb.SessionSettings) -> None:
-        """Show how the session is set now."""
-        self.status = status_line.set_to(self.status, settings)
-
     def fold(self, *, thinking: bool) -> str:
         """Show from now on in short what was shown whole, or the other way round; return what is told of it."""
         if thinking:

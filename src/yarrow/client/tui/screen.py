@@ -11,6 +11,7 @@ from msgspec import Struct
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import DummyInput, Input
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.dimension import Dimension
@@ -27,6 +28,7 @@ SETTLE_SECONDS = 0.3
 quarter of a second after it wrapped the lines anew; what is drawn in between cannot be told from what was wrapped."""
 ROWS_APART = 8
 """On a screen of so many rows an empty one stands above the status line."""
+ESCAPE = "\x1b"
 COPIED_BYTES = 74_994
 """Of a text that is copied: what many terminals take in one sequence, in base64."""
 BEGIN_FRAME = "\x1b[?2026h"
@@ -118,9 +120,11 @@ class Screen:
             else:
                 self._app.exit(exception=error)
 
-    async def run(self) -> None:
-        """Take keys until `end`. The terminal is left as it was, whatever ends it."""
+    async def run(self, typed_ahead: str = "") -> None:
+        """Take keys until `end`, first those that were pressed before. The terminal is left as it was, in any case."""
         self._tell_pastes(told=True)
+        if isinstance(self._app.input, Keyboard):
+            store_typeahead(self._app.input, self._app.input.keys_of(typed_ahead.removesuffix(ESCAPE)))
         if isinstance(self._app.input, Keyboard) and self._parts.colours != "none":
             self._app.input.told_background = self._parts.told_background
             self._app.output.write_raw(ASK_BACKGROUND)
@@ -136,14 +140,16 @@ class Screen:
         running.result()
 
     def leave(self, text: str) -> None:
-        """Print whole lines where the live part was, after `run` ended."""
+        """Print whole lines where the live part was, while it is not drawn."""
         if text:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()
 
     @asynccontextmanager
-    async def aside(self) -> AsyncGenerator[None]:
-        """Leave the terminal to something else for a while."""
+    async def aside(self, *, raw: bool = False) -> AsyncGenerator[None]:
+        """Leave the terminal to something else for a while; `raw` to a view of ours, which takes keys one by one."""
+        if isinstance(self._app.input, Keyboard):
+            self._app.input.stays_raw = raw
         async with in_terminal():
             self._tell_pastes(told=False)
             self._aside = asyncio.current_task()

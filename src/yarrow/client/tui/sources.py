@@ -6,9 +6,10 @@ from typing import TypeVar
 from grpc import aio
 
 from yarrow.client.describe import short
+from yarrow.client.settings import LEVELS, MODES
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS
-from yarrow.client.tui.commands import LEVELS, MODES, OWN
+from yarrow.client.table import CONVERSING
+from yarrow.client.tui.commands import OWN
 from yarrow.client.tui.editor.completion import Choice, Sources
 from yarrow.v1 import agent_pb2 as pb
 
@@ -42,7 +43,7 @@ class _Asked:
     async def commands(self) -> Sequence[Choice]:
         listed = await _or_nothing(self._stub.ListCommands(pb.ListCommandsRequest(session_id=self._session_id())))
         found = [Choice(name, own.help) for name, own in OWN.items()]
-        found += [Choice(name, command.help) for name, command in COMMANDS.items() if name not in OWN]
+        found += [Choice(name, command.help) for name, command in CONVERSING.items() if name not in OWN]
         found += [Choice(one.name, one.description) for one in (listed.commands if listed else ())]
         return found
 

@@ -73,10 +73,10 @@ def of_state(state: pb.GetStateResponse, now: float) -> Status:
         has_images=state.provider.has_images,
         cost=state.cost if state.HasField("cost") else None,
     )
-    return set_to(replace(status, model=state.provider.model), state.settings)
+    return _set_to(replace(status, model=state.provider.model), state.settings)
 
 
-def set_to(status: Status, settings: pb.SessionSettings) -> Status:
+def _set_to(status: Status, settings: pb.SessionSettings) -> Status:
     """Return the status after the session was set otherwise."""
     level = pb.ThinkingLevel.Name(settings.thinking).removeprefix("THINKING_LEVEL_").lower()
     mode = pb.PermissionMode.Name(settings.permissions).removeprefix("PERMISSION_MODE_").lower()

@@ -1,9 +1,9 @@
 """Makes a terminal of its two ends: what is typed, what is drawn, and what it can show."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TextIO
+from typing import Any, TextIO
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -19,11 +19,13 @@ NO_REFLOW = ("linux", "screen")
 """How the names of terminals begin that do not wrap lines anew when they become narrower; multiplexers do."""
 
 
-def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str]) -> Terminal:
-    """Return the terminal that has these two ends."""
+def terminal_of(source: TextIO, out: TextIO, environment: Mapping[str, str], *, cooked: Sequence[Any]) -> Terminal:
+    """Return the terminal that has these two ends; `cooked` are its modes before the program."""
+    keyboard = Keyboard(source)
+    keyboard.cooked = cooked
     name = environment.get("TERM", "")
     return Terminal(
-        Keyboard(source),
+        keyboard,
         _Output(out, partial(_size, out.fileno()), term=name, enable_cpr=False),
         choose(environment, None, out.encoding),
         reflows="TMUX" in environment

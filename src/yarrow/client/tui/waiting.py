@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from yarrow.client.table import WrongWords
+from yarrow.client.command import WrongWords
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from yarrow.client.tui.editor.completion import COMMAND, Sources, Words, opens_b
 from yarrow.client.tui.editor.menu import Menu
 from yarrow.client.tui.editor.past import Past
 from yarrow.client.tui.editor.paste import Pastes
-from yarrow.client.tui.editor.wrapping import Wrapped
+from yarrow.client.tui.editor.wrapping import Tabs, Wrapped
 from yarrow.client.tui.pressed import pressed
 
 MAX_ROWS = 10
@@ -40,7 +40,7 @@ class Editor:
         """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
         self.buffer.on_completions_changed += self._completed
         self.buffer.on_text_changed += self._wait_for_none
-        control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign")])
+        control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign"), Tabs()])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
 
@@ -96,8 +96,6 @@ class Editor:
         """Return the keys of writing."""
         made = KeyBindings()
         made.add("c-j")(pressed(lambda: self.buffer.insert_text("\n")))
-        # The library would write the key itself into the text, and the model would be sent it.
-        made.add("c-z")(pressed(lambda: None))
         made.add("up")(pressed(self._up))
         made.add("down")(pressed(self._down))
         made.add("tab")(pressed(self._complete))

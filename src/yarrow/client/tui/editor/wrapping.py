@@ -1,10 +1,11 @@
-"""Counts the rows of a text as they are drawn: a wide character that does not fit leaves its cell empty."""
+"""Draws a text that is written: tabs as spaces, and rows counted as a wide character takes them that does not fit."""
 
 import re
 from collections.abc import Iterator
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout.controls import BufferControl, GetLinePrefixCallable, UIContent
+from prompt_toolkit.layout.processors import TabsProcessor, Transformation, TransformationInput
 from prompt_toolkit.layout.screen import Char
 
 _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\ufe20-\\ufe2f]*")
@@ -22,6 +23,20 @@ class Wrapped(BufferControl):
             return [(style, _WithMarks(text)) for style, text, *_ in made.get_line(number)]
 
         return _Rows(get_line, made.line_count, made.cursor_position, made.menu_position, made.show_cursor)
+
+
+class Tabs(TabsProcessor):
+    """Shows a tab as spaces, of which the library itself shows the name."""
+
+    def __init__(self) -> None:
+        super().__init__(tabstop=4, char1=" ", char2=" ")
+
+    # prompt_toolkit names the argument.
+    def apply_transformation(self, ti: TransformationInput) -> Transformation:
+        """Return a line with spaces in place of its tabs; one without them stays whole, so that marks stay in place."""
+        if any("\t" in text for _, text, *_ in ti.fragments):
+            return super().apply_transformation(ti)
+        return Transformation(ti.fragments)
 
 
 class _WithMarks(str):

@@ -15,7 +15,8 @@ from rich.cells import chop_cells, set_cell_size
 from yarrow.client.asking import MAX_TEXT, said, visible
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
-from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, fitting
+from yarrow.client.tui.suspending import suspends
+from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, either_case, fitting
 from yarrow.v1 import agent_pb2 as pb
 
 GUARD_SECONDS = 0.3
@@ -70,7 +71,7 @@ class Question:
             output=terminal.output,
         )
         app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
-        self._shown_at = self._now()
+        self._appear()
         return await app.run_async(handle_sigint=False, set_exception_handler=False)
 
     def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
@@ -111,10 +112,13 @@ class Question:
         for key, answered in _KEYS.items():
             # What cannot be read is refused or left, and not allowed.
             open_to = ready & ~typing if answered is NO else ready & ~typing & seen
-            made.add(key, filter=open_to, eager=key == "escape")(_ending(answered))
-        made.add("t", filter=ready & ~typing & seen)(pressed(self._begin_text))
+            for case in either_case(key):
+                made.add(case, filter=open_to, eager=key == "escape")(_ending(answered))
+        for case in either_case("t"):
+            made.add(case, filter=ready & ~typing & seen)(pressed(self._begin_text))
         made.add("escape", filter=typing, eager=True)(pressed(self._drop_text))
         made.add("c-c", filter=typing)(_ending(NO))
+        made.add("c-z")(suspends(self._appear))
         made.add("enter", filter=typing)(self._send)
         made.add("backspace", filter=typing)(pressed(self._shorten))
         made.add(Keys.Any, filter=typing)(self._typed)
@@ -122,6 +126,9 @@ class Question:
         for key, rows in {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}.items():
             made.add(key)(pressed(lambda rows=rows: self._scroll(rows)))
         return made
+
+    def _appear(self) -> None:
+        self._shown_at = self._now()
 
     def _scroll(self, rows: int) -> None:
         self._first = max(0, self._first + rows)

@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from yarrow.client.inert import inert
 from yarrow.client.tui.pressed import pressed
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+from yarrow.client.tui.suspending import suspends
 
 FEWEST_COLUMNS = 20
 FEWEST_ROWS = 4
@@ -55,6 +56,8 @@ class ListView:
         self._filter = ""
         self._is_filtering = False
         self._first = 0
+        self._is_seen = False
+        """Whether the window is large enough to show it: nothing is done to a row that nobody sees."""
 
     async def run(self, terminal: Terminal) -> Any:
         """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
@@ -73,7 +76,8 @@ class ListView:
 
     def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
         size = terminal.output.get_size()
-        if size.columns < FEWEST_COLUMNS or size.rows < FEWEST_ROWS:
+        self._is_seen = size.columns >= FEWEST_COLUMNS and size.rows >= FEWEST_ROWS
+        if not self._is_seen:
             return [("", TOO_SMALL[: size.columns * size.rows])]
         rows, shown = self._rows(), self._shown()
         room = size.rows - 2
@@ -126,14 +130,16 @@ class ListView:
         made.add("backspace", filter=typing)(pressed(self._shorten))
         made.add("escape", eager=True)(self._leave)
         made.add("c-c")(_exit)
+        made.add("c-z")(suspends(lambda: None))
         for key, act in self._actions.keys.items():
-            made.add(key, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
+            for case in either_case(key):
+                made.add(case, filter=typing | ~typing if key == "enter" else ~typing)(self._acting(act))
         return made
 
     def _acting(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
         def handle(event: KeyPressEvent) -> None:
             self._is_filtering = False
-            if self._at in self._shown() and (result := act(self._at)) is not None:
+            if self._is_seen and self._at in self._shown() and (result := act(self._at)) is not None:
                 event.app.exit(result=result)
 
         return handle
@@ -157,6 +163,11 @@ class ListView:
             self._filter = ""
         else:
             event.app.exit()
+
+
+def either_case(key: str) -> Sequence[str]:
+    """Return the keys that are meant by one: a letter is pressed small or large."""
+    return (key, key.upper()) if len(key) == 1 and key.isalpha() else (key,)
 
 
 def fitting(texts: Sequence[str], columns: int) -> str:

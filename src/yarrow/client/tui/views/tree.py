@@ -40,7 +40,7 @@ async def choose_session(terminal: Terminal, nodes: Sequence[pb.SessionTreeNode]
     keys = {"enter": doing("resume")}
     letters: dict[str, Action] = {"b": "branch", "f": "fork", "r": "rebase"}
     for letter, action in letters.items():
-        keys[letter] = keys[letter.upper()] = doing(action)
+        keys[letter] = doing(action)
     at = next((index for index, node in enumerate(nodes) if node.session.session_id == present), 0)
     actions = Actions(keys, ("Enter resume  B branch  F fork  R rebase  / filter  Esc back", "Enter B F R / Esc"))
     return await ListView(("Sessions",), lambda: rows, actions, at=at).run(terminal)

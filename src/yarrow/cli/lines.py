@@ -1,0 +1,49 @@
+"""Reads what is typed at a terminal, line by line, while nothing else of the program stands still."""
+
+import asyncio
+import os
+
+from yarrow.cli.output import Stream
+from yarrow.platform import system
+
+SIGN = "> "
+CONTINUED = "\\"
+"""A line that ends so goes on in the next."""
+LONGEST_READ = 1 << 16
+"""Bytes taken of the terminal at one time."""
+
+
+class Lines:
+    """What is typed, line by line."""
+
+    def __init__(self, err: Stream, *, descriptor: int = 0) -> None:
+        self._err = err
+        self._descriptor = descriptor
+        self._rest = b""
+        self._is_over = False
+
+    async def next(self) -> str | None:
+        """Ask for a line and return it, with those that it goes on in; None at the end of input."""
+        self._err.write(SIGN)
+        line = await self._line()
+        while line is not None and line.endswith(CONTINUED) and (more := await self._line()) is not None:
+            line = f"{line.removesuffix(CONTINUED)}\n{more}"
+        return line
+
+    async def _line(self) -> str | None:
+        while b"\n" not in self._rest and not self._is_over:
+            data = await self._read()
+            self._rest += data
+            self._is_over = not data
+        line, end, self._rest = self._rest.partition(b"\n")
+        return line.decode("utf-8", "replace") if line or end else None
+
+    async def _read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        typed = asyncio.Event()
+        system.watch(loop, self._descriptor, typed.set)
+        try:
+            await typed.wait()
+        finally:
+            system.unwatch(loop, self._descriptor)
+        return os.read(self._descriptor, LONGEST_READ)

@@ -1,0 +1,65 @@
+"""Runs a shell command for the person, and prints what it puts out as it comes."""
+
+import msgspec
+
+from yarrow.client.command import WrongWords
+from yarrow.client.inert import inert
+from yarrow.client.json_event import dumps
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+TOOL = "bash"
+SIGN = "!"
+"""How such a line begins; with two of them the model is not told."""
+KEPT = 1 << 16
+"""Characters of what came that are compared with the whole output; a longer one comes back cut anyway."""
+
+
+class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: str
+
+
+def request_of(session_id: str, line: str) -> pb.RunToolRequest:
+    """Return what the service is asked by a line such as `!ls`. Raises `WrongWords` when it names no command."""
+    silent = line.startswith(2 * SIGN)
+    command = line.lstrip(SIGN).strip()
+    if not command:
+        raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
+    arguments = dumps({"command": command})
+    return pb.RunToolRequest(session_id=session_id, tool=TOOL, arguments_json=arguments, silent=silent)
+
+
+def line_of(typed: str) -> str:
+    """Return the line that a person typed for a message, by what is recorded of it: `!ls` for a shell command."""
+    tool, _, arguments = typed.partition(" ")
+    if tool != TOOL:
+        return typed
+    try:
+        return f"{SIGN}{msgspec.json.decode(arguments, type=_Arguments).command}"
+    except (msgspec.DecodeError, RecursionError):
+        return typed
+
+
+async def run_by_hand(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:
+    """Run a tool and print its output, whole. Raises `aio.AioRpcError` when the service refuses."""
+    shown, last = "", ""
+    async for response in stub.RunTool(request):
+        event = response.event
+        if event.HasField("tool_delta"):
+            text = event.tool_delta.text
+            out.write(inert(text))
+            shown, last = (shown + text)[: KEPT + 1], text or last
+        elif event.HasField("tool_output"):
+            rest = _rest(event.tool_output, shown)
+            if rest and last and not last.endswith("\n"):
+                out.write("\n")
+            out.write(f"{inert(rest)}\n" if rest else "\n" * (not last.endswith("\n")))
+        await out.drain()
+
+
+def _rest(output: pb.ToolOutput, shown: str) -> str:
+    """Return what of an output is not printed yet: all, what stands below what came, or how it ended."""
+    if len(shown) <= KEPT and output.text.startswith(shown.rstrip("\n")):
+        return output.text[len(shown.rstrip("\n")) :].strip("\n")
+    return output.text.rstrip("\n").rpartition("\n")[2] if output.is_error else ""

@@ -1,0 +1,61 @@
+"""What a command is: where it is given, what it answers, and what may be wrong with it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from yarrow.client.stub import Stub
+
+
+class Here(Struct, frozen=True):
+    """Where a command is given."""
+
+    stub: Stub
+    session_id: str
+    """The session it is about."""
+    cwd: str
+    make: Callable[[str], Awaitable[str]] | None = None
+    """Makes another session of a working directory and returns its id; None where none is gone on with."""
+
+
+class Answer(Struct, frozen=True):
+    """What comes of a command: words for the person, and the session to go on with when it is another one."""
+
+    text: str
+    session_id: str = ""
+    sets: bool = False
+    """Whether the session is set in another way than before."""
+
+
+class WrongWords(Exception):
+    """A command that was not given as it is used."""
+
+
+class WrongUse(WrongWords):
+    """A command without what it needs, or with too much; `usage` is what follows its name."""
+
+    def __init__(self, name: str, usage: str) -> None:
+        super().__init__(f"usage: /{name} {usage}".rstrip())
+        self.usage = usage
+
+
+class Failed(Exception):
+    """A command that the service began and could not do; `code` is that of the error tree."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    usage: str
+    """What follows its name."""
+    help: str
+    run: Callable[[Here, Sequence[str]], Awaitable[Answer]]
+    most: int = 0
+    """Words it takes at most."""
+    waits: bool = False
+    """Whether the service refuses it while the agent runs."""

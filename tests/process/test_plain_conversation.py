@@ -1,0 +1,153 @@
+"""The conversation line by line: every command of the terminal UI works there, or says in a sentence what does."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from doubles.chat_server import ChatServer, Reply, chunk, page, says
+from doubles.ollama_server import OllamaServer
+from doubles.ollama_server import says as said_by_ollama
+from doubles.screen import Screen
+from doubles.world import World
+from yarrow.client.table import CONVERSING
+from yarrow.client.tui.commands import OWN
+
+
+@asynccontextmanager
+async def talking(world: World, *arguments: str, **more: Any) -> AsyncGenerator[Screen]:
+    """A conversation that waits for a line, on a terminal that nothing may steer."""
+    async with Screen(world, "--plain", *arguments, size=(130, 50), **more) as screen:
+        await screen.until(lambda _: screen.text.startswith(">") or "\n>" in screen.text)
+        yield screen
+    assert b"\x1b" not in screen.drawn
+
+
+async def asks_again(screen: Screen, what: str) -> None:
+    """Wait for a text and the sign below it."""
+    await screen.until(lambda _: re.search(rf"(?s){re.escape(what)}.*\n>$", screen.text.rstrip()))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/new", "a new session"),
+        ("/thinking high", "thinking: high"),
+        ("/thinking", "usage: /thinking off|minimal|"),
+        ("/permissions plan", "permissions: plan"),
+        ("/permissions x", "usage: /permissions auto|ask|deny|plan"),
+        ("/dry-run", "dry run: on, nothing is changed"),
+        ("/dry-run off", "dry run: off"),
+        ("/name A name", "named the session A name"),
+        ("/resume", "/tree lists the sessions, and /resume SESSION goes on with one"),
+        ("/merge", "/tree lists the sessions, and /merge SESSION [--summary] brings one in"),
+        ("/rebase", "/show lists the messages, and /rebase INDEX... [--squash] chooses some"),
+        ("/tree", "(nothing said yet)"),
+        ("/show", "nothing was said yet"),
+        ("/reload", "nothing was said yet"),
+        ("/copy", "there is no answer to copy yet"),
+        ("/branch\t7", "yarrow: "),
+        ("!", "usage: !COMMAND, or !!COMMAND to tell nobody"),
+    ],
+)
+async def test_a_command(world: World, line: str, said: str) -> None:
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send(f"{line}\r")
+        await asks_again(screen, said)
+        assert "there is no command" not in screen.text
+
+
+async def test_help_names_every_command_there_is(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send("/help\r")
+        await asks_again(screen, "goes on in the next")
+        missing = [name for name in {**OWN, **CONVERSING} if name != "exit" and f"\n/{name}" not in screen.text]
+        assert missing == []
+
+
+async def test_models_are_listed_one_a_line_and_one_is_taken(world: World) -> None:
+    async with ChatServer([says("by the other")]) as server:
+        server.pages["/v1/models"] = page({"object": "list", "data": [{"id": "m"}, {"id": "other/one"}]})
+        world.serve_by(server.root)
+        async with talking(world) as screen:
+            screen.send("/model\r")
+            await asks_again(screen, "mock/m (in use)\nmock/other/one")
+            screen.send("/model mock/other/one\r")
+            await asks_again(screen, "the model is now mock/other/one")
+            screen.send("hi\r")
+            await asks_again(screen, "by the other")
+            assert server.prompts[-1]["model"] == "other/one"
+
+
+async def test_a_new_session_has_its_own_messages_and_the_place_of_the_old(world: World) -> None:
+    world.script([{"text": "first answer"}], [{"text": "second answer"}])
+    async with talking(world) as screen:
+        screen.send("one\r")
+        await asks_again(screen, "first answer")
+        screen.send("/new\r")
+        await asks_again(screen, "a new session")
+    path = next(path for path in world.session_files() if "first answer" in path.read_text())
+    async with talking(world, "-r", path.stem) as screen:
+        screen.send("/new\r")
+        await asks_again(screen, "a new session")
+        screen.send("!pwd\r")
+        await asks_again(screen, f"\n{world.project}")
+
+
+@pytest.mark.parametrize(("sign", "is_told"), [("!", True), ("!!", False)])
+async def test_a_shell_command(world: World, sign: str, *, is_told: bool) -> None:
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send(f"{sign}echo o-n-e | tr -d -; printf '\\033[31mred\\033[2J\\n'; printf no-end; exit 3\r")
+        await asks_again(screen, "one\nred")
+        await asks_again(screen, "no-end\n[exit code 3]")
+        screen.send("/show\r")
+        await asks_again(screen, "I ran the tool bash" if is_told else "nothing was said yet")
+
+
+async def test_a_flood_of_a_shell_command_is_told_whole_and_how_it_ended(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send("!seq 30000; exit 4\r")
+        await asks_again(screen, "[exit code 4]")
+        assert "\n".join(screen.whole).count("29999") == 1
+
+
+async def test_ctrl_c_ends_a_shell_command_and_the_conversation_goes_on(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send("!echo beg''un; sleep 60\r")
+        await screen.until("\nbegun")
+        screen.send("\x03")
+        await asks_again(screen, "aborted")
+        screen.send("go\r")
+        await asks_again(screen, "an answer")
+
+
+async def test_why_a_provider_was_chosen_is_told_once(world: World) -> None:
+    async with OllamaServer([said_by_ollama("first"), said_by_ollama("second")]) as server:
+        server.pages["/v1/models"] = page({"data": [{"id": "m"}]})
+        world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
+        async with talking(world) as screen:
+            for text in ("first", "second"):
+                screen.send("go\r")
+                await asks_again(screen, text)
+            assert screen.text.count("answering with ollama/m") == 1
+
+
+async def test_a_request_to_end_ends_the_run_and_the_conversation(world: World) -> None:
+    going = Reply([chunk({"role": "assistant", "content": "a beginning\n"}), asyncio.Event()])
+    async with ChatServer([going]) as server:
+        world.serve_by(server.root)
+        async with talking(world) as screen:
+            screen.send("go\r")
+            await screen.until("a beginning")
+            screen.process.send_signal(signal.SIGTERM)
+            assert await screen.ended() == 130
+            assert "aborted" in screen.text

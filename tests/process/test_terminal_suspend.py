@@ -1,0 +1,140 @@
+"""Ctrl+Z gives the terminal back to the shell as it was, and fg brings the terminal UI back, drawn anew once."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish
+from doubles.places import PLACES, Place, asking, at_a_question
+from doubles.screen import SIGN, Screen
+from doubles.world import World
+
+SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
+PROMPT = "shell$ "
+COMMAND = f"{sys.executable} -m yarrow.cli.main"
+
+
+@asynccontextmanager
+async def in_a_shell(world: World, arguments: str = "") -> AsyncGenerator[Screen]:
+    """The terminal UI as the job of a shell."""
+    async with Screen(world, command=SHELL, env={"PS1": PROMPT}) as screen:
+        await screen.until(PROMPT.strip())
+        screen.send(f"clear; {COMMAND} {arguments}\r")
+        await screen.ready()
+        yield screen
+
+
+async def suspended(screen: Screen) -> None:
+    """Press Ctrl+Z, and see that the terminal is the shell's."""
+    screen.send("\x1a")
+    await screen.until(lambda _: "Stopped" in screen.text and screen.text.rstrip().endswith(PROMPT.strip()))
+    assert screen.left_behind() == []
+    assert not any(SIGN in row for row in screen.rows[1:])
+
+
+async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: World) -> None:
+    world.script([{"text": "an answer\n\n- one\n- two"}], [{"text": "the second"}])
+    async with in_a_shell(world) as screen:
+        screen.send("hi\r")
+        await screen.until("two")
+        await screen.until("ready")
+        screen.send("half a thought")
+        await screen.until(f"{SIGN}half a thought")
+        await suspended(screen)
+        screen.send("echo in''between\r")
+        await screen.until("inbetween")
+        screen.send("fg\r")
+        await screen.until(f"{SIGN}half a thought")
+        screen.send(" ends\r")
+        await screen.until("the second")
+        assert "\n".join(screen.whole).count("an answer") == 1
+        assert "\n".join(screen.whole).count("ready") == 1
+        screen.send("\x04")
+        await screen.until("go on with: yarrow -r")
+        await screen.until(lambda _: screen.text.rstrip().endswith(PROMPT.strip()))
+        assert screen.left_behind() == []
+
+
+@pytest.mark.parametrize(("place", "shows"), [*zip(PLACES, ("half a thought", "Enter take it", "y once"), strict=True)])
+async def test_it_stops_wherever_it_stands(world: World, place: Place, shows: str) -> None:
+    async with in_a_shell(asking(world)) as screen:
+        await place(screen)
+        was_alternate = screen.emulator.is_alternate
+        for _ in range(2):
+            await suspended(screen)
+            screen.send("fg\r")
+            await screen.until(lambda _: screen.emulator.is_alternate is was_alternate and shows in screen.text)
+
+
+async def test_a_question_takes_no_key_that_was_typed_for_the_shell(world: World) -> None:
+    async with in_a_shell(asking(world)) as screen:
+        await at_a_question(screen)
+        await suspended(screen)
+        screen.send("fg\ry")
+        await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
+        screen.send("y")
+        await screen.press_until("y", "ok")
+
+
+async def test_a_run_stands_still_and_goes_on(world: World) -> None:
+    gate = asyncio.Event()
+    going = Reply(
+        [
+            chunk({"role": "assistant", "content": "a beginning"}),
+            gate,
+            chunk({"content": " and an end"}),
+            finish("stop"),
+            DONE,
+        ]
+    )
+    async with ChatServer([going]) as server:
+        world.serve_by(server.root)
+        async with in_a_shell(world) as screen:
+            screen.send("go\r")
+            await screen.until("a beginning")
+            await suspended(screen)
+            assert "the run stands still until fg goes on with it" in screen.text
+            gate.set()
+            screen.send("fg\r")
+            await screen.until("a beginning and an end")
+            await screen.until("ready")
+            assert "\n".join(screen.whole).count("a beginning") == 1
+
+
+async def test_the_window_may_be_another_one_when_it_is_back(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with in_a_shell(world) as screen:
+        screen.send("hi\r")
+        await screen.until("an answer")
+        await screen.until("ready")
+        await suspended(screen)
+        screen.resize(50, 12)
+        screen.send("fg\r")
+        await screen.until(lambda _: any("ready" in row and len(row) <= 49 for row in screen.rows))
+        screen.send("typed")
+        await screen.until(lambda _: screen.editor == ["typed"] and screen.place == (7, 0))
+
+
+async def test_without_a_shell_it_says_so(world: World) -> None:
+    world.script([{"text": "got it"}])
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("on\x1ae")
+        await screen.until("nothing was stopped: no shell is there")
+        assert screen.editor == ["one"]
+
+
+async def test_in_a_group_that_nobody_continues_it_says_so(world: World) -> None:
+    world.script([{"text": "got it"}])
+    command = ("sh", "-c", f"{COMMAND}; exit $?")
+    async with Screen(world, command=command) as screen:
+        await screen.ready()
+        screen.send("one\x1a")
+        await screen.until("nothing was stopped: no shell is there")
+        assert screen.editor == ["one"]
+        screen.send("\x03\x04")
+        assert await screen.ended() == 0
+        assert screen.left_behind() == []
