@@ -28,6 +28,8 @@ def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return what of a home is shown: programs that are on PATH or usually are."""
     shown = {path for name in TOOLCHAINS if os.path.exists(path := f"{home}/{name}")}  # noqa: PTH110 (for each call)
     for entry in environment.get("PATH", "").split(os.pathsep):
+        if not entry.startswith(str(home)):  # most do not, and a Path takes a while to make
+            continue
         path = Path(entry)
         if path.is_absolute() and path.is_relative_to(home) and path != home and path.exists():
             shown.add(str(path))
@@ -42,4 +44,5 @@ def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
 
 def home_secrets(home: Path) -> list[Path]:
     """Return the keys below a home that exist, and the service's own directory."""
-    return [path for name in (*HOME_SECRETS, *SERVICE_NAMES) if (path := home / name).exists()]
+    names = (name for name in (*HOME_SECRETS, *SERVICE_NAMES) if os.path.exists(f"{home}/{name}"))  # noqa: PTH110 (as above)
+    return [home / name for name in names]
