@@ -197,7 +197,8 @@ def links(path: Path) -> Iterator[Path]:
     for _ in range(MOST_LINKS):
         yield path
         try:
-            path = _real(path.parent) / path.readlink()
+            target = path.readlink()
+            path = _real(path.parent) / target
         except (OSError, ValueError):  # the last one is no link
             return
 
