@@ -54,6 +54,19 @@ async def test_also_from_one_root_into_another(ws: Path, tmp_path: Path) -> None
     assert await refused(ws, str(more / "prod"), extra=[str(more)])
 
 
+@pytest.mark.parametrize(("mode", "is_closed"), [(0o600, True), (0o644, False)])
+async def test_outside_what_everybody_may_read_stays_open(
+    ws: Path, tmp_path: Path, mode: int, *, is_closed: bool
+) -> None:
+    library = Path(os.path.realpath(tmp_path)) / "library"
+    library.mkdir()
+    (library / "prod").write_text("K=v1\n")
+    (library / "prod").chmod(mode)
+    (ws / ".env").symlink_to(library / "prod")
+    answer = await call("read", context_of(ws, read=[str(library)]), {"path": str(library / "prod")})
+    assert ("secrets" in answer.text) == is_closed
+
+
 @pytest.mark.parametrize("target", ["config", "nowhere", ".env", ".env.example", "config/.env.sample"])
 async def test_a_link_to_no_file_or_to_an_example_closes_nothing(ws: Path, target: str) -> None:
     for example in (".env.example", "config/.env.sample"):
