@@ -13,6 +13,7 @@ from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
+from yarrow.policy.sandbox.linked import Linked
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
 
@@ -112,10 +113,21 @@ class Workspace(Struct, frozen=True):
         name = system.compared(real)
         return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
 
+    def linked(self) -> Linked:
+        """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
+        return Linked(self.writable + self.readable, self.secrets, writable=self.writable)
+
     def _is_secret(self, path: Path, real: Path) -> bool:
-        """Whether a file holds secrets by its place, by its name, or by that of a link on the way to it."""
+        """Whether a file holds secrets by its place, by its name, or by that of a link that leads to it.
+
+        The name of a directory says nothing: a virtual environment may be called `.env`.
+        """
+        if _is_key(real):
+            return True
+        if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
+            return False
         names = (real.name, *(link.name for link in links(path)))
-        return any(map(self.secrets.has, names)) or _is_key(real)
+        return any(map(self.secrets.has, names)) or self.linked().has(str(real))
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(system.lies_in(real, own) for own in self.private):

@@ -92,6 +92,7 @@ class _Search:
         self._prefix = prefix
         self._root = root
         self._workspace = workspace
+        self._linked = workspace.linked()
         self._glob = Glob(arguments.pattern)
         self._was_slow = False
         self._start()
@@ -151,9 +152,12 @@ class _Search:
     def _take(self, path: str) -> None:
         if not self._glob.matches(path):
             return
-        if self._workspace.secrets.has(path.rpartition("/")[2]):
+        real = f"{self._root}/{path}"
+        if self._arguments.type == "file" and (
+            self._workspace.secrets.has(path.rpartition("/")[2]) or self._linked.has(real)
+        ):
             self._secrets += 1
-        elif self._workspace.leaves_out(f"{self._root}/{path}"):
+        elif self._workspace.leaves_out(real):
             self._closed += 1
         else:
             self._found.add(path.split("/"))

@@ -105,6 +105,7 @@ class _Search:
         )
         self._target = target
         self._workspace = workspace
+        self._linked = workspace.linked()
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
         self._prefix = prefix
@@ -178,7 +179,8 @@ class _Search:
     def _is_wanted(self, path: str) -> bool:
         if self._workspace.secrets.has(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
             return False
-        return self._is_file or not self._workspace.leaves_out(f"{self._target}/{path}")
+        real = f"{self._target}/{path}"
+        return self._is_file or not (self._linked.has(real) or self._workspace.leaves_out(real))
 
 
 def _notes(directory: Path, workspace: Workspace) -> list[str]:

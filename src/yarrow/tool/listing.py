@@ -26,8 +26,8 @@ def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: in
     """Return what begins with `prefix`, as a path or, without a slash, by its name; at most `limit` paths.
 
     `directory` is the real one of what goes before the last slash of the prefix. Ignore files are honoured, though
-    not for that directory itself; `secrets` are left out. After `LISTING_SECONDS` it is what was found until then,
-    and there may be more.
+    not for that directory itself; files of `secrets` are left out. After `LISTING_SECONDS` it is what was found until
+    then, and there may be more.
     """
     below, slash, name = prefix.rpartition("/")
     found: Smallest[list[str]] = Smallest(limit)
@@ -38,7 +38,7 @@ def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: in
         *above, last = entry.path.split("/")
         # By its name alone a file is meant wherever it lies; with a slash the path says where.
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
-        if is_meant and not secrets.has(last):
+        if is_meant and (entry.is_dir or not secrets.has(last)):
             # The nearest first: fewer names before more.
             found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
     return Listing(_paths(found), has_more=found.count > limit)

@@ -2,15 +2,15 @@
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.linked import secret_file
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, names_of
-from yarrow.policy.secrets import ENV_FILE, ENV_FILES, SecretFiles
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 DEEPEST = 6
 """Levels below the workspace that are looked at."""
@@ -63,7 +63,7 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
         elif path.name == HEAD:
             found.repositories.append(path)
             _git_directories(path.parent, found)
-        elif (file := _secret_file(path, roots or (root,), secrets)) is not None:
+        elif (file := secret_file(path, roots or (root,), secrets)) is not None:
             if file not in found.secret:
                 found.secret.append(file)
             # A directory above could be moved to where nobody looks.
@@ -72,24 +72,6 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
-
-
-def _secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:
-    """Return what is covered for a file of secrets: of a link, the file that it leads to.
-
-    None where it leads nowhere, to no file, to an example that is made to be read, or out of the workspace to what
-    everybody may read, programs among it.
-    """
-    if not path.is_symlink():
-        return path
-    try:
-        real = path.resolve(strict=True)
-        mode = real.stat().st_mode
-    except (OSError, RuntimeError):  # a loop is one or the other
-        return None
-    is_open = mode & stat.S_IROTH and not any(real.is_relative_to(root) for root in roots)
-    is_example = real.name.startswith(ENV_FILE) and not secrets.has(real.name)
-    return real if stat.S_ISREG(mode) and not is_open and not is_example else None
 
 
 def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
