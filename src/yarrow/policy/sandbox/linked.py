@@ -1,5 +1,6 @@
 """Finds the files that links with names of secret files lead to: sandboxes cover them, and file tools refuse them."""
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,10 +38,10 @@ class Linked:
 
     def has(self, real: str) -> bool:
         """Whether such a link leads to the file of this real path."""
-        directory = real.rpartition("/")[0]
+        directory = os.path.dirname(real)  # noqa: PTH120 (asked of each file of a tree)
         known = self._by_directory.get(directory)
         if known is None:
-            known = self._by_directory[directory] = self._everywhere.union(self._files(directory or "/"))
+            known = self._by_directory[directory] = self._everywhere.union(self._files(directory))
         return real in known
 
     def _files(self, directory: str) -> list[str]:
