@@ -136,8 +136,17 @@ class Rig:
         self.act = ActTool()
         self.bus = Bus("session", now=lambda: 0.0)
         self.provider = ScriptedProvider("scripted", "m", script=of(turns))
+        settings.setdefault("permissions", PermissionMode.AUTO)
+        settings.setdefault("retry", RetrySettings(attempts=0))
+        self.settings = RunSettings(provider="scripted", model="m", system="be good", **settings)
         self.header = Header(
-            id="session", cwd="/", created_at=NOW, updated_at=NOW, compaction=compaction or CompactionSettings()
+            id="session",
+            cwd="/",
+            created_at=NOW,
+            updated_at=NOW,
+            compaction=compaction or CompactionSettings(),
+            dry_run=self.settings.dry_run,
+            permissions=self.settings.permissions,
         )
         source = Source(self.log, SessionState(self.header), self._reload)
         self.waits: list[float] = []
@@ -151,9 +160,6 @@ class Rig:
         self.window = 0
         self.hooks = Hooks()
         self.consent = Consent()
-        settings.setdefault("permissions", PermissionMode.AUTO)
-        settings.setdefault("retry", RetrySettings(attempts=0))
-        self.settings = RunSettings(provider="scripted", model="m", system="be good", **settings)
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)

@@ -104,7 +104,8 @@ class Agent:
         self._seat.take("run the tool when the run is over")
 
         def prepare() -> Aside:
-            return by_hand(call, Batch(self._ports(equipment), equipment), self._desk, silent=silent)
+            held = equipment.held_to(self.session.header)
+            return by_hand(call, Batch(self._ports(held), held), self._desk, silent=silent)
 
         await to_the_end(self._begin(prepare, equipment))
 
@@ -147,6 +148,7 @@ class Agent:
     async def _accept(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
         async with taken_up(self._seat, self._desk, equipment.keys):
+            equipment = equipment.held_to(self.session.header)
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
             message = self._desk.user_message(message_id, content, typed)
             left = self.session.queued
@@ -227,8 +229,8 @@ class Agent:
     async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
         async with taken_up(self._seat, self._desk, equipment.keys):
             self._compactor.begin()
+            self._points = self._points_of(equipment.hooks)
             aside = prepare()
-        self._points = self._points_of(equipment.hooks)
         self._machine.enter(aside.state)
         self._seat.start(self._alone(aside), aside.name)
 

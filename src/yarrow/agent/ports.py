@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.agent.context import Sent
 from yarrow.agent.hooks import Hooks
@@ -16,6 +17,7 @@ from yarrow.config.settings import RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
+from yarrow.session.record import Header
 from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import Registry
@@ -60,6 +62,17 @@ class Equipment(Struct, frozen=True):
     """Whether shell commands run in a sandbox."""
     running: Callable[[str], AbstractContextManager[None]] | None = None
     """Returns what is open while the tool call of an id runs; None when nobody measures."""
+
+    def held_to(self, header: Header) -> "Equipment":
+        """Return this with what the session may do as `header` has it.
+
+        Whoever else writes to the session may have changed that since this was put together.
+        """
+        tools = self.settings.tools if header.tools is None else header.tools
+        return replace(
+            self,
+            settings=replace(self.settings, dry_run=header.dry_run, permissions=header.permissions, tools=tools),
+        )
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model is offered."""
