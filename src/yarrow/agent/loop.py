@@ -97,8 +97,7 @@ class Loop:
                 async for piece in pieces:
                     draft.add(piece)
             draft.check()
-        except BaseException as error:
-            # An abort and a bug cut a message as a failure does: what came of it is kept, and its bracket closed.
+        except BaseException as error:  # an abort, or a bug, cuts a message too: what came is kept, its bracket closed
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)

@@ -1,6 +1,7 @@
 """When a failed model call is tried again, and how long is waited before."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -25,9 +26,7 @@ TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
 
 
 def _chance() -> float:
-    import random  # here, since most calls succeed
-
-    return random.random()  # noqa: S311 (a wait is no secret)
+    return int.from_bytes(os.urandom(4)) / (1 << 32)
 
 
 class Pause(Struct, frozen=True):

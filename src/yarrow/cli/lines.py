@@ -1,10 +1,7 @@
 """Reads what is typed at a terminal, line by line, while nothing else of the program stands still."""
 
-import asyncio
-import os
-
 from yarrow.cli.output import Stream
-from yarrow.platform import system
+from yarrow.cli.person import read_typed
 
 SIGN = "> "
 CONTINUED = "\\"
@@ -32,18 +29,8 @@ class Lines:
 
     async def _line(self) -> str | None:
         while b"\n" not in self._rest and not self._is_over:
-            data = await self._read()
+            data = await read_typed(self._descriptor, LONGEST_READ)
             self._rest += data
             self._is_over = not data
         line, end, self._rest = self._rest.partition(b"\n")
         return line.decode("utf-8", "replace") if line or end else None
-
-    async def _read(self) -> bytes:
-        loop = asyncio.get_running_loop()
-        typed = asyncio.Event()
-        system.watch(loop, self._descriptor, typed.set)
-        try:
-            await typed.wait()
-        finally:
-            system.unwatch(loop, self._descriptor)
-        return os.read(self._descriptor, LONGEST_READ)

@@ -17,8 +17,7 @@ def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFu
         return _dispatch(parse(sys.argv[1:] if argv is None else argv), extensions)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Exception as error:
-        # Named only now, since a version must not wait for the import of our errors; what is none of them goes on.
+    except Exception as error:  # ours are named only now, for a version must not wait for their import; others go on
         from yarrow.errors import YarrowError
 
         if not isinstance(error, YarrowError):

@@ -31,11 +31,16 @@ class _Person:
         # answers as soon as it sees that is heard.
         system.forget_typed(self._descriptor)
         self._output.err.write(prompt)
-        loop = asyncio.get_running_loop()
-        typed = asyncio.Event()
-        system.watch(loop, self._descriptor, typed.set)
-        try:
-            await typed.wait()
-        finally:
-            system.unwatch(loop, self._descriptor)
-        return os.read(self._descriptor, LONGEST_LINE).decode("utf-8", "replace")
+        return (await read_typed(self._descriptor, LONGEST_LINE)).decode("utf-8", "replace")
+
+
+async def read_typed(descriptor: int, most: int) -> bytes:
+    """Wait until something was typed at a terminal, and return it; nothing at the end of input."""
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    system.watch(loop, descriptor, typed.set)
+    try:
+        await typed.wait()
+    finally:
+        system.unwatch(loop, descriptor)
+    return os.read(descriptor, most)

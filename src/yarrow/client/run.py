@@ -68,8 +68,7 @@ async def follow(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:
-            # An interrupt, a reader that went away, a bug: nobody watches the run any more, and it is not to go on.
+        except BaseException:  # an interrupt or a bug alike: nobody watches any more, and the run is not to go on
             await following.abort()
             raise
     return _outcome(session, end, denied=denied)

@@ -30,7 +30,6 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             system.set_mode(descriptor, mode)
             system.sync(descriptor)
         Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
+    finally:
+        with suppress(OSError):  # it has been renamed, unless something failed
             Path(name).unlink()
-        raise

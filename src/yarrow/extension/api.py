@@ -88,9 +88,8 @@ class Yarrow:
         The model sees the tool's `description` if it has one, else the first line of its class's docstring.
         `preview` may be missing: then a dry run tells name and arguments.
         """
-        name: object = getattr(tool, "name", None)
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise ValueError(f"a tool's name is letters, digits, _ and -, at most 64, the first no digit; not {name!r}")
+        wanted = "a tool's name is letters, digits, _ and -, at most 64, the first no digit"
+        name = _name(getattr(tool, "name", None), NAME, wanted)
         read_only: object = getattr(tool, "read_only", None)
         if not isinstance(read_only, bool):
             raise TypeError(f"the tool {name} needs read_only: True when it changes nothing, else False")
@@ -102,30 +101,26 @@ class Yarrow:
         if preview is not None and not inspect.iscoroutinefunction(preview):
             raise TypeError(f"preview of the tool {name} must be `async def preview(self, arguments, context)`")
         model = cast("type[Struct]", arguments)
-        self._add(Offer(str(name), read_only, model, _description(tool, name), tool, preview))
+        self._add(Offer(name, read_only, model, _description(tool, name), tool, preview))
 
     def command(self, name: str, function: CommandFunction, description: str = "") -> None:
         """Let a prompt begin with `/name`: `function(arguments, cwd)` returns the prompt to send; it may be async."""
-        if not isinstance(name, str) or not NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"a command's name is letters, digits, _ and -, the first no digit; not {name!r}")
+        name = _name(name, NAME, "a command's name is letters, digits, _ and -, the first no digit")
         _check_callable(function, f"the function of the command {name}")
         if not _takes(function, 2):
             raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
-        if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the description of the command {name} must be a str")
-        self._add(CommandOffer(str(name), one_line(description), function))
+        self._add(CommandOffer(name, one_line(_text(description, f"the description of the command {name}")), function))
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
         """Let users name the provider `name`: `factory(plan)` makes a `yarrow.provider.base.Provider`; may be async.
 
         The plan is a `yarrow.provider.factory.Plan`.
         """
-        if not isinstance(name, str) or not PROVIDER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"a provider's name is letters, digits, _, - and dots, at most 64; not {name!r}")
+        name = _name(name, PROVIDER_NAME, "a provider's name is letters, digits, _, - and dots, at most 64")
         _check_callable(factory, f"the factory of the provider {name}")
         if not _takes(factory, 1):
             raise TypeError(f"the factory of the provider {name} takes (plan)")
-        self._add(ProviderOffer(str(name), factory))
+        self._add(ProviderOffer(name, factory))
 
     def finish(self) -> tuple[Registration, ...]:
         """Return what was registered, in order; nothing is taken any more."""
@@ -138,6 +133,19 @@ class Yarrow:
         if len(self._registered) == MAX_REGISTRATIONS:
             raise ValueError(f"an extension registers at most {MAX_REGISTRATIONS:,} things")
         self._registered.append(registration)
+
+
+def _name(given: object, form: re.Pattern[str], wanted: str) -> str:
+    """Return a name as plain text: no type checker has looked at an extension. Raises ValueError."""
+    if not isinstance(given, str) or not form.fullmatch(given):
+        raise ValueError(f"{wanted}; not {given!r}")
+    return str(given)
+
+
+def _text(given: object, what: str) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{what} must be a str")
+    return given
 
 
 def _check_callable(function: object, what: str) -> None:

@@ -45,8 +45,11 @@ class Words(Completer):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    # prompt_toolkit names the arguments.
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:  # noqa: ARG002
+    def get_completions(
+        self,
+        document: Document,  # noqa: ARG002 (prompt_toolkit names the arguments)
+        complete_event: CompleteEvent,  # noqa: ARG002 (as above)
+    ) -> list[Completion]:
         """Return none: they are asked for, which takes a while."""
         return []
 

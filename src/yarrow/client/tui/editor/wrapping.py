@@ -14,8 +14,12 @@ _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u2
 class Wrapped(BufferControl):
     """A text whose lines are wrapped. The library divides widths, and so takes a row too few for wide characters."""
 
-    # prompt_toolkit hands the last one over by its place.
-    def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:  # noqa: FBT001, FBT002
+    def create_content(
+        self,
+        width: int,
+        height: int,
+        preview_search: bool = False,  # noqa: FBT001, FBT002 (prompt_toolkit hands it over by its place)
+    ) -> UIContent:
         """Return what is shown."""
         made = super().create_content(width, height, preview_search)
 
@@ -57,12 +61,11 @@ class _WithMarks(str):
 
 
 class _Rows(UIContent):
-    # The order and the number of the arguments are prompt_toolkit's; a prefix of lines is not used here.
-    def get_height_for_line(  # noqa: PLR0917
+    def get_height_for_line(  # noqa: PLR0917 (how many arguments, and in which order, is prompt_toolkit's)
         self,
         lineno: int,
         width: int,
-        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002
+        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (lines have no prefix here)
         slice_stop: int | None = None,
     ) -> int:
         """Return the rows of a line, or of it up to and with the character on which the cursor stands."""
