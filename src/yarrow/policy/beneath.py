@@ -35,11 +35,12 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
 
     Raises OSError as `open_beneath`.
     """
+    if not make:
+        return open_beneath(root, path, os.O_RDONLY | system.DIRECTORY)
     at = system.open_folder(root)
     try:
         for name in path.relative_to(root).parts:
-            if make:
-                _make(at, name)
+            _make(at, name)
             below = system.open_names(at, (name,), os.O_RDONLY | system.DIRECTORY)
             os.close(at)
             at = below

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -100,24 +101,30 @@ def _hide(box: Box) -> list[str]:
     words: list[str] = []
     for name in HIDDEN:
         if os.path.isdir(name):  # noqa: PTH112 (for each call)
-            words += ["--tmpfs", os.path.realpath(name)]
+            words += ["--tmpfs", _real(name)]
     # What we cannot read ourselves needs no cover, and each mount costs time.
     for name in HIDDEN_PRIVATE:
         if os.access(name, os.R_OK | os.X_OK) and os.path.isdir(name):  # noqa: PTH112
-            words += ["--tmpfs", os.path.realpath(name)]
-    if not any(box.home.is_relative_to(name) for name in HIDDEN) and box.home != Path("/"):
-        words += ["--tmpfs", str(box.home)]
+            words += ["--tmpfs", _real(name)]
+    home = str(box.home)
+    if home != "/" and not any(home == name or home.startswith(f"{name}/") for name in HIDDEN):
+        words += ["--tmpfs", home]
     for name in SECRET_FILES:
         if os.access(name, os.R_OK):
             words += ["--ro-bind", str(NOTHING), name]
     return words
 
 
+@lru_cache(maxsize=len(HIDDEN) + len(HIDDEN_PRIVATE))
+def _real(name: str) -> str:
+    """Return where a directory of the system's really lies; whoever could make it lie elsewhere meanwhile is root."""
+    return os.path.realpath(name)
+
+
 def _names_of_hosts() -> list[str]:
     """Return how the file that says who knows the names of hosts is shown, where it lies below /run."""
-    file = Path("/etc/resolv.conf")
-    real = file.resolve()
-    return ["--ro-bind-try", str(real), str(real)] if real.is_relative_to("/run") else []
+    real = os.path.realpath("/etc/resolv.conf")
+    return ["--ro-bind-try", real, real] if real.startswith("/run/") else []
 
 
 def _protect(workplace: Workplace) -> list[str]:

@@ -19,7 +19,7 @@ class Boxes:
     def __init__(self, level: Level, *, home: Path, hidden: tuple[Path, ...] = (), notes: Path | None = None) -> None:
         """`hidden` are the service's own directories; in `notes` it is written down what runs, in case it is killed."""
         self._level: Level = level
-        self._home = home
+        self._home = home.resolve()
         self._hidden = hidden
         self._notes = notes
         self._given: set[str] = set()
@@ -65,7 +65,7 @@ class Boxes:
             level=self._level,
             writable=workspace.writable,
             readable=workspace.readable,
-            home=self._home.resolve(),
+            home=self._home,
             private=self._private(session_id),
             hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
             secrets=workspace.secrets,
@@ -78,7 +78,7 @@ class Boxes:
 
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
-        kept = (self._home.resolve(), scratch_directory())
+        kept = (self._home, scratch_directory())
         return any(place.is_relative_to(root) for place in kept for root in workspace.writable)
 
 

