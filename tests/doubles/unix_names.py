@@ -37,7 +37,7 @@ setsid setuid setxattr spawnlp spawnlpe spawnvp spawnvpe splice statvfs struct_r
 tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid waitid_result writev NGROUPS_MAX PIDFD_NONBLOCK
 """
 _OS_CONSTANTS = (
-    r"(?:CLD|EFD|F|GRND|MFD|POSIX|PRIO|P_(?:ALL|PGID|PID|PIDFD)|RTLD|RWF|SCHED|SPLICE|ST|XATTR)(?:_\w+)?"
+    r"(?!F_OK$)(?:CLD|EFD|F|GRND|MFD|POSIX|PRIO|P_(?:ALL|PGID|PID|PIDFD)|RTLD|RWF|SCHED|SPLICE|ST|XATTR)(?:_\w+)?"
     r"|EX_(?!OK)\w+|SEEK_(?:DATA|HOLE)|W[A-Z]{4,}"
     r"|O_(?!RDONLY|WRONLY|RDWR|APPEND|CREAT|EXCL|TRUNC|BINARY|NOINHERIT|SHORT_LIVED|TEMPORARY|RANDOM|SEQUENTIAL|TEXT)\w+"
 )

@@ -12,8 +12,8 @@ from yarrow.policy.sandbox.protected import look_at
 
 
 @pytest.fixture(autouse=True)
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The directories that were read, where whatever changed is settled."""
+def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The directories that were read, where whatever changed is settled; but not by whoever makes `tmp_path`."""
     read: list[str] = []
     scandir = os.scandir
 
