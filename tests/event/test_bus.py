@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from yarrow.event import bus as bus_module
 from yarrow.event.bus import BUFFER_EVENTS, RING_BYTES, RING_EVENTS, Bus, Subscription
-from yarrow.event.events import AgentEnd, EndReason, Event, Gap, TextDelta
+from yarrow.event.events import AgentEnd, Body, EndReason, Event, Gap, PermissionRequest, TextDelta
 from yarrow.message import Usage
 
 END = AgentEnd(EndReason.COMPLETED, Usage())
@@ -57,6 +57,49 @@ async def test_take_waits_for_the_next_event() -> None:
     assert not waiting.done()
     bus.publish(END)
     assert sequences(await waiting) == [1]
+
+
+async def test_who_waits_for_more_is_woken_by_what_is_enough() -> None:
+    bus = Bus("s")
+    reader = bus.subscribe()
+    waiting = asyncio.ensure_future(reader.wait(3))
+    for number in range(3):
+        assert not waiting.done()
+        bus.publish(TextDelta(str(number)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert waiting.done()
+    assert sequences(reader.read(64)) == [1, 2, 3]
+    assert reader.read(64) == []
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("urgent", [END, PermissionRequest("q", "c", "bash", "{}", "", contained=False)], ids=type)
+async def test_what_is_urgent_waits_for_nothing(urgent: Body, *, is_there: bool) -> None:
+    bus = Bus("s")
+    reader = bus.subscribe()
+    bus.publish(TextDelta("a"))
+    if is_there:
+        bus.publish(urgent)
+    waiting = asyncio.ensure_future(reader.wait(64))
+    await asyncio.sleep(0)
+    assert waiting.done() is is_there
+    if not is_there:
+        bus.publish(urgent)
+    await asyncio.wait_for(waiting, 10)
+    assert sequences(reader.read(64)) == [1, 2]
+
+
+async def test_a_closed_bus_lets_nobody_wait_for_more() -> None:
+    bus = Bus("s")
+    reader = bus.subscribe()
+    bus.publish(TextDelta("a"))
+    waiting = asyncio.ensure_future(reader.wait(64))
+    await asyncio.sleep(0)
+    bus.close()
+    await asyncio.wait_for(waiting, 10)
+    assert sequences(reader.read(64)) == [1]
+    assert await reader.take() == []
 
 
 async def test_a_cancelled_take_loses_nothing() -> None:

@@ -12,7 +12,8 @@ from google.rpc import error_details_pb2, status_pb2
 from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.reached import METHODS, Door, behind, call, in_process, request_of
 from yarrow.config.settings import ServiceSettings
-from yarrow.service import entry, translate
+from yarrow.service import entry
+from yarrow.service.translate_events import to_event
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -303,7 +304,7 @@ async def test_an_event_is_translated_once_however_many_watch(house: House, monk
 
     def counted(event: Any) -> pb.AgentEvent:
         made.append(event.sequence)
-        return translate.to_event(event)
+        return to_event(event)
 
     monkeypatch.setattr(entry, "to_event", counted)
     async with stub_of(house) as stub:

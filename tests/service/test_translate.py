@@ -10,6 +10,7 @@ from yarrow.errors import Code, Failure
 from yarrow.event import events as ev
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
 from yarrow.service import translate
+from yarrow.service.translate_events import to_event
 from yarrow.v1 import agent_pb2 as pb
 
 USAGE = Usage(1, 2, 3, 4)
@@ -86,7 +87,7 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("body", "key", "value"), CASES, ids=[key for _, key, _ in CASES])
 def test_each_kind_of_event(body: ev.Body, key: str, value: dict[str, Any]) -> None:
-    event = translate.to_event(ev.Event("s", "r", 7, 1_700_000_000.5, body))
+    event = to_event(ev.Event("s", "r", 7, 1_700_000_000.5, body))
     assert json.loads(MessageToJson(event)) == {
         "sessionId": "s", "runId": "r", "sequence": "7", "time": "2023-11-14T22:13:20.500Z", key: value,
     }  # fmt: skip

@@ -272,7 +272,7 @@ class Agent:
     def _ports(self, equipment: Equipment) -> Ports:
         within = self._compactor.within
         return Ports(
-            emit=self._desk.publish if equipment.keys.idle else Veil(self._desk.publish, equipment.keys),
+            emit=self._desk.bus.publish if equipment.keys.idle else Veil(self._desk.publish, equipment.keys),
             points=self._points,
             pause=self._desk.pause,
             questions=self.questions,

@@ -40,7 +40,8 @@ class Draft:
         """Take in a piece of the provider's stream and tell it to the watchers."""
         match piece:
             case TextPiece(text):
-                self._close_thought()
+                if self._thoughts:
+                    self._close_thought()
                 self._texts.append(self._bounded(text))
                 self._ports.emit(TextDelta(text))
             case ThinkingPiece(text, opaque):

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Protocol
 
 from yarrow.event.events import (
+    AgentEnd,
     AgentStart,
     Body,
     Event,
@@ -32,6 +33,8 @@ RING_SECONDS = 60.0
 BLOCK_EVENTS = 64
 """The ring is weighed and trimmed in blocks of so many events: doing it for each would double the cost."""
 
+_URGENT = (AgentEnd, PermissionRequest)
+"""What somebody waits for: nobody lets it wait for more."""
 _TEXTS = (TextDelta, ToolDelta, ThinkingDelta, AgentStart)
 
 
@@ -94,7 +97,9 @@ class Bus:
             self._trim()
         for subscriber in self._subscribers:
             subscriber.buffer.append(event)
-            if subscriber.waiter is not None:
+            if subscriber.waiter is not None and (
+                len(subscriber.buffer) >= subscriber.enough or isinstance(body, _URGENT)
+            ):
                 subscriber.wake()
         if self.tap is not None:
             self.tap.published(event)
@@ -167,7 +172,7 @@ class Bus:
 class Subscription:
     """One reader's place on a bus, with a buffer of its own."""
 
-    __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "waiter")
+    __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "enough", "waiter")
 
     def __init__(self, bus: Bus, next_sequence: int) -> None:
         self._bus = bus
@@ -176,6 +181,8 @@ class Subscription:
         self._closed = False
         self.buffer: deque[Event] = deque(maxlen=BUFFER_EVENTS)
         self.waiter: asyncio.Future[None] | None = None
+        self.enough = 1
+        """How many events the waiter waits for; it is woken by fewer when one of them is urgent."""
 
     @property
     def dropped(self) -> int:
@@ -187,12 +194,24 @@ class Subscription:
 
         A `Gap` stands before the first event that follows lost ones.
         """
-        while not self.buffer and not self._closed and not self._hole():
-            self.waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self.waiter
-            finally:
-                self.waiter = None
+        await self.wait(1)
+        return self.read(limit)
+
+    async def wait(self, enough: int) -> None:
+        """Return when so many events can be read, or an urgent one, or lost ones are told of, or the bus was closed."""
+        if len(self.buffer) >= enough or self._closed or self._hole():
+            return
+        if any(isinstance(event.body, _URGENT) for event in self.buffer):
+            return
+        self.enough = enough
+        self.waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self.waiter
+        finally:
+            self.waiter = None
+
+    def read(self, limit: int) -> list[Event]:
+        """Return up to `limit` events that are there, as `take` does; an empty list when there are none."""
         events: list[Event] = []
         if lost := self._hole():
             self._dropped += lost

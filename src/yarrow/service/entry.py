@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from yarrow.agent.agent import Agent
 from yarrow.agent.hooks import About, HookName, Hooks
@@ -13,13 +14,15 @@ from yarrow.agent.ports import Equipment
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
-from yarrow.service.translate import to_event
+from yarrow.service.translate_events import put_event, to_event
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
 from yarrow.session.store import SessionLog
 from yarrow.v1 import agent_pb2 as pb
 
 _logger = logging.getLogger("yarrow.service")
+
+Response = TypeVar("Response", pb.PromptResponse, pb.StreamEventsResponse)
 
 BATCH_BYTES = 1 << 20
 """Of the events in one response, when there is more than one."""
@@ -135,16 +138,26 @@ class Entry:
         return known
 
 
-def batches(entry: Entry, events: Sequence[Event], limit: int) -> Iterator[list[pb.AgentEvent]]:
-    """Cut events into what goes into one response each: at most `limit` events, and `BATCH_BYTES` unless it is one."""
-    batch: list[pb.AgentEvent] = []
-    size = 0
+def responses(entry: Entry, events: Sequence[Event], *, limit: int, make: Callable[[], Response]) -> Iterator[Response]:
+    """Put events into responses: at most `limit` into one, and no more than `BATCH_BYTES` unless it is one."""
+    response, count, size = make(), 0, 0
+    is_alone = entry.bus.subscribers == 1  # then nothing is translated for others
     for event in events:
-        translated = entry.translated(event)
-        if batch and (len(batch) == limit or size + translated.ByteSize() > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(translated)
-        size += translated.ByteSize()
-    if batch:
-        yield batch
+        if count == limit:
+            yield response
+            response, count, size = make(), 0, 0
+        place = response.more.add() if count else response.event
+        if is_alone:
+            put_event(place, event)
+        else:
+            place.CopyFrom(entry.translated(event))
+        count += 1
+        size += place.ByteSize()
+        if size > BATCH_BYTES and count > 1:
+            following = make()
+            following.event.CopyFrom(place)
+            del response.more[-1]
+            yield response
+            response, count, size = following, 1, following.ByteSize()
+    if count:
+        yield response

@@ -5,44 +5,42 @@ import time
 from contextlib import suppress
 
 from yarrow.event.bus import Subscription
-from yarrow.event.events import AgentEnd, Event, Heartbeat, PermissionRequest
+from yarrow.event.events import Event, Heartbeat
 from yarrow.service.entry import Entry
 
 BATCH_EVENTS = 64
 """Events in one response of a client that asked for batches; `BATCH_BYTES` bounds them too."""
 BATCH_SECONDS = 0.005
 """How long such a client waits for more events once there is one."""
-_URGENT = (AgentEnd, PermissionRequest)
-"""What somebody waits for: it goes out at once."""
 
 
 async def take(entry: Entry, subscription: Subscription, heartbeat: float, *, window: float = 0.0) -> list[Event]:
     """Wait for the next events; an empty list when the bus was closed.
 
     After `heartbeat` seconds without any while a run goes on, the one event is a `Heartbeat`; 0 sends none. What comes
-    within `window` seconds of the first is taken too, up to `BATCH_EVENTS`; 0 takes what is there.
+    within `window` seconds of the first is taken too, up to `BATCH_EVENTS` and to what is urgent; 0 takes what is
+    there.
     """
-    events = await _first(entry, subscription, heartbeat)
-    if not window or not events:
-        return events
-    with suppress(TimeoutError):
-        async with asyncio.timeout(window):
-            more = events
-            while len(events) < BATCH_EVENTS and not any(isinstance(event.body, _URGENT) for event in more):
-                more = await subscription.take(BATCH_EVENTS - len(events))
-                if not more:
-                    break
-                events += more
-    return events
+    if not await _comes(entry, subscription, heartbeat):
+        return [Event(entry.id, entry.agent.run_id, 0, time.time(), Heartbeat())]
+    if window:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(window):
+                await subscription.wait(BATCH_EVENTS)
+    return subscription.read(BATCH_EVENTS)
 
 
-async def _first(entry: Entry, subscription: Subscription, heartbeat: float) -> list[Event]:
+async def _comes(entry: Entry, subscription: Subscription, heartbeat: float) -> bool:
+    """Return when there is something to read; False when a run was silent for so long."""
     if not heartbeat:
-        return await subscription.take()
+        await subscription.wait(1)
+        return True
     while True:
         try:
             async with asyncio.timeout(heartbeat):
-                return await subscription.take()
+                await subscription.wait(1)
         except TimeoutError:
             if entry.agent.busy:
-                return [Event(entry.id, entry.agent.run_id, 0, time.time(), Heartbeat())]
+                return False
+        else:
+            return True

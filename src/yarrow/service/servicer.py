@@ -10,7 +10,7 @@ from yarrow.service.choices import read_choices, read_content, read_cwd, read_id
 from yarrow.service.commands import Commands
 from yarrow.service.configure import configure
 from yarrow.service.costs import so_far
-from yarrow.service.entry import batches
+from yarrow.service.entry import responses
 from yarrow.service.files import Files
 from yarrow.service.following import BATCH_EVENTS, BATCH_SECONDS, take
 from yarrow.service.images import check_seen, fitted
@@ -75,9 +75,9 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             epoch = self.epoch
             while True:
                 events = await take(entry, subscription, self.heartbeat, window=window)
-                for batch in batches(entry, events, limit):
-                    yield pb.PromptResponse(epoch=epoch, event=batch[0], more=batch[1:])
-                    epoch = ""
+                for response in responses(entry, events, limit=limit, make=pb.PromptResponse):
+                    response.epoch, epoch = epoch, ""
+                    yield response
                 if not events or any(isinstance(one.body, AgentEnd) and one.run_id == run_id for one in events):
                     return
         finally:
@@ -154,9 +154,9 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             # So that a client knows that it misses nothing from here on, however long nothing happens.
             await context.send_initial_metadata(())
             while events := await take(entry, subscription, self.heartbeat, window=window):
-                for batch in batches(entry, events, limit):
-                    yield pb.StreamEventsResponse(epoch=epoch, event=batch[0], more=batch[1:])
-                    epoch = ""
+                for response in responses(entry, events, limit=limit, make=pb.StreamEventsResponse):
+                    response.epoch, epoch = epoch, ""
+                    yield response
         finally:
             entry.release(subscription)
             presence.close()
