@@ -28,6 +28,7 @@ ANSWER = 20
 CONNECTIONS = 8
 """Over which many sessions are called; one takes 256 calls."""
 SLOW = 50
+BURST = 20
 PACE = 400
 """Deltas a second of the model where slow readers are measured."""
 
@@ -37,20 +38,31 @@ def answer(deltas: int, *, pace: int = 0) -> list[Step]:
     return [step for _ in range(deltas) for step in ({"text": "abcd"}, {"delay": 1 / pace if pace else 0})]
 
 
+def bursts(deltas: int) -> list[Step]:
+    """A turn of so many deltas, `BURST` of them each millisecond."""
+    return [step for _ in range(deltas // BURST) for step in (*[{"text": "abcd"}] * BURST, {"delay": 0.001})]
+
+
 # ---- what is measured ----
 
 
 async def events(folder: Path, options: argparse.Namespace) -> Values:
-    """Events a second that reach a client, over each way and with each kind of response; lost ones do not count."""
+    """Events a second that reach a client, over each way and with each kind of response; lost ones do not count.
+
+    Singly the model gives `BURST` each millisecond: one that floods would measure how many are lost. Beside them those
+    of a service that is gRPC's Python and nothing else.
+    """
     runs: Values = {}
-    async with serving(folder, [answer(options.deltas)] * (4 * (options.runs + 1))) as served:
+    turns = [bursts(options.deltas), answer(options.deltas)] * (2 * (options.runs + 1))
+    async with serving(folder, turns) as served, _bare(folder, options.deltas) as bare:
+        ways = {"unix socket": served, "TCP and TLS": served, "unix socket, a bare service": bare}
         for repetition in range(options.runs + 1):
-            for tls in (False, True):
+            for way, service in ways.items():
                 for batch in (False, True):
-                    name = f"{'TCP and TLS' if tls else 'unix socket'}, {'batched' if batch else 'single'}"
-                    rate = await _streamed(served, tls=tls, batch=batch)
+                    rate = await _streamed(service, tls=way == "TCP and TLS", batch=batch)
                     if repetition:  # the first is to warm up
-                        runs.setdefault(f"events a second, {name}", []).append(rate)
+                        name = f"events a second, {way}, {'batched' if batch else 'single'}"
+                        runs.setdefault(name, []).append(rate)
     return runs
 
 
@@ -62,6 +74,21 @@ async def _streamed(served: Served, *, tls: bool, batch: bool) -> float:
         async for response in AgentServiceStub(channel).Prompt(request, metadata=served.bearer):
             count += 1 + len(response.more)
         return count / (time.perf_counter() - began)
+
+
+@asynccontextmanager
+async def _bare(folder: Path, deltas: int) -> AsyncGenerator[Served]:
+    """Serve so many deltas, over a unix socket alone, from a process that holds nothing of ours but the messages."""
+    socket = folder / "bare.sock"
+    program = Path(__file__).with_name("bare_service.py")
+    process = await asyncio.create_subprocess_exec(PYTHON, program, socket, str(deltas), stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        yield Served(process.pid, socket, "", "", b"")
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def latency(folder: Path, options: argparse.Namespace) -> Values:
