@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tool_calls import call, context_of
 from yarrow.errors import ConfigError
 from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
-from yarrow.policy.sandbox.sandbox import launcher, unavailable
+from yarrow.policy.sandbox.sandbox import ask, launcher, unavailable
 from yarrow.tool.base import ToolContext
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -34,7 +35,8 @@ def _looked_for_anew() -> Iterator[None]:
     """What is remembered of the machine is forgotten after each test."""
     yield
     launcher.cache_clear()
-    unavailable.cache_clear()
+    unavailable.forget()
+    ask.forget()
 
 
 async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
@@ -117,7 +119,8 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
     monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
     launcher.cache_clear()
     assert launcher() is None
-    unavailable.cache_clear()
+    unavailable.forget()
+    ask.forget()
     try:
         usual, strict = Boxes("workspace", home=Path.home()), Boxes("strict", home=Path.home())
         assert usual.box("s", workspace) is None
@@ -126,7 +129,8 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
             strict.box("s", workspace)
         assert (strict.warning(), NO_BOXES.warning(), NO_BOXES.box("s", workspace)) == ("", "", None)
     finally:
-        unavailable.cache_clear()
+        unavailable.forget()
+        ask.forget()
         launcher.cache_clear()
 
 
@@ -137,12 +141,31 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
     launcher.cache_clear()
-    unavailable.cache_clear()
+    unavailable.forget()
+    ask.forget()
     try:
         assert unavailable() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
     finally:
-        unavailable.cache_clear()
+        unavailable.forget()
+        ask.forget()
         launcher.cache_clear()
+
+
+def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    launcher.cache_clear()
+    ask.forget()
+    unavailable.forget()
+    with ThreadPoolExecutor(8) as threads:
+        early = [threads.submit(ask) for _ in range(8)]
+        asked = [threads.submit(unavailable) for _ in range(8)]
+    assert all(one.result() is early[0].result() for one in early)
+    assert [one.result() for one in asked] == [""] * 8
+    assert (tmp_path / "looks").read_text() == "\n"
 
 
 def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest.MonkeyPatch, ws: Path) -> None:

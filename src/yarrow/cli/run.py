@@ -34,6 +34,7 @@ from yarrow.config.layers import Loaded, load
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
 from yarrow.platform import system
+from yarrow.policy.sandbox.sandbox import ask
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -83,6 +84,7 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
         return export_session(start, cwd) if arguments.export else saved_sessions(start, cwd)
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
+    _ask_for_sandbox(start)
     if _is_for_terminal(start):
         request = prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in CANNOT_REDRAW:
@@ -98,6 +100,15 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     notices = (*loaded.notices, *filter(None, [piped.notice]))
     request = prompt_request(arguments, loaded.settings, prompt=prompt, cwd=cwd)
     return _prompt(start, request, notices=notices)
+
+
+def _ask_for_sandbox(start: Start) -> None:
+    """Have it found out whether there is a sandbox while the rest is made ready; a dry run starts nothing."""
+    arguments, settings = start.arguments, start.loaded.settings
+    # Of a session that is there it shows only later whether it is one.
+    is_made = not (arguments.attach or arguments.resume or arguments.newest)
+    if is_made and settings.sandbox != "off" and not settings.dry_run:
+        ask()
 
 
 def _is_for_terminal(start: Start) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.policy.once import Once
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
@@ -42,29 +43,48 @@ _PROBE = (
 )
 
 
-@lru_cache(maxsize=1)
+@Once
 def unavailable() -> str:
-    """Return why there is no sandbox on this machine, in a sentence; empty when there is one. Takes a few ms once."""
+    """Return why there is no sandbox on this machine, in a sentence; empty when there is one.
+
+    Takes some ms once, less when it was asked for before.
+    """
+    asked = ask()
+    if isinstance(asked, str):
+        return asked
+    try:
+        said, _ = asked.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        asked.kill()
+        asked.communicate()
+        return f"bubblewrap does not run here: {error}"
+    if asked.returncode:
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        return f"bubblewrap does not work here: {lines[0] if lines else f'it ended with {asked.returncode}'}"
+    return ""
+
+
+@Once
+def ask() -> "subprocess.Popen[bytes] | str":
+    """Start what finds out whether there is a sandbox, so that it runs beside other work; return it, or why it cannot.
+
+    Only `unavailable` waits for it. It ends by itself and changes nothing.
+    """
     if system.WITHOUT_SANDBOX:
         return system.WITHOUT_SANDBOX
     program = launcher()
     if program is None:
         return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
     try:
-        ended = subprocess.run(
+        return subprocess.Popen(
             [program, *_PROBE],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={"PATH": os.defpath},
-            timeout=PROBE_SECONDS,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return f"bubblewrap does not run here: {error}"
-    if ended.returncode:
-        said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        return f"bubblewrap does not work here: {said[0] if said else f'it ended with {ended.returncode}'}"
-    return ""
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,42 @@
+"""What is remembered is asked for once."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from yarrow.policy.once import Once
+
+
+def test_who_asks_meanwhile_waits() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    calls = list[int]()
+
+    def slow() -> int:
+        calls.append(1)
+        begun.set()
+        assert go_on.wait(10)
+        return len(calls)
+
+    once = Once(slow)
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(once) for _ in range(4)]
+        assert begun.wait(10)
+        go_on.set()
+        assert {one.result() for one in asked} == {1}
+    once.forget()
+    assert once() == 2
+
+
+def test_what_failed_is_called_again() -> None:
+    outcomes = iter([False, True])
+
+    def doubtful() -> str:
+        if not next(outcomes):
+            raise LookupError
+        return "done"
+
+    once = Once(doubtful)
+    with pytest.raises(LookupError):
+        once()
+    assert once() == "done"
