@@ -122,7 +122,7 @@ class Sessions:
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
             redactor=self._redactor("secrets", self._parts.secrets()),
-            keys=self._redactor("keys", self._parts.keys()),
+            keys=self.keys(),
             contained=context.sandbox is not None,
             running=entry.bus.tap.running if entry.bus.tap is not None else None,
         )
@@ -198,6 +198,10 @@ class Sessions:
         self._active.clear()
         self._parts.manager.close()
 
+    def keys(self) -> Redactor:
+        """Return what takes the keys of providers out that are known now."""
+        return self._redactor("keys", self._parts.keys())
+
     def _redactor(self, name: Literal["secrets", "keys"], values: Collection[str]) -> Redactor:
         """Return what takes the values out that are known now: a key may be asked of a command at any time."""
         known, redactor = self._redactors.get(name, (frozenset[str](), NOTHING_SECRET))
@@ -244,8 +248,7 @@ class Sessions:
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         header, warnings = await make_header(session_id, plan, self._parts)
-        redactor = self._redactor("keys", self._parts.keys())
-        header = replace(header, system_prompt=redactor.text(header.system_prompt), name=redactor.text(header.name))
+        header = self.keys().header(header)
         async with self._active.room():
             log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
             entry = await self._enter(log, SessionState(header), warnings)

@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.config.settings import CompactionSettings
 from yarrow.message import Block, Usage
-from yarrow.session.record import Record
+from yarrow.session.record import Header, Record
 
 S = TypeVar("S", bound=Struct)
 
@@ -20,6 +21,9 @@ MIN_PART = 8
 """Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
 WORD_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
 """Fields whose values are words of the file format: a record would be lost without them, as without the others."""
+
+_NEEDLESS = re.compile(r"\\[u/]")
+"""Escapes by which a letter or a slash can be written, at whatever depth."""
 
 
 @cache
@@ -40,6 +44,8 @@ class Redactor:
         self.spellings = tuple(spellings)
         """Everything that is looked for, the longest first."""
 
+        self._is_plain = not any("\\" in spelling for spelling in spellings)
+
     @property
     def idle(self) -> bool:
         """Whether there is no secret to look for."""
@@ -49,6 +55,14 @@ class Redactor:
         """Return the text without secrets."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
+    def suspects(self, json_text: str) -> bool:
+        """Whether there may be a secret in a JSON value: as it is written, or behind escapes that nobody needs."""
+        if self._pattern is None:
+            return False
+        if "\\" in json_text and not (self._is_plain and not _NEEDLESS.search(json_text)):
+            return True
+        return self._pattern.search(json_text) is not None
+
     def search(self, text: str, at: int) -> tuple[int, int] | None:
         """Return where the next secret from a place on begins and ends."""
         found = self._pattern.search(text, at) if self._pattern is not None else None
@@ -56,7 +70,7 @@ class Redactor:
 
     def json(self, text: str) -> str:
         """Return the text of a JSON value without secrets, however they are escaped; as it was when it has none."""
-        if self._pattern is None or not ("\\" in text or self._pattern.search(text)):
+        if not self.suspects(text):
             return text
         try:
             plain = msgspec.json.decode(text)
@@ -90,6 +104,11 @@ class Redactor:
         plain: Any = msgspec.to_builtins(value)
         changed = self.value(plain)
         return value if changed is plain else msgspec.convert(changed, type(value))
+
+    def header(self, header: Header) -> Header:
+        """Return a header without secrets but for ids and paths, which lead nowhere when they are changed."""
+        name, prompt = self.text(header.name), self.text(header.system_prompt)
+        return replace(header, name=name, system_prompt=prompt)
 
     def _items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
         changed = [self.value(item) for item in value]
