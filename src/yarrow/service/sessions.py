@@ -29,6 +29,7 @@ from yarrow.service.making import SessionPlan, make_header
 from yarrow.service.parts import Parts
 from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
+from yarrow.session.redacting_stream import RedactingBytes
 from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import SessionLog
@@ -112,7 +113,10 @@ class Sessions:
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
+        redactor = self._redactor("secrets", self._parts.secrets())
         context = await self.context(entry)
+        if not redactor.idle:
+            context = replace(context, sieve=partial(RedactingBytes, redactor))
         entry.equipment = Equipment(
             settings=run,
             provider=built.provider,
@@ -121,7 +125,7 @@ class Sessions:
             context=context,
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
-            redactor=self._redactor("secrets", self._parts.secrets()),
+            redactor=redactor,
             keys=self.keys(),
             contained=context.sandbox is not None,
             running=entry.bus.tap.running if entry.bus.tap is not None else None,

@@ -38,12 +38,20 @@ class Redactor:
 
     def __init__(self, secrets: Collection[str]) -> None:
         """Take the values of secrets; empty ones are none."""
+        self._look_for({way for secret in secrets for way in _spellings(secret)})
+
+    def of_bytes(self) -> "Redactor":
+        """Return one for bytes in UTF-8, each of them written as the character of its number."""
+        other = Redactor(())
+        other._look_for({way.encode(errors="surrogateescape").decode("latin-1") for way in self.spellings})
+        return other
+
+    def _look_for(self, found: Collection[str]) -> None:
         # The longest first, so that no secret leaves a rest of another that it is a part of.
-        spellings = sorted({way for secret in secrets for way in _spellings(secret)}, key=lambda way: (-len(way), way))
+        spellings = sorted(found, key=lambda way: (-len(way), way))
         self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
         self.spellings = tuple(spellings)
         """Everything that is looked for, the longest first."""
-
         self._is_plain = not any("\\" in spelling for spelling in spellings)
 
     @property
