@@ -219,7 +219,8 @@ class Agent:
             await self._desk.flush()
         except StorageError as error:
             end = End(EndReason.ERROR, end.failure or error.failure())
-        await self._points.agent_end(AgentEnd(end.reason, usage, end.failure, left))
+        told = AgentEnd(end.reason, usage, end.failure, left)
+        await self._points.agent_end(self._desk.redactor.struct(told))
         failure = await self._let_go()
         if failure is not None:
             end = End(EndReason.ERROR, end.failure or failure.failure())

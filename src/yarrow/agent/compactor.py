@@ -109,6 +109,7 @@ class Compactor:
         retries = partial(Retries, equipment.settings.retry, self._desk.pause, self._desk.publish)
         summarise = summarised_by(equipment.provider, self._spend, retries)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
+        record = self._desk.redactor.struct(record)
         await to_the_end(self._desk.append(record))
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)
