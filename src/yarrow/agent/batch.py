@@ -177,7 +177,8 @@ class Batch:
                     else:
                         result = piece
         if result is not None:
-            yield within_limits(await points.after_call(self._equipment.keys.struct(call), result))
+            result = await points.after_call(self._equipment.keys.struct(call), result)
+            yield within_limits(result, self._equipment.context)
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a call that ran; return how often it came in a row with this result."""

@@ -16,7 +16,6 @@ from yarrow.session.blobs import read
 from yarrow.session.head import FIRST_LINES
 from yarrow.session.lenient import Unknown
 from yarrow.session.line import encode, read_lines, resealed, seal
-from yarrow.session.portable import discreet
 from yarrow.session.reader import Stored
 from yarrow.session.record import Header, Record
 from yarrow.session.redaction import NOTHING_SECRET, Redactor
@@ -61,7 +60,7 @@ class Draft(Struct, frozen=True):
                 if entry.path not in streams:
                     streams[entry.path] = stack.enter_context(entry.path.open("rb"))
                 line = _copy(entry, streams[entry.path])
-                yield discreet(line, partial(read, entry.path), redactor), entry.path
+                yield _discreet(line, entry.path, redactor), entry.path
 
     def header_line(self, redactor: Redactor = NOTHING_SECRET) -> bytes:
         """Return the sealed line of the header, without secrets.
@@ -73,9 +72,17 @@ class Draft(Struct, frozen=True):
             with self.origin.open("rb") as stream:
                 for line in islice(read_lines(stream), FIRST_LINES):
                     if isinstance(line.value, Header):
-                        raw = discreet(line.raw, partial(read, self.origin), redactor)
+                        raw = _discreet(line.raw, self.origin, redactor)
                         return _edited(raw, line.value if raw is line.raw else None, header)
         return encode(header)
+
+
+def _discreet(line: bytes, path: Path, redactor: Redactor) -> bytes:
+    """Return a line of the file `path` without secrets."""
+    # Here, since most runs make no session of others.
+    from yarrow.session.portable import discreet
+
+    return discreet(line, partial(read, path), redactor)
 
 
 def _copy(entry: Copied, stream: BinaryIO) -> bytes:
