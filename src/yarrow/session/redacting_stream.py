@@ -19,6 +19,10 @@ class RedactingStream:
     def feed(self, piece: str) -> str:
         """Take a piece; return what can be told now, which may be empty."""
         text = self._held + piece
+        if not self._redactor.has_any(text):
+            start = self._beginning(text, 0)
+            self._held = text[start:]
+            return text[:start]
         told: list[str] = []
         at = 0
         while True:
