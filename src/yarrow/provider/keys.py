@@ -27,6 +27,8 @@ VENDOR_KEYS = {
 """Variables that hold the key of a vendor, by provider type; the first that is set counts."""
 VENDOR_ADDRESSES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
 """Variables that hold the address of a vendor's server, which may hold a password."""
+UNSAID = "[key]"
+"""Stands for a word that looks like a key."""
 MOST_USED = 256
 """Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
 _used: dict[str, None] = {}
@@ -142,7 +144,8 @@ async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:
     finally:
         await _end(process)
     if status:
-        said = " ".join(complaint.decode("utf-8", "replace").split())[:200]
+        words = complaint.decode("utf-8", "replace").split()
+        said = " ".join(UNSAID if is_secret_variable("", word) else word for word in words)[:200]
         raise _missing(f"{place} ended with status {status}{f': {said}' if said else ''}")
     key = output.decode("utf-8", "replace").strip()
     if not key or len(output) > MAX_OUTPUT or not key.isprintable():
