@@ -39,7 +39,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
 
     def keys(self) -> Redactor:
         """Return what takes the keys of providers out of all that is answered."""
-        return self._sessions.keys()
+        return self._sessions.redactors.keys()
 
     def drain(self) -> None:
         """Take no more prompts."""
@@ -125,7 +125,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         entry = await self._sessions.get_or_load(request.session_id)
         choices = read_choices(request.settings, self._parts.registry, entry.state.header.compaction)
         name = read_name(request.name) if request.HasField("name") else None
-        await configure(entry, choices, name=name, providers=self._parts.providers, keys=self._sessions.keys)
+        await configure(entry, choices, name=name, providers=self._parts.providers, keys=self._sessions.redactors.keys)
         return pb.ConfigureSessionResponse(settings=views.settings(entry))
 
     @answers
