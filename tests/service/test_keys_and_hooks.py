@@ -35,8 +35,13 @@ async def test_what_hooks_are_told(tmp_path: Path, end: list[dict[str, Any]]) ->
     async with stub_of(house) as stub:
         await play(stub, house.prompt(f"{'The quick brown fox. ' * 400}{KEY}", "s1"))
         await play(stub, house.prompt("The quick brown fox. " * 400, "s1"))
-        events = [one.event async for one in stub.Compact(pb.CompactRequest(session_id="s1"))]
+        events = [
+            one.event async for one in stub.Compact(pb.CompactRequest(session_id="s1", instructions=f"mind {KEY}"))
+        ]
+        requests = (await house.scripted()).requests
     assert KEY not in str(events)
+    assert KEY not in repr(requests)
+    assert "mind [redacted]" in repr(requests[-1])
     assert house.act.ran == [KEY]
     assert {name for name, payload in told.items() if KEY in payload} == BEFORE
     assert "did [redacted]" in told["AfterToolCall"]

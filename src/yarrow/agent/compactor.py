@@ -96,7 +96,8 @@ class Compactor:
     def _plan_by_hand(self, equipment: Equipment, instructions: str) -> "Plan":
         from yarrow.agent.compaction.plan import plan
 
-        planned = plan(replace(self._task(equipment, "manual", 0), instructions=instructions), self._meter)
+        asked = self._desk.redactor.text(instructions)
+        planned = plan(replace(self._task(equipment, "manual", 0), instructions=asked), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
