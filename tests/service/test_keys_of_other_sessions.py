@@ -20,7 +20,11 @@ KEY = "sk-proj-7Q2xF9hLw4"
 ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
 LEAK = [{"text": f"the notes say {KEY[:7]}"}, {"text": f"{KEY[7:]} and more"}]
 TURNS: list[list[dict[str, Any]]] = [
-    [{"text": f"a {KEY}"}, call("echo", f"one {KEY}")],
+    [
+        {"text": f"a {KEY}"},
+        call("echo", f"one {KEY}"),
+        {"call": {"name": "echo", "arguments": f'{{"text": "{ESCAPED}"}}'}},
+    ],
     [{"text": "b"}],
     [{"text": "c"}],
     *[LEAK] * 3,
@@ -128,6 +132,21 @@ async def test_what_was_there_before_the_key_was_known(house: House, stub: "Stub
         await stub.GetStats(pb.GetStatsRequest(session_id="s1")),
     ]
     assert [type(one).__name__ for one in seen if KEY in str(one)] == []
+    said = await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))
+    calls = [block.tool_call for block in said.messages[1].content if block.WhichOneof("block") == "tool_call"]
+    assert [json.loads(one.arguments_json)["text"] for one in calls] == ["one [redacted]", "[redacted]"]
+
+
+async def test_a_directory_that_is_called_so_can_be_worked_in(tmp_path: Path) -> None:
+    (tmp_path / KEY).mkdir()
+    house = House(tmp_path / KEY, TURNS, keys=[KEY])
+    async with stub_of(house) as stub:
+        made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), session_id="s1"))
+        assert made.cwd == str(house.cwd)
+        await play(stub, house.prompt("go", "s1"))
+        fork = (await stub.ForkSession(pb.ForkSessionRequest(session_id="s1"))).session_id
+        assert (await stub.GetState(pb.GetStateRequest(session_id=fork))).cwd == str(house.cwd)
+        assert (await play(stub, house.prompt("more", fork)))[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
 async def test_what_is_said_of_a_session_before_its_first_run(house: House, keys: Learnt) -> None:
