@@ -222,7 +222,7 @@ def test_what_lies_anywhere_is_not_looked_through_for_links(tmp_path: Path, monk
     def look(*_: object) -> NoReturn:
         raise AssertionError("the whole system was looked through")
 
-    monkeypatch.setattr("yarrow.policy.workspace.entries", look)
+    monkeypatch.setattr("yarrow.policy.secret_links.entries", look)
     (tmp_path / "a").write_text("x")
     everything = Workspace(writable=(Path("/"),))
     assert everything.resolve_read(tmp_path / "a") == Path(os.path.realpath(tmp_path / "a"))

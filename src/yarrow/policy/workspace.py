@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -14,9 +13,8 @@ from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
-from yarrow.policy.sandbox.linked import Linked
-from yarrow.policy.sandbox.protected import Found, entries
 from yarrow.policy.scratch import in_scratch
+from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
@@ -35,16 +33,9 @@ OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
 MOST_LINKS = 40
 """Links of a path that are followed one by one; Linux follows no more."""
-PLACES_SECONDS = 1.0
-"""For which it is remembered in which directories such links are: one call asks several times."""
-REMEMBERED_ROOTS = 64
-"""Of which that is remembered; then all are looked at anew."""
 T = TypeVar("T")
 START_PLACES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
 """Directories of a home whose files something runs or obeys by itself."""
-
-_places: dict[tuple[Path, SecretFiles], tuple[float, tuple[Path, ...]]] = {}
-"""By root and by what is looked for: when it was looked at, and what was found."""
 
 
 class Refused(Struct, frozen=True):
@@ -122,10 +113,9 @@ class Workspace(Struct, frozen=True):
         name = system.compared(real)
         return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
 
-    def linked(self) -> Linked:
+    def linked(self) -> SecretLinks:
         """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
-        below = (place for root in self.writable for place in _places_of_links(root, self.secrets))
-        return Linked((*below, *self.readable), self.secrets, writable=self.writable)
+        return SecretLinks(self.writable, self.readable, self.secrets)
 
     def _is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its place, by its name, or by that of a link that leads to it.
@@ -223,23 +213,6 @@ def links(path: Path) -> Iterator[Path]:
             path = _real(path.parent) / target
         except (OSError, ValueError):  # the last one is no link
             return
-
-
-def _places_of_links(root: Path, secrets: SecretFiles) -> tuple[Path, ...]:
-    """Return a root, and the directories in it where a sandbox finds links with the names of secret files."""
-    if root == root.parent:  # what lies anywhere belongs to no workspace
-        return (root,)
-    now = time.monotonic()
-    known = _places.get((root, secrets))
-    if known is None or now - known[0] > PLACES_SECONDS:
-        try:
-            links = [path for path in entries(root, Found(), secrets) if path.is_symlink()]
-        except OSError:
-            links = []
-        if len(_places) >= REMEMBERED_ROOTS:
-            _places.clear()
-        known = _places[root, secrets] = (now, tuple({root, *(link.parent for link in links)}))
-    return known[1]
 
 
 def _root(real: Path, roots: tuple[Path, ...]) -> Path | None:
