@@ -30,16 +30,22 @@ def test_variables_and_headers() -> None:
 def test_addresses_bodies_and_keys_in_the_wrong_place() -> None:
     there = ProviderSettings(
         base_url="https://me:of%2Dan-address@host/v1?api-version=2024-05-01&key=of-a-query",
-        extra_body={"user": "no-secret-at-all", "options": {"proxyToken": "of-a-body", "max_tokens": 12345678}},
+        extra_body={
+            "user": "no-secret-at-all",
+            "prompt_cache_key": "the-name-of-a-project",
+            "options": [{"proxyToken": "of-a-body", "max_tokens": 12345678, "stop_token": "<|end_of_text|>"}],
+            "note": "sk-proj-0123456789abcdef",
+        },
     )
     typed = ProviderSettings(api_key_env="sk-proj-in-place-of-a-name")
-    other = ProviderSettings(base_url="https://[broken", api_key_env="PLAIN_NAME_OF_A_VARIABLE")
-    settings = Settings(providers={"there": there, "typed": typed, "other": other})
-    environment = {"OPENAI_BASE_URL": "http://of-a-variable-too:@host/v1", "OLLAMA_HOST": "http://x:last-one@h"}
+    other = ProviderSettings(base_url="https://developer@[::1]", api_key_env="PLAIN_NAME_OF_A_VARIABLE")
+    broken = ProviderSettings(base_url="https://[broken")
+    settings = Settings(providers={"there": there, "typed": typed, "other": other, "broken": broken})
+    environment = {"OPENAI_BASE_URL": "http://of-a-variable-01:@host/v1", "OLLAMA_HOST": "http://x:last-one@h"}
     known = known_keys(settings, environment)
     assert known == {
-        "of%2Dan-address", "of-an-address", "of-a-query", "of-a-body", "sk-proj-in-place-of-a-name",
-        "of-a-variable-too", "last-one",
+        "of%2Dan-address", "of-an-address", "of-a-query", "of-a-body", "sk-proj-0123456789abcdef",
+        "sk-proj-in-place-of-a-name", "of-a-variable-01", "last-one",
     }  # fmt: skip
 
 

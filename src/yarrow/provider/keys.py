@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -27,6 +28,12 @@ VENDOR_KEYS = {
 """Variables that hold the key of a vendor, by provider type; the first that is set counts."""
 VENDOR_ADDRESSES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
 """Variables that hold the address of a vendor's server, which may hold a password."""
+SHORTEST_TOKEN = 16
+"""Characters, a digit among them, of a user in an address that is taken for a token; a shorter one is a name."""
+KEY_FIELD = (
+    r"(?:api|access|auth|private|proxy|secret|session|user)[_-]?(?:key|token)$|(?:secret|password|authorization)$"
+)
+"""What a field of a request is called that holds a key; a `prompt_cache_key` and a `stop_token` are ordinary words."""
 UNSAID = "[key]"
 """Stands for a word that looks like a key."""
 MOST_USED = 256
@@ -59,10 +66,12 @@ def _brought(settings: ProviderSettings) -> Iterator[str]:
 
 
 def _of_address(address: str) -> Iterator[str]:
-    """Yield the password of an address, or its user where that is all, and what its query calls a key."""
+    """Yield the password of an address, or its user where that is all and no ordinary word, and keys of its query."""
     try:
         parts = urlsplit(address)
-        if secret := parts.password or parts.username:
+        user = parts.username or ""
+        is_token = len(user) >= SHORTEST_TOKEN and any(map(str.isdigit, user))
+        if secret := parts.password or (user if is_token else ""):
             yield from (secret, unquote(secret))
         yield from (text for name, text in parse_qsl(parts.query) if is_secret_variable(name, text))
     except ValueError:  # no address
@@ -70,7 +79,7 @@ def _of_address(address: str) -> Iterator[str]:
 
 
 def _of_body(name: str, value: object) -> Iterator[str]:
-    if isinstance(value, str) and is_secret_variable(name, value):
+    if isinstance(value, str) and (re.search(KEY_FIELD, name, re.IGNORECASE) or is_secret_variable("", value)):
         yield value
     elif isinstance(value, dict):
         for key, each in cast("dict[str, object]", value).items():
