@@ -37,6 +37,14 @@ class Desk:
         (self.users / "config.json").write_text(json.dumps(content))
 
 
+def test_a_key_in_the_place_of_a_variables_name_is_not_shown(desk: "Desk", capfd: pytest.CaptureFixture[str]) -> None:
+    keys = {"a": "sk-proj-hunter2-0123456789", "b": "AIzaSyHunter2012345678901234567890123456", "c": "MY_Key"}
+    desk.mine({"providers": {name: {"type": "openai", "apiKeyEnv": key} for name, key in keys.items()}})
+    text = output(capfd) + output(capfd, "json")
+    assert "unter2" not in text
+    assert "MY_Key" in text
+
+
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     desk = Desk(tmp_path)

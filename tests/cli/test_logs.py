@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.cli import logs
+from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import UsageError
 
 
@@ -55,6 +56,15 @@ def test_a_level_sends_it_to_standard_error(tmp_path: Path, capsys: pytest.Captu
 def test_a_level_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'loud'"):
         logs.set_up(tmp_path, {"YARROW_LOG": "loud"})
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_key_that_the_settings_lead_to_is_in_no_line(tmp_path: Path, form: str) -> None:
+    log = logs.set_up(tmp_path, {"MY_MODEL": "swordfish-and-more", "YARROW_LOG_FORMAT": form})
+    headers = {"Authorization": "Bearer herring-and-more"}
+    log.settings = Settings(providers={"here": ProviderSettings(api_key_env="MY_MODEL", headers=headers)})
+    logging.getLogger("yarrow.x").error("failed for %s and %s", "swordfish-and-more", "herring-and-more")
+    assert "failed for [redacted] and [redacted]" in (tmp_path / "yarrow.log").read_text()
 
 
 def test_a_key_of_the_environment_is_in_no_line(tmp_path: Path) -> None:

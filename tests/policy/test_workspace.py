@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -215,3 +216,13 @@ def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: s
     assert isinstance(refused, Refused)
     assert "write-protected" in refused.text
     assert workspace.resolve_write(directory / "file") == directory.resolve() / "file"
+
+
+def test_what_lies_anywhere_is_not_looked_through_for_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_: object) -> NoReturn:
+        raise AssertionError("the whole system was looked through")
+
+    monkeypatch.setattr("yarrow.policy.secret_links.entries", look)
+    (tmp_path / "a").write_text("x")
+    everything = Workspace(writable=(Path("/"),))
+    assert everything.resolve_read(tmp_path / "a") == Path(os.path.realpath(tmp_path / "a"))

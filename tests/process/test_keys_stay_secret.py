@@ -1,6 +1,7 @@
 """No key is ever shown: not when a backend repeats it in what it says, and wherever the key came from."""
 
 import itertools
+import json
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -189,3 +190,34 @@ async def test_what_people_programs_and_disks_get_to_see(world: World, kind: Pro
         seen += [path.read_text() for path in folder.rglob("*") if path.is_file() and path != configuration]
     assert len(world.session_files()) == 2
     assert [text for text in seen if key in text] == []
+
+
+async def test_what_an_extension_logs_and_says(world: World) -> None:
+    key = "of-no-telling-name-01234"
+    world.script([{"text": "heard"}], extensions=["loud.py"])
+    path = world.home / ".yarrow" / "config.json"
+    configured_there = json.loads(path.read_text())
+    configured_there["providers"]["there"] = {"type": "openai", "apiKeyEnv": "MY_MODEL"}
+    path.write_text(json.dumps(configured_there))
+    (world.home / ".yarrow" / "loud.py").write_text(LOUD)
+    seen: list[str] = []
+    for words in (["--json", "hello"], ["again"]):
+        ended = await world.run(*words, env={"MY_MODEL": key})
+        seen += [ended.out, ended.err]
+    log = world.home / ".yarrow" / "yarrow.log"
+    assert "logged [redacted]" in log.read_text()
+    assert "raised [redacted]" in "".join(seen)
+    assert [text for text in [*seen, log.read_text()] if key in text] == []
+
+
+LOUD = """
+import logging, os
+
+def start(payload):
+    logging.getLogger("loud").error("logged %s", os.environ["MY_MODEL"])
+    raise ValueError("raised " + os.environ["MY_MODEL"])
+
+def extend(yarrow):
+    yarrow.hook("AgentStart", start)
+    yarrow.hook("SessionStart", start)
+"""

@@ -230,6 +230,16 @@ def test_a_template_of_a_project_does_not_link_out_of_it(project: Project) -> No
     assert "is a link that leads out of the project" in refusal(project, "/t")
 
 
+def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
+    secret = project.write(project.root / "production.md", "KEY=1")
+    (project.cwd / ".env").symlink_to(secret)
+    (project.root / ".yarrow" / "prompts").mkdir(parents=True)
+    (project.root / ".yarrow" / "prompts" / "t.md").symlink_to(secret)
+    why = "~/code/project/.yarrow/prompts/t.md is not read: files such as .env hold secrets"
+    assert refusal(project, "/t") == f"text: {why}"
+    assert list_commands(project.places()) == ((), (why,))
+
+
 def test_a_result_that_would_be_too_long_is_refused(project: Project) -> None:
     project.template("t", "$@" * 20_000)
     with pytest.raises(LimitExceeded) as caught:

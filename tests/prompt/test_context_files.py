@@ -105,6 +105,17 @@ def test_files_of_secrets_are_not_read(project: Project, name: str) -> None:
     assert warned(project) == ("~/code/project/AGENTS.md is not read: files such as .env hold secrets",)
 
 
+@pytest.mark.parametrize("link", [".env", "config/.env.local", "src/deep/.env"])
+@pytest.mark.parametrize("context", ["AGENTS.md", "src/AGENTS.md", "src/deep/AGENTS.md"])
+def test_nor_is_what_a_link_so_called_leads_to(project: Project, link: str, context: str) -> None:
+    secret = project.write(project.root / "config" / "production.md", "KEY=1")
+    (project.root / link).symlink_to(secret)
+    (project.root / context).symlink_to(secret)
+    assert warned(project) == (f"~/code/project/{context} is not read: files such as .env hold secrets",)
+    (project.root / link).unlink()
+    assert read(project) == {f"~/code/project/{context}": "KEY=1"}
+
+
 def test_files_of_secrets_are_not_read_by_a_link_to_a_link_either(project: Project) -> None:
     project.write(project.root / "production.txt", "KEY=1")
     (project.root / ".env").symlink_to("production.txt")

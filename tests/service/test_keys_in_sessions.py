@@ -119,3 +119,36 @@ async def test_what_a_backend_signed_stays_byte_for_byte_or_goes() -> None:
     await desk.append(replace(told, id="n", content=(leaking, sealed, Text("b"))))
     assert desk.session.messages[1].content == (Text("b"),)
     await desk.unlock()
+
+
+@pytest.mark.parametrize("place", ["arguments", "cwd"])
+async def test_always_for_a_call_with_a_key_is_for_the_session(tmp_path: Path, place: str) -> None:
+    arguments = {"text": f'say "{KEY}"'} if place == "arguments" else {"text": "x"}
+    turns = [[{"call": {"name": "act", "arguments": arguments}}] * 2, [{"text": "a"}]]
+    if place == "cwd":
+        tmp_path /= KEY
+        tmp_path.mkdir()
+    house = House(tmp_path, turns, keys=[KEY], rules={"act": "ask"})
+    events: list[pb.AgentEvent] = []
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt("go", "s1", answers_permissions=True))
+        while not events or events[-1].WhichOneof("event") != "permission_request":
+            events.append((await read(call)).event)
+        answer = pb.AnswerPermissionRequest(
+            session_id="s1",
+            request_id=events[-1].permission_request.request_id,
+            answer=pb.PERMISSION_ANSWER_ALWAYS,
+        )
+        await stub.AnswerPermission(answer)
+        await stub.AnswerPermission(answer)
+        while "agent_end" not in kinds(events):
+            events.append((await read(call)).event)
+    assert len(house.act.ran) == 2
+    assert house.allowed == []
+    (settled,) = [event.permission_settled for event in events if event.WhichOneof("event") == "permission_settled"]
+    assert settled.answer == pb.PERMISSION_ANSWER_SESSION
+    (notice,) = [event.notice for event in events if event.WhichOneof("event") == "notice"]
+    assert notice.code == "NOT_KEPT"
+    assert "for this session" in notice.text
+    if place == "arguments":
+        assert KEY not in everything(house, events)

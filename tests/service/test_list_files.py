@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from doubles.house import House, stub_of, write
+from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -84,3 +86,16 @@ async def test_a_session_that_does_not_exist_is_not_made(stub: "Stub") -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListFiles(pb.ListFilesRequest(session_id="nobody"))
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_what_file_tools_leave_out_is_not_listed(house: House, stub: "Stub") -> None:
+    write(house.cwd / "config/production.txt", "KEY=1")
+    write(house.cwd / "config/token", "x")
+    (house.cwd / ".env").unlink()
+    (house.cwd / ".env").symlink_to("config/production.txt")
+    for prefix in ("", "prod", "config/", "config/prod", "./config/"):
+        assert not [path for path in (await listed(house, stub, prefix)).paths if "production" in path], prefix
+    assert list((await listed(house, stub, "config/")).paths) == ["config/token"]
+    house.servicer = Servicer(replace(house.parts, private=(house.cwd / "config/token",)))
+    async with stub_of(house) as other:
+        assert list((await listed(house, other, "config/")).paths) == []

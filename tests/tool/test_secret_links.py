@@ -46,6 +46,30 @@ async def test_what_a_link_leads_to_is_closed(ws: Path, link: str, target: str) 
     assert listed == "config/other.txt\n[1 left out: files such as .env hold secrets]"
 
 
+@pytest.mark.parametrize("link", ["apps/web/.env", "a/b/c/d/.env.production", "config/deeper/.env"])
+async def test_from_wherever_in_the_workspace(ws: Path, link: str) -> None:
+    (ws / link).parent.mkdir(parents=True)
+    (ws / link).symlink_to(ws / "config/prod.txt")
+    assert await refused(ws, "config/prod.txt")
+    assert not await refused(ws, "config/other.txt")
+    assert "prod.txt" not in (await call("grep", ws, {"pattern": "K="})).text
+    assert "prod.txt" not in (await call("find", ws, {"pattern": "**/*.txt"})).done.text
+    (ws / link).unlink()
+    assert not await refused(ws, "config/prod.txt")
+
+
+async def test_another_name_of_the_same_file(ws: Path) -> None:
+    (ws / "apps").mkdir()
+    (ws / "apps/.env").hardlink_to(ws / "config/prod.txt")
+    (ws / "config/twice.txt").hardlink_to(ws / "config/other.txt")
+    assert await refused(ws, "config/prod.txt")
+    assert not await refused(ws, "config/twice.txt")
+    for arguments in ({}, {"path": "config"}, {"path": "config", "glob": "prod.*"}):
+        assert "prod.txt" not in (await call("grep", ws, {"pattern": "K=", **arguments})).text
+    found = (await call("find", ws, {"pattern": "**/*.txt"})).done.text
+    assert found == "config/other.txt\nconfig/twice.txt\n[1 left out: files such as .env hold secrets]"
+
+
 async def test_also_from_one_root_into_another(ws: Path, tmp_path: Path) -> None:
     more = Path(os.path.realpath(tmp_path)) / "more"
     more.mkdir()

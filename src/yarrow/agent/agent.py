@@ -26,6 +26,7 @@ from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReaso
 from yarrow.message import Block, ToolCall
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change
+from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState
 
 _logger = logging.getLogger("yarrow.agent")
@@ -117,11 +118,11 @@ class Agent:
         how = "followUp" if follow_up else "steer"
         return await to_the_end(self._delivery.queue(content, how, typed=typed, points=self._points))
 
-    async def change(self, change: Change) -> None:
-        """Change settings of the session. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
+    async def change(self, change: Change, keys: Redactor) -> None:
+        """Change settings of the session, without `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
         self._seat.take("change it when the run is over")
         try:
-            await to_the_end(self._change(change))
+            await to_the_end(self._change(change, keys))
         finally:
             self._seat.leave()
 
@@ -170,7 +171,8 @@ class Agent:
         self._seat.start(self._go(equipment), f"run {self.run_id}")
         return self.run_id
 
-    async def _change(self, change: Change) -> None:
+    async def _change(self, change: Change, keys: Redactor) -> None:
+        self._desk.redactor = keys
         try:
             await self._desk.lock()
             await self._desk.append(change)
@@ -217,7 +219,8 @@ class Agent:
             await self._desk.flush()
         except StorageError as error:
             end = End(EndReason.ERROR, end.failure or error.failure())
-        await self._points.agent_end(AgentEnd(end.reason, usage, end.failure, left))
+        told = AgentEnd(end.reason, usage, end.failure, left)
+        await self._points.agent_end(self._desk.redactor.struct(told))
         failure = await self._let_go()
         if failure is not None:
             end = End(EndReason.ERROR, end.failure or failure.failure())

@@ -57,7 +57,7 @@ class Batch:
         self._offered = offered
         worst = 0
         try:
-            await self._ports.points.response(message)
+            await self._ports.points.response(message, self._equipment.keys)
             for alone, group in groupby(calls, key=self._runs_alone):
                 if alone:
                     for call in group:
@@ -145,10 +145,15 @@ class Batch:
             offered=self._offered,
         )
         if self._ports.points.at_tools:
-            pieces = self._hooked(call, pieces)
+            # Hooks are told what came of it without keys, and may put others in.
+            pieces = self._hooked(call, self._discreet(pieces))
         if equipment.running is not None:
             pieces = _measured(pieces, equipment.running(call.id))
-        return pieces if equipment.redactor.idle else _without_secrets(pieces, equipment.redactor)
+        return self._discreet(pieces)
+
+    def _discreet(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
+        redactor = self._equipment.redactor
+        return pieces if redactor.idle else _without_secrets(pieces, redactor)
 
     async def _hooked(
         self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
@@ -172,7 +177,8 @@ class Batch:
                     else:
                         result = piece
         if result is not None:
-            yield within_limits(await points.after_call(call, result))
+            result = await points.after_call(self._equipment.keys.struct(call), result)
+            yield within_limits(result, self._equipment.context)
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a call that ran; return how often it came in a row with this result."""

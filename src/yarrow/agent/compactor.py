@@ -96,7 +96,8 @@ class Compactor:
     def _plan_by_hand(self, equipment: Equipment, instructions: str) -> "Plan":
         from yarrow.agent.compaction.plan import plan
 
-        planned = plan(replace(self._task(equipment, "manual", 0), instructions=instructions), self._meter)
+        asked = self._desk.redactor.text(instructions)
+        planned = plan(replace(self._task(equipment, "manual", 0), instructions=asked), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
@@ -109,6 +110,7 @@ class Compactor:
         retries = partial(Retries, equipment.settings.retry, self._desk.pause, self._desk.publish)
         summarise = summarised_by(equipment.provider, self._spend, retries)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
+        record = self._desk.redactor.struct(record)
         await to_the_end(self._desk.append(record))
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.agent.desk import Desk
 from yarrow.agent.presence import Later, Presence
@@ -38,6 +39,9 @@ class Given(Struct, frozen=True):
 _NOBODY = Given("no", by="nobody")
 _TOO_LATE = Given("no", by="timeout")
 _ABORTED = Given("no", by="abort")
+_NOT_KEPT = Notice(
+    "NOT_KEPT", "the call is allowed for this session alone and not always: it holds a key, which is written nowhere"
+)
 
 
 async def _keep_nothing(_call: AllowedCall) -> None:
@@ -62,6 +66,8 @@ class _Question:
         self.told = told
         self.like = like
         self.keep = keep
+        self.holds_key = False
+        """Whether it is about a call that is not to be kept."""
         self.claimed: Given | None = None
         """The answer that will count, unless it cannot be kept."""
         self.otherwise: Given | None = None
@@ -118,6 +124,7 @@ class Questions:
         arguments, reason = redactor.json(call.arguments), redactor.text(reason)
         told = PermissionRequest(new_id(), call.id, call.name, arguments, reason, request.contained)
         question = _Question(told, request.like, consent.keep)
+        question.holds_key = redactor.struct(request.like) != request.like
         await to_the_end(self._begin(question))
         timer = self._call_later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
         try:
@@ -149,7 +156,7 @@ class Questions:
             await asyncio.shield(question.settled)
 
     async def _give(self, question: _Question, given: Given) -> None:
-        if given.answer == "always":
+        if given.answer == "always" and not question.holds_key:
             with ExitStack() as undo:
                 # A question that stayed claimed though its answer was not kept could never be answered.
                 undo.callback(question.unclaim)
@@ -184,18 +191,22 @@ class Questions:
         """Make the answer durable and tell it; what was not answered until here was aborted."""
         question.give(question.claimed or _ABORTED)
         given = question.answered.result()
+        is_cut_short = given.answer == "always" and question.holds_key
+        counts = replace(given, answer="session") if is_cut_short else given
         request_id = question.told.request_id
         try:
-            await self._desk.append(_answered(request_id, self._desk.timestamp(), given))
+            await self._desk.append(_answered(request_id, self._desk.timestamp(), counts))
         except YarrowError as error:
             question.settled.set_exception(error)
             # It is this run's failure too; an exception that nobody asked for would be complained about.
             question.settled.exception()
             raise
         else:
-            if given.answer in ("session", "always"):
+            if counts.answer in ("session", "always"):
                 self.allowed.add(question.like)
-            self._desk.publish(PermissionSettled(request_id, given.answer, given.by))
+            self._desk.publish(PermissionSettled(request_id, counts.answer, counts.by))
+            if is_cut_short:
+                self._desk.publish(_NOT_KEPT)
             question.settled.set_result(None)
         finally:
             del self._open[request_id]

@@ -12,6 +12,7 @@ from yarrow.event.events import AgentEnd, Body
 from yarrow.message import Block, Image, Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
 from yarrow.session.ids import new_id
+from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Result, ToolFailed
 
 
@@ -69,10 +70,10 @@ class Points:
             request = await self._run(HookName.BEFORE_PROVIDER_REQUEST, request)
         return request
 
-    async def response(self, message: Message) -> None:
-        """Tell what the model answered."""
+    async def response(self, message: Message, keys: Redactor) -> None:
+        """Tell what the model answered, as it was recorded: without keys."""
         if HookName.AFTER_PROVIDER_RESPONSE in self._hooks:
-            await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(message))
+            await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(keys.struct(message)))
 
     async def before_call(self, call: ToolCall, *, read_only: bool, contained: bool) -> Result | None:
         """Return the result that a hook gives in place of running the call; None to run it."""

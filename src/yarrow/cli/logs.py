@@ -8,9 +8,13 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
+
+if TYPE_CHECKING:
+    from yarrow.config.settings import Settings
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -19,8 +23,10 @@ MAX_BYTES = 4 << 20
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up(folder: Path, environment: Mapping[str, str]) -> None:
+def set_up(folder: Path, environment: Mapping[str, str]) -> "Discreet":
     """Send the log to `folder`, or to standard error when `YARROW_LOG` names a level. Raises `UsageError`.
+
+    What is returned takes the settings once they are read: they may hold keys.
 
     Nothing is opened before there is something to write.
     """
@@ -31,28 +37,33 @@ def set_up(folder: Path, environment: Mapping[str, str]) -> None:
     if form not in FORMATS:
         raise UsageError(f"YARROW_LOG_FORMAT is {form!r}; it takes one of {', '.join(FORMATS)}")
     handler = logging.StreamHandler() if level else _LogFile(folder / "yarrow.log")
-    handler.setFormatter(_Discreet(environment, as_json=form == "json"))
+    discreet = Discreet(environment, as_json=form == "json")
+    handler.setFormatter(discreet)
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
     # A log that cannot be written is nothing to tell the reader of an answer.
     logging.raiseExceptions = False
+    return discreet
 
 
-class _Discreet(logging.Formatter):
-    """Writes a record without the secrets of the environment, which a library may have put into a message."""
+class Discreet(logging.Formatter):
+    """Writes a record without the secrets of the environment and keys, which a library may have put into a message."""
 
     def __init__(self, environment: Mapping[str, str], *, as_json: bool) -> None:
         super().__init__("%(message)s" if as_json else FORMAT)
+        self.settings: Settings | None = None
+        """In which keys may be."""
         self._environment = environment
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, or more of them with a traceback."""
         # Here, since most runs log nothing.
         from yarrow.config.settings import Settings
         from yarrow.policy.secrets import secret_values
         from yarrow.provider.keys import known_keys
         from yarrow.session.redaction import Redactor
 
-        secrets = {*secret_values(self._environment), *known_keys(Settings(), self._environment)}
+        secrets = {*secret_values(self._environment), *known_keys(self.settings or Settings(), self._environment)}
         text = Redactor(secrets).text(super().format(record))
         return _json(record, text) if self._as_json else text
 

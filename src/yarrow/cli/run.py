@@ -51,9 +51,10 @@ def run(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
     open_standard_descriptors()
     system.prepare_terminal()
     home = home_directory()
-    set_up(user_directory(home, os.environ), os.environ)
+    log = set_up(user_directory(home, os.environ), os.environ)
     overrides = arguments.overrides()
     loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
+    log.settings = loaded.settings
     out: list[int] = []
     extensions = no_extensions()
     if not arguments.attach:

@@ -9,7 +9,16 @@ SET = "(set)"
 """What is shown instead."""
 FREE = frozenset({"headers", "extraBody"})
 """Keys of a provider below which people write what they like, such as a token."""
+SHORTEST_KEY = 16
+"""Characters; in a shorter name small and capital letters may be mixed."""
 _URL = re.compile(r"^([^:/?#]*://)([^/?#]*@)?([^?#]*)([?#].*)?$", re.DOTALL)
+
+
+def is_variable_name(text: str) -> bool:
+    """Whether a text can name an environment variable, and does not rather look like a key. Nothing names none."""
+    if not text or len(text) >= SHORTEST_KEY:
+        return re.fullmatch(r"[A-Z_][A-Z0-9_]*|[a-z_][a-z0-9_]*|", text) is not None
+    return text.isidentifier()
 
 
 def masked(path: KeyPath, value: Any, free: frozenset[str] = FREE) -> Any:
@@ -21,6 +30,8 @@ def masked(path: KeyPath, value: Any, free: frozenset[str] = FREE) -> Any:
             return SET
         case "baseUrl" if isinstance(value, str):
             return _URL.sub(_mask_url, value)
+        case "apiKeyEnv" if isinstance(value, str) and not is_variable_name(value):
+            return SET  # a key in its place
         case key if key in free:
             return SET
         case _:

@@ -13,8 +13,8 @@ from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.permission.paths import Closed
-from yarrow.policy.sandbox.linked import Linked
 from yarrow.policy.scratch import in_scratch
+from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
@@ -113,9 +113,9 @@ class Workspace(Struct, frozen=True):
         name = system.compared(real)
         return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
 
-    def linked(self) -> Linked:
+    def linked(self) -> SecretLinks:
         """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
-        return Linked(self.writable + self.readable, self.secrets, writable=self.writable)
+        return SecretLinks(self.writable, self.readable, self.secrets)
 
     def _is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its place, by its name, or by that of a link that leads to it.

@@ -65,7 +65,7 @@ class _Reader:
         for name in NAMES:
             path = self._places.shown(directory / name)
             most = min(FILE_BYTES, self._left)
-            match read_text(directory / name, most=most, inside=inside, secrets=self._places.secrets):
+            match read_text(directory / name, most=most, inside=inside, places=self._places):
                 case None:
                     continue
                 case Skipped(why):

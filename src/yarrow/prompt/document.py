@@ -31,7 +31,7 @@ class Unusable(Struct, frozen=True):
 
 def read_document(offer: Offer, *, most: int, largest: int | None = DOCUMENT_BYTES) -> Document | Unusable:
     """Read the first `most` bytes, which must hold the whole front matter, of a file of at most `largest` bytes."""
-    file = read_text(offer.path, most=most, inside=offer.inside, secrets=offer.secrets)
+    file = read_text(offer.path, most=most, inside=offer.inside, places=offer.places)
     if file is None:
         return Unusable("is gone")
     if isinstance(file, Skipped):

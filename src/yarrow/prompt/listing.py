@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.places import Places, shown
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -24,8 +23,8 @@ class Offer(Struct, frozen=True):
     path: Path
     inside: Path | None
     """The directory that a link must not leave; None for what is the user's."""
-    secrets: SecretFiles
-    """Files that are not read."""
+    places: Places
+    """Where it was found."""
 
 
 class Kind(Struct, frozen=True):
@@ -87,7 +86,7 @@ def _found(places: Places, kind: Kind, *, warnings: list[str]) -> Iterator[tuple
         for entry in _entries(directory, places.shown(directory), warnings=warnings):
             path = directory / entry / kind.file
             if entry.endswith(kind.ending) and not entry.startswith(".") and (not kind.file or os.path.lexists(path)):
-                yield entry.removesuffix(kind.ending), Offer(path, inside, places.secrets)
+                yield entry.removesuffix(kind.ending), Offer(path, inside, places)
 
 
 def _directories(places: Places, kind: Kind) -> Iterable[tuple[Path, Path | None]]:

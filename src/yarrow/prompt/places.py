@@ -6,7 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.sandbox.linked import Linked
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.workspace import links
 
 UNPRINTABLE = "\ufffd"
 
@@ -32,6 +34,12 @@ class Places(Struct, frozen=True):
     def project(self) -> tuple[Path, ...]:
         """Return the directories from the project's root down to `cwd`."""
         return down(self.root, self.cwd)
+
+    def is_secret(self, path: Path, real: Path) -> bool:
+        """Whether a file holds secrets by its name, or by that of a link that leads to it, as for file tools."""
+        if any(self.secrets.has(one.name) for one in (real, *links(path))):
+            return True
+        return Linked(self.project(), self.secrets, writable=(self.root, self.users)).has(str(real))
 
     def shown(self, path: Path) -> str:
         """Return a path as people read it, `~/` for home, in characters that can be printed on one line."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.secrets import SecretFiles
-from yarrow.policy.workspace import links
+from yarrow.prompt.places import Places
 
 
 class TextFile(Struct, frozen=True):
@@ -36,7 +35,7 @@ class Skipped(Struct, frozen=True):
     why: str
 
 
-def read_text(path: Path, *, most: int, inside: Path | None, secrets: SecretFiles) -> TextFile | Skipped | None:
+def read_text(path: Path, *, most: int, inside: Path | None, places: Places) -> TextFile | Skipped | None:
     """Read at most `most` bytes of a file; None when there is none.
 
     Links are followed as long as they end inside a directory, anywhere if it is None.
@@ -44,7 +43,7 @@ def read_text(path: Path, *, most: int, inside: Path | None, secrets: SecretFile
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
         return Skipped("is a link that leads out of the project")
-    if any(secrets.has(one.name) for one in (real, *links(path))):
+    if places.is_secret(path, real):
         return Skipped("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from yarrow.config.secrets import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
@@ -23,6 +26,16 @@ VENDOR_KEYS = {
     "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
 """Variables that hold the key of a vendor, by provider type; the first that is set counts."""
+VENDOR_ADDRESSES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
+"""Variables that hold the address of a vendor's server, which may hold a password."""
+SHORTEST_TOKEN = 16
+"""Characters, a digit among them, of a user in an address that is taken for a token; a shorter one is a name."""
+KEY_FIELD = (
+    r"(?:api|access|auth|private|proxy|secret|session|user)[_-]?(?:key|token)$|(?:secret|password|authorization)$"
+)
+"""What a field of a request is called that holds a key; a `prompt_cache_key` and a `stop_token` are ordinary words."""
+UNSAID = "[key]"
+"""Stands for a word that looks like a key."""
 MOST_USED = 256
 """Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
 _used: dict[str, None] = {}
@@ -31,12 +44,49 @@ _used: dict[str, None] = {}
 def known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[str]:
     """Return the keys of providers that this process knows now, without those that are too short to be looked for."""
     named = [one.api_key_env for one in settings.providers.values()]
-    vendors = itertools.chain.from_iterable(VENDOR_KEYS.values())
-    headers = [header for one in settings.providers.values() for header in one.headers.items()]
-    brought = [text for name, text in headers if is_secret_variable(name.replace("-", "_"), text)]
-    bare = [text.rpartition(" ")[2] for text in brought]
-    values = (*_used, *(environment.get(name, "").strip() for name in (*named, *vendors)), *brought, *bare)
+    names = itertools.chain(named, *VENDOR_KEYS.values())
+    values = itertools.chain(
+        _used,
+        (environment.get(name, "").strip() for name in names),
+        *(_of_address(environment.get(name, "").strip()) for name in VENDOR_ADDRESSES),
+        *map(_brought, settings.providers.values()),
+    )
     return frozenset(value for value in values if len(value) >= SHORTEST)
+
+
+def _brought(settings: ProviderSettings) -> Iterator[str]:
+    """Yield what the settings of a provider themselves hold of keys."""
+    if not is_variable_name(settings.api_key_env):  # a key where the name of its variable should be
+        yield settings.api_key_env
+    for name, text in settings.headers.items():
+        if is_secret_variable(name.replace("-", "_"), text):
+            yield from (text, text.rpartition(" ")[2])
+    yield from _of_address(settings.base_url)
+    yield from _of_body("", settings.extra_body)
+
+
+def _of_address(address: str) -> Iterator[str]:
+    """Yield the password of an address, or its user where that is all and no ordinary word, and keys of its query."""
+    try:
+        parts = urlsplit(address)
+        user = parts.username or ""
+        is_token = len(user) >= SHORTEST_TOKEN and any(map(str.isdigit, user))
+        if secret := parts.password or (user if is_token else ""):
+            yield from (secret, unquote(secret))
+        yield from (text for name, text in parse_qsl(parts.query) if is_secret_variable(name, text))
+    except ValueError:  # no address
+        return
+
+
+def _of_body(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, str) and (re.search(KEY_FIELD, name, re.IGNORECASE) or is_secret_variable("", value)):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, object]", value).items():
+            yield from _of_body(key, each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _of_body(name, each)
 
 
 async def configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
@@ -44,6 +94,8 @@ async def configured_key(name: str, settings: ProviderSettings, environment: Map
 
     Raises PROVIDER_SETUP when they name one that is not there.
     """
+    if not is_variable_name(settings.api_key_env):
+        raise _missing(f"providers.{name}.apiKeyEnv takes the name of the variable that holds the key, not the key")
     if settings.api_key_env:
         key = environment.get(settings.api_key_env, "").strip()
         if not key:
@@ -101,7 +153,8 @@ async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:
     finally:
         await _end(process)
     if status:
-        said = " ".join(complaint.decode("utf-8", "replace").split())[:200]
+        words = complaint.decode("utf-8", "replace").split()
+        said = " ".join(UNSAID if is_secret_variable("", word) else word for word in words)[:200]
         raise _missing(f"{place} ended with status {status}{f': {said}' if said else ''}")
     key = output.decode("utf-8", "replace").strip()
     if not key or len(output) > MAX_OUTPUT or not key.isprintable():

@@ -6,14 +6,16 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import grpc
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.service.calls import Call
+from yarrow.service.discreet import without_secrets
 from yarrow.service.errors import STATUS, refuse
 from yarrow.service.registering import Undecodable
+from yarrow.session.redaction import Redactor
 
 REST_SECONDS = 10.0
 """For which a client whose stream of requests is refused may go on sending before it is told."""
@@ -28,20 +30,28 @@ Request = TypeVar("Request")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+class Discreet(Protocol):
+    """Whoever has handlers."""
+
+    def keys(self) -> Redactor:
+        """Return what takes the keys of providers out of all that is answered."""
+        ...
+
+
 def answers(handler: Unary) -> Unary:
     """Wrap a unary handler."""
 
     @functools.wraps(handler)
-    async def wrapped(self: object, request: object, context: Context) -> Any:
+    async def wrapped(self: Discreet, request: object, context: Context) -> Any:
         call = Call(handler.__name__, request)
         try:
             _check(request)
             response = await handler(self, request, context)
         except Exception as error:  # noqa: BLE001 - the edge of the service: nothing passes it as a traceback
-            await _refuse(context, error, call)
+            await _refuse(context, _known(error, call), self.keys())
         else:
             call.status = "OK"
-            return response
+            return without_secrets(response, self.keys())
         finally:
             call.log()
 
@@ -52,7 +62,7 @@ def streams(handler: Streaming) -> Streaming:
     """Wrap a server-streaming handler."""
 
     @functools.wraps(handler)
-    async def wrapped(self: object, request: object, context: Context) -> AsyncGenerator[Any]:
+    async def wrapped(self: Discreet, request: object, context: Context) -> AsyncGenerator[Any]:
         call = Call(handler.__name__, request)
         items = handler(self, request, context)
         try:
@@ -61,7 +71,7 @@ def streams(handler: Streaming) -> Streaming:
                 yield item
             call.status = "OK"
         except Exception as error:  # noqa: BLE001 - as above
-            await _refuse(context, error, call)
+            await _refuse(context, _known(error, call), self.keys())
         finally:
             call.log()
             # A client that goes away closes this generator; the handler must see it now, not when it is collected.
@@ -95,7 +105,8 @@ async def readable(requests: AsyncIterator[Request]) -> AsyncGenerator[Request]:
         yield request
 
 
-async def _refuse(context: Context, error: Exception, call: Call) -> NoReturn:
+def _known(error: Exception, call: Call) -> YarrowError:
+    """Return the error as one of the tree, a bug under its id; raises the end of a call that ended before."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, YarrowError):
@@ -105,5 +116,9 @@ async def _refuse(context: Context, error: Exception, call: Call) -> NoReturn:
             f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has it under {number}", code=Code.INTERNAL
         )
     call.status = STATUS[error.code].name
-    await refuse(context, error)
+    return error
+
+
+async def _refuse(context: Context, error: YarrowError, keys: Redactor) -> NoReturn:
+    await refuse(context, error, keys.text(error.message))
     raise AssertionError("abort returned")

@@ -1,5 +1,7 @@
 """Changes settings of a session that exists: a change record on disk, then the session is so."""
 
+from collections.abc import Callable
+
 from msgspec import UNSET
 
 from yarrow.errors import InvalidArgument
@@ -7,10 +9,13 @@ from yarrow.service.choices import Choices
 from yarrow.service.entry import Entry
 from yarrow.service.providers import Providers
 from yarrow.session.record import Change
+from yarrow.session.redaction import Redactor
 
 
-async def configure(entry: Entry, choices: Choices, *, name: str | None, providers: Providers) -> None:
-    """Apply what a client chose.
+async def configure(
+    entry: Entry, choices: Choices, *, name: str | None, providers: Providers, keys: Callable[[], Redactor]
+) -> None:
+    """Apply what a client chose; `keys` returns what takes those out that are known by then.
 
     Raises `Precondition` (BUSY) while a run is going on, `InvalidArgument`, `ProviderError` when the chosen
     provider cannot be had, `StorageError`; then nothing was changed.
@@ -34,5 +39,6 @@ async def configure(entry: Entry, choices: Choices, *, name: str | None, provide
             compaction=choices.compaction,
             dry_run=choices.dry_run,
             permissions=choices.permissions,
-        )
+        ),
+        keys(),
     )

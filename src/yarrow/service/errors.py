@@ -63,12 +63,15 @@ UNAUTHENTICATED = "UNAUTHENTICATED"
 """The reason of a call without the token; such a call never reaches the error tree."""
 
 
-async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError) -> None:
-    """End the call with the error's status; its reason goes along as `google.rpc.ErrorInfo`."""
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError, message: str) -> None:
+    """End the call with the error's status and what may be told of its sentence.
+
+    Its reason goes along as `google.rpc.ErrorInfo`.
+    """
     metadata = {"field": error.field} if isinstance(error, InvalidArgument) else {}
     seconds = error.retry_after if isinstance(error, ProviderError) else RETRY_SECONDS.get(error.code)
     ending = Ending(STATUS[error.code], error.code.value, metadata, seconds)
-    await _end(context, error.message, ending)
+    await _end(context, message, ending)
 
 
 async def deny(context: grpc.aio.ServicerContext[Any, Any], message: str) -> None:

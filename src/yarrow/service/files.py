@@ -29,6 +29,6 @@ class Files:
         if isinstance(directory, Refused):
             raise InvalidArgument("prefix", directory.text)
         limit = min(request.limit or DEFAULT_PATHS, MAX_PATHS)
-        looking = partial(list_files, directory, request.prefix, limit=limit, secrets=workspace.secrets)
+        looking = partial(list_files, directory, request.prefix, limit=limit, workspace=workspace)
         listing: Listing = await in_thread(looking)
         return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)

@@ -88,7 +88,7 @@ class Lineage:
 
     async def _keep(self, make: Callable[[], Draft]) -> str:
         draft = await asyncio.to_thread(make)
-        await self._parts.manager.create_from(draft)
+        await self._parts.manager.create_from(draft, self._sessions.redactors.keys())
         return draft.header.id
 
     async def _entry(self, session_id: str) -> Entry:

@@ -20,6 +20,7 @@ from yarrow.service.permissions import Permissions, attending
 from yarrow.service.saved import SavedSessions
 from yarrow.service.sessions import Sessions
 from yarrow.service.tools import Tools
+from yarrow.session.redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
@@ -35,6 +36,10 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
         self.window = BATCH_SECONDS
         self.epoch = os.urandom(16).hex()
+
+    def keys(self) -> Redactor:
+        """Return what takes the keys of providers out of all that is answered."""
+        return self._sessions.redactors.keys()
 
     def drain(self) -> None:
         """Take no more prompts."""
@@ -120,7 +125,7 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         entry = await self._sessions.get_or_load(request.session_id)
         choices = read_choices(request.settings, self._parts.registry, entry.state.header.compaction)
         name = read_name(request.name) if request.HasField("name") else None
-        await configure(entry, choices, name=name, providers=self._parts.providers)
+        await configure(entry, choices, name=name, providers=self._parts.providers, keys=self._sessions.redactors.keys)
         return pb.ConfigureSessionResponse(settings=views.settings(entry))
 
     @answers

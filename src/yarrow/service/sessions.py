@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -24,12 +23,12 @@ from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.active import Active
+from yarrow.service.discreet import Redactors, sifting
 from yarrow.service.entry import Entry
 from yarrow.service.making import SessionPlan, make_header
 from yarrow.service.parts import Parts
 from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
@@ -50,7 +49,8 @@ class Sessions:
         self._all_written = asyncio.Event()
         self._all_written.set()
         self._ratios = Ratios()
-        self._redactors: dict[str, tuple[frozenset[str], Redactor]] = {}
+        self.redactors = Redactors(parts)
+        """What takes out what is told to nobody."""
         # A lock lives as long as somebody opens the session it is for.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -112,7 +112,8 @@ class Sessions:
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
-        context = await self.context(entry)
+        redactor = self.redactors.secrets()
+        context = sifting(await self.context(entry), redactor)
         entry.equipment = Equipment(
             settings=run,
             provider=built.provider,
@@ -121,8 +122,8 @@ class Sessions:
             context=context,
             hooks=self._parts.added.hooks,
             consent=self._parts.consent,
-            redactor=self._redactor("secrets", self._parts.secrets()),
-            keys=self._redactor("keys", self._parts.keys()),
+            redactor=redactor,
+            keys=self.redactors.keys(),
             contained=context.sandbox is not None,
             running=entry.bus.tap.running if entry.bus.tap is not None else None,
         )
@@ -198,14 +199,6 @@ class Sessions:
         self._active.clear()
         self._parts.manager.close()
 
-    def _redactor(self, name: Literal["secrets", "keys"], values: Collection[str]) -> Redactor:
-        """Return what takes the values out that are known now: a key may be asked of a command at any time."""
-        known, redactor = self._redactors.get(name, (frozenset[str](), NOTHING_SECRET))
-        if known != frozenset(values):
-            redactor = Redactor(values)
-            self._redactors[name] = (frozenset(values), redactor)
-        return redactor
-
     def _offered(self, named: tuple[str, ...] | None, info: ProviderInfo) -> tuple[str, ...] | None:
         """Return the tools to offer: those that were named, else all, or to a weak model those that only read."""
         if named is not None or not info.reads_only:
@@ -244,8 +237,7 @@ class Sessions:
 
     async def _create(self, session_id: str, plan: SessionPlan) -> Entry:
         header, warnings = await make_header(session_id, plan, self._parts)
-        redactor = self._redactor("keys", self._parts.keys())
-        header = replace(header, system_prompt=redactor.text(header.system_prompt), name=redactor.text(header.name))
+        header = self.redactors.keys().header(header)
         async with self._active.room():
             log = MemoryLog(session_id) if plan.ephemeral else await self._parts.manager.create(header)
             entry = await self._enter(log, SessionState(header), warnings)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -11,11 +12,13 @@ from msgspec import Raw, Struct
 
 from yarrow.errors import StorageError
 from yarrow.message import Message
+from yarrow.session.blobs import read
 from yarrow.session.head import FIRST_LINES
 from yarrow.session.lenient import Unknown
 from yarrow.session.line import encode, read_lines, resealed, seal
 from yarrow.session.reader import Stored
 from yarrow.session.record import Header, Record
+from yarrow.session.redaction import NOTHING_SECRET, Redactor
 
 
 class Copied(Struct, frozen=True, gc=False):
@@ -42,29 +45,44 @@ class Draft(Struct, frozen=True):
         """Yield the records, to be folded into a state."""
         return (entry if isinstance(entry, Message) else entry.value for entry in self.entries)
 
-    def lines(self) -> Iterator[tuple[bytes, Path | None]]:
+    def lines(self, redactor: Redactor = NOTHING_SECRET) -> Iterator[tuple[bytes, Path | None]]:
         """Yield the sealed line of each record with the file that it is taken from, if it is; memory: one line.
 
-        A line may name blobs, which are those of that file. Raises `OSError`, and `StorageError` when a file shrank.
+        A line may name blobs, which are those of that file; it holds no secret. Raises `OSError`, and `StorageError`
+        when a file shrank.
         """
         with ExitStack() as stack:
             streams: dict[Path, BinaryIO] = {}
             for entry in self.entries:
                 if isinstance(entry, Message):
-                    yield encode(entry), None
+                    yield encode(redactor.struct(entry)), None
                     continue
                 if entry.path not in streams:
                     streams[entry.path] = stack.enter_context(entry.path.open("rb"))
-                yield _copy(entry, streams[entry.path]), entry.path
+                line = _copy(entry, streams[entry.path])
+                yield _discreet(line, entry.path, redactor), entry.path
 
-    def header_line(self) -> bytes:
-        """Return the sealed line of the header. Reads the file that it continues and raises `OSError`."""
+    def header_line(self, redactor: Redactor = NOTHING_SECRET) -> bytes:
+        """Return the sealed line of the header, without secrets.
+
+        Reads the file that it continues and raises `OSError`.
+        """
+        header = redactor.header(self.header)
         if self.origin is not None:
             with self.origin.open("rb") as stream:
                 for line in islice(read_lines(stream), FIRST_LINES):
                     if isinstance(line.value, Header):
-                        return _edited(line.raw, line.value, self.header)
-        return encode(self.header)
+                        raw = _discreet(line.raw, self.origin, redactor)
+                        return _edited(raw, line.value if raw is line.raw else None, header)
+        return encode(header)
+
+
+def _discreet(line: bytes, path: Path, redactor: Redactor) -> bytes:
+    """Return a line of the file `path` without secrets."""
+    # Here, since most runs make no session of others.
+    from yarrow.session.portable import discreet
+
+    return discreet(line, partial(read, path), redactor)
 
 
 def _copy(entry: Copied, stream: BinaryIO) -> bytes:
@@ -78,13 +96,16 @@ def _copy(entry: Copied, stream: BinaryIO) -> bytes:
     return _edited(raw, stored.value, entry.value)
 
 
-def _edited(raw: bytes, old: Record, new: Record) -> bytes:
-    """Return the line of `new`; what it has in common with `old`, and what neither knows, keeps its raw bytes."""
+def _edited(raw: bytes, old: Record | None, new: Record) -> bytes:
+    """Return the line of `new`; what it has in common with `old`, and what neither knows, keeps its raw bytes.
+
+    Without `old` that is only what `new` does not know.
+    """
     try:
         fields = _fields(raw)
     except msgspec.DecodeError:
         return encode(new)  # a damaged line of which only the value could be saved
-    before, now = _fields(encode(old)), _fields(encode(new))
+    before, now = _fields(encode(old)) if old is not None else {}, _fields(encode(new))
     for name in before.keys() - now.keys():
         fields.pop(name, None)
     fields.update((name, value) for name, value in now.items() if before.get(name) != value)

@@ -17,6 +17,7 @@ from yarrow.session.files import create_file, in_words
 from yarrow.session.head import Head
 from yarrow.session.reader import Loaded, load
 from yarrow.session.record import Header
+from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.session.store import SessionLog, Sync
 
 P = ParamSpec("P")
@@ -79,8 +80,8 @@ class SessionManager:
         """Return the sessions of a project, or of all, in which `text` was said, newest first."""
         return await self._look(catalog.holding, self.root, cwd, text)
 
-    async def create_from(self, draft: Draft) -> None:
-        """Make the session of a draft with all its records and their blobs, or not at all.
+    async def create_from(self, draft: Draft, redactor: Redactor = NOTHING_SECRET) -> None:
+        """Make the session of a draft with all its records and their blobs, without secrets, or not at all.
 
         Raises `InvalidArgument` when the id is taken and `StorageError`.
         """
@@ -89,7 +90,7 @@ class SessionManager:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another")
         path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         try:
-            await self._disk.run(self._write, path, draft)
+            await self._disk.run(self._write, path, draft, redactor)
         except FileExistsError:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
         except OSError as error:
@@ -136,14 +137,14 @@ class SessionManager:
             raise NotFound(f"there is no session {session_id!r}")
         return path
 
-    def _write(self, path: Path, draft: Draft) -> None:
+    def _write(self, path: Path, draft: Draft, redactor: Redactor) -> None:
         """Write the blobs, so that they are there when the file appears that names them."""
         sync = self._sync != "none"
         blobs = BlobFolder(path, self._disk.calls, sync=sync)
         try:
-            lines = [blobs.adopt(line, source) for line, source in draft.lines()]
+            lines = [blobs.adopt(line, source) for line, source in draft.lines(redactor)]
             blobs.settle()
-            create_file(self._disk.calls, path, b"".join((draft.header_line(), *lines)), sync=sync)
+            create_file(self._disk.calls, path, b"".join((draft.header_line(redactor), *lines)), sync=sync)
         except FileExistsError:  # whoever made it meanwhile owns the folder too
             raise
         except BaseException:

@@ -19,6 +19,10 @@ class RedactingStream:
     def feed(self, piece: str) -> str:
         """Take a piece; return what can be told now, which may be empty."""
         text = self._held + piece
+        if not self._redactor.has_any(text):
+            start = self._beginning(text, 0)
+            self._held = text[start:]
+            return text[:start]
         told: list[str] = []
         at = 0
         while True:
@@ -45,3 +49,18 @@ class RedactingStream:
                 if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in self._spellings):
                     return place
         return len(text)
+
+
+class RedactingBytes:
+    """One output in bytes, of which all but the secrets in it stays as it is."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._stream = RedactingStream(redactor.of_bytes())
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take a piece; return what can be told now, which may be empty."""
+        return self._stream.feed(piece.decode("latin-1")).encode("latin-1")
+
+    def flush(self) -> bytes:
+        """Return what is held back: the output is over."""
+        return self._stream.flush().encode("latin-1")

@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.config.settings import CompactionSettings
 from yarrow.message import Block, Usage
-from yarrow.session.record import Record
+from yarrow.session.record import Header, Record
 
 S = TypeVar("S", bound=Struct)
 
@@ -20,6 +21,9 @@ MIN_PART = 8
 """Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
 WORD_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
 """Fields whose values are words of the file format: a record would be lost without them, as without the others."""
+
+_NEEDLESS = re.compile(r"\\[u/]")
+"""Escapes by which a letter or a slash can be written, at whatever depth."""
 
 
 @cache
@@ -34,11 +38,21 @@ class Redactor:
 
     def __init__(self, secrets: Collection[str]) -> None:
         """Take the values of secrets; empty ones are none."""
+        self._look_for({way for secret in secrets for way in _spellings(secret)})
+
+    def of_bytes(self) -> "Redactor":
+        """Return one for bytes in UTF-8, each of them written as the character of its number."""
+        other = Redactor(())
+        other._look_for({way.encode(errors="surrogateescape").decode("latin-1") for way in self.spellings})
+        return other
+
+    def _look_for(self, found: Collection[str]) -> None:
         # The longest first, so that no secret leaves a rest of another that it is a part of.
-        spellings = sorted({way for secret in secrets for way in _spellings(secret)}, key=lambda way: (-len(way), way))
+        spellings = sorted(found, key=lambda way: (-len(way), way))
         self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
         self.spellings = tuple(spellings)
         """Everything that is looked for, the longest first."""
+        self._is_plain = not any("\\" in spelling for spelling in spellings)
 
     @property
     def idle(self) -> bool:
@@ -47,7 +61,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return the text without secrets."""
-        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+        return self._pattern.sub(REDACTED, text) if self._pattern is not None and self.has_any(text) else text
+
+    def has_any(self, text: str) -> bool:
+        """Whether there is a secret in a text; the pattern, which tells where, takes several times as long."""
+        return any(spelling in text for spelling in self.spellings)
+
+    def suspects(self, json_text: str) -> bool:
+        """Whether there may be a secret in a JSON value: as it is written, or behind escapes that nobody needs."""
+        if self._pattern is None:
+            return False
+        if "\\" in json_text and not (self._is_plain and not _NEEDLESS.search(json_text)):
+            return True
+        return self.has_any(json_text)
 
     def search(self, text: str, at: int) -> tuple[int, int] | None:
         """Return where the next secret from a place on begins and ends."""
@@ -56,7 +82,7 @@ class Redactor:
 
     def json(self, text: str) -> str:
         """Return the text of a JSON value without secrets, however they are escaped; as it was when it has none."""
-        if self._pattern is None or not ("\\" in text or self._pattern.search(text)):
+        if not self.suspects(text):
             return text
         try:
             plain = msgspec.json.decode(text)
@@ -90,6 +116,11 @@ class Redactor:
         plain: Any = msgspec.to_builtins(value)
         changed = self.value(plain)
         return value if changed is plain else msgspec.convert(changed, type(value))
+
+    def header(self, header: Header) -> Header:
+        """Return a header without secrets but for ids and paths, which lead nowhere when they are changed."""
+        name, prompt = self.text(header.name), self.text(header.system_prompt)
+        return replace(header, name=name, system_prompt=prompt)
 
     def _items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
         changed = [self.value(item) for item in value]

@@ -1,21 +1,19 @@
 """Sessions on their way out of this program and into it: the lines of an export, and an export that arrives."""
 
-import base64
 import contextlib
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
 
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.platform import system
 from yarrow.session.files import in_words
 from yarrow.session.ids import new_id
-from yarrow.session.lenient import Unknown, without_surrogates
-from yarrow.session.line import encode, read_lines, seal
+from yarrow.session.lenient import Unknown
+from yarrow.session.line import encode, read_lines
+from yarrow.session.portable import portable
 from yarrow.session.reader import Loaded, load
 from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
@@ -24,11 +22,6 @@ MAX_IMPORT = 512 * 1024 * 1024
 """Bytes of an export that arrives; a longer one is refused."""
 MAX_SNIFFED = 4096
 """Bytes from the start that are looked at to say what was sent in place of a session."""
-
-BLOB_FIELD = "blob"
-"""Field of a block whose content lies beside the file: the SHA-256 of the content in hex digits."""
-_END = re.compile(r'(?:,"crc32":"[0-9a-f]{8}")?\}\s*$')
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _KINDS_OF_FILES = (
     (rb"\s*<(?:!doctype html|html|head|body|!--)", "an HTML page: export the session to a path that ends in .jsonl"),
@@ -50,11 +43,11 @@ def jsonl(loaded: Loaded, blob: Callable[[str], bytes | None], *, secrets: Colle
     """
     redactor = Redactor(secrets)
     try:
-        yield _portable(_header_line(loaded), blob, redactor)
+        yield portable(_header_line(loaded), blob, redactor)
         for record, raw in zip(loaded.records, loaded.raw(), strict=True):
             if len(raw) < record.length:
                 raise StorageError(f"{loaded.path} became shorter while it was read; try again")
-            yield _portable(raw, blob, redactor)
+            yield portable(raw, blob, redactor)
     except OSError as error:
         raise StorageError(f"{loaded.path} cannot be read: {in_words(error)}") from error
 
@@ -135,45 +128,3 @@ def _header_line(loaded: Loaded) -> bytes:
             if isinstance(line.value, Header):
                 return line.raw
     return encode(loaded.header).rstrip(b"\n")
-
-
-def _portable(raw: bytes, blob: Callable[[str], bytes | None], redactor: Redactor) -> bytes:
-    """Return a line that may leave: the one place where blobs come into lines and secrets go out of them."""
-    if redactor.idle and b'"' + BLOB_FIELD.encode() + b'"' not in raw:
-        return raw + b"\n"
-    text = raw.decode(errors="replace")
-    try:
-        value: Any = json.loads(text, strict=False)
-        changed = redactor.value(_with_blobs(value, blob))
-    except RecursionError:
-        # Deeper than anything we write: secrets go as far as the text of the line shows them.
-        body = _END.sub("", text)
-        shown = redactor.text(body)
-        return raw + b"\n" if shown == body else seal(shown.encode() + b"}")
-    if changed is value:
-        return raw + b"\n"
-    changed.pop("crc32", None)
-    return seal(without_surrogates(json.dumps(changed, ensure_ascii=False, separators=(",", ":"))).encode())
-
-
-def _with_blobs(record: dict[str, Any], blob: Callable[[str], bytes | None]) -> dict[str, Any]:
-    """Return a line's value with the content of its blobs in their blocks; the same object when it has none."""
-    content = record.get("content")
-    if not isinstance(content, list):
-        return record
-    blocks = cast("list[Any]", content)
-    filled = [_with_blob(cast("dict[str, Any]", each), blob) if isinstance(each, dict) else each for each in blocks]
-    changed = any(one is not other for one, other in zip(blocks, filled, strict=True))
-    return record | {"content": filled} if changed else record
-
-
-def _with_blob(block: dict[str, Any], blob: Callable[[str], bytes | None]) -> dict[str, Any]:
-    digest = block.get(BLOB_FIELD)
-    # A digest out of a file becomes a part of a path elsewhere: nothing but a digest gets there.
-    data = blob(digest) if isinstance(digest, str) and _DIGEST.fullmatch(digest) else None
-    if data is None:
-        return block
-    rest = {name: value for name, value in block.items() if name != BLOB_FIELD}
-    if block.get("type") == "image":
-        return rest | {"data": base64.b64encode(data).decode()}
-    return rest | {"text": data.decode(errors="replace")}

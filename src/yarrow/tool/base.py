@@ -1,6 +1,6 @@
 """What a tool is: a name, a typed argument model, and a run that yields partial output and then its result."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +10,30 @@ from yarrow.config.settings import BashSettings
 from yarrow.message import Image
 from yarrow.policy.sandbox.arguments import Box
 from yarrow.policy.workspace import Workspace
+
+
+class Sieve(Protocol):
+    """Takes secrets out of one output; what may become one is held back until more comes."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take a piece; return what can be kept and shown now."""
+        ...
+
+    def flush(self) -> bytes:
+        """Return what is held back: the output is over."""
+        ...
+
+
+class Open:
+    """Passes on all there is, where there are no secrets."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return the piece."""
+        return piece
+
+    def flush(self) -> bytes:
+        """Return nothing: nothing was held back."""
+        return b""
 
 
 class ToolContext(Struct, frozen=True):
@@ -22,6 +46,8 @@ class ToolContext(Struct, frozen=True):
     bash: BashSettings = BashSettings()
     sandbox: Box | None = None
     """What shell commands run in; None is nothing."""
+    sieve: Callable[[], Sieve] = Open
+    """Returns what an output goes through before any of it is cut, or kept in a file."""
     dry_run: bool = False
     """Whether nothing may be changed and no process started, as the registry sets it."""
 

@@ -51,19 +51,19 @@ class Bash:
             yield planned
             return
         command, note = planned
-        capture, deltas = Capture(), Deltas(asyncio.get_running_loop().time)
+        capture, deltas, sieve = Capture(), Deltas(asyncio.get_running_loop().time), context.sieve()
         result: Result = ToolFailed("The command did not end.")
         try:
             boxed = None if context.sandbox is None else await asyncio.to_thread(Boxed, context.sandbox, command)
             async with aclosing(_run(command, boxed)) as pieces:
                 async for piece in pieces:
+                    seen = sieve.flush() if isinstance(piece, Exit) else sieve.feed(piece)
+                    capture.add(seen)
+                    if text := deltas.add(seen):
+                        yield Progress(text)
                     if isinstance(piece, Exit):
                         note += await _told_of_sandbox(boxed, command, capture.text())
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
-                    else:
-                        capture.add(piece)
-                        if text := deltas.add(piece):
-                            yield Progress(text)
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
             result = ToolFailed(os_problem(error, "The command could not be run"))
         finally:

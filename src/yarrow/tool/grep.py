@@ -88,13 +88,14 @@ def _search(arguments: GrepArguments, context: ToolContext) -> "_Search | ToolFa
     if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
         return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
     prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
-    return _Search(arguments, real, prefix, workspace=context.workspace)
+    return _Search(arguments, real, prefix, context=context)
 
 
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
-    def __init__(self, arguments: GrepArguments, target: Path, prefix: str, *, workspace: Workspace) -> None:
+    def __init__(self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext) -> None:
+        workspace = context.workspace
         self._arguments = arguments
         self._query = Query(
             pattern=arguments.pattern,
@@ -109,7 +110,8 @@ class _Search:
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
         self._prefix = prefix
-        self._report = Report(self._query, prefix)
+        self._sieve = context.sieve
+        self._report = Report(self._query, prefix, self._sieve)
         self._notes = [] if self._is_file else _notes(target, workspace)
 
     async def by_ripgrep(self, program: str) -> bool:
@@ -155,7 +157,7 @@ class _Search:
 
     def by_ourselves(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
-        self._report = Report(self._query, self._prefix)
+        self._report = Report(self._query, self._prefix, self._sieve)
         try:
             searcher = Searcher(self._query)
             if self._is_file:

@@ -1,9 +1,12 @@
 """What a search found, file by file, and the bounded report of it; both ways to search end here."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
+from yarrow.tool.base import Sieve
 from yarrow.tool.content import FALLBACK
-from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, plural
+from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, plural, without_half
 from yarrow.tool.names import told
 
 LINE_CHARACTERS = 500
@@ -48,9 +51,10 @@ class Hits:
 class Report:
     """Writes hits down until a limit, and counts the rest."""
 
-    def __init__(self, query: Query, prefix: str) -> None:
+    def __init__(self, query: Query, prefix: str, sieve: Callable[[], Sieve]) -> None:
         self._query = query
         self._prefix = prefix
+        self._sieve = sieve
         self._shown: list[str] = []
         self._shown_bytes = 0
         self._is_full = False
@@ -73,7 +77,7 @@ class Report:
                 break
             mark = ":" if is_match else "-"
             gap = "--\n" if self._query.context and self._shown and number != before + 1 else ""
-            self._show(f"{gap}{path}{mark}{number}{mark}{shortened(line)}", is_match=is_match)
+            self._show(f"{gap}{path}{mark}{number}{mark}{shortened(line, self._sieve)}", is_match=is_match)
             before, last_match = number, number if is_match else last_match
         return self._matches < COUNTED_MATCHES
 
@@ -101,11 +105,12 @@ class Report:
         self._shown_matches += is_match
 
 
-def shortened(line: str) -> str:
+def shortened(line: str, sieve: Callable[[], Sieve]) -> str:
     """Return at most `LINE_CHARACTERS` of a line, with a mark when it is cut."""
     if len(line) <= LINE_CHARACTERS:
         return line
-    return f"{line[:LINE_CHARACTERS]} [... {len(line) - LINE_CHARACTERS:,} more characters]"
+    shown = without_half(line[:LINE_CHARACTERS].encode("utf-8", "surrogatepass"), sieve()).decode("utf-8", "ignore")
+    return f"{shown} [... {len(line) - len(shown):,} more characters]"
 
 
 def lossless(line: bytes) -> str:

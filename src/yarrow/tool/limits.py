@@ -2,6 +2,8 @@
 
 from typing import Generic, TypeVar
 
+from yarrow.tool.base import Sieve
+
 T = TypeVar("T", str, list[str])
 
 RESULT_LINES = 2_000
@@ -44,12 +46,19 @@ def line_count(text: str) -> int:
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
 
-def bounded(text: str) -> str:
+def without_half(start: bytes, sieve: Sieve) -> bytes:
+    """Return the start of a text without the start of a secret at its end, which would pass for an ordinary word."""
+    sieve.feed(start)
+    return start[: len(start) - len(sieve.flush())]
+
+
+def bounded(text: str, sieve: Sieve) -> str:
     """Return the text within the limits of a result and of its notes; when it is cut it says how much there was."""
     total, lines = len(text.encode()), line_count(text)
     if total <= RESULT_BYTES + NOTE_BYTES and lines <= RESULT_LINES + NOTE_LINES:
         return text
-    kept = "\n".join(first_bytes(text, RESULT_BYTES).split("\n")[:RESULT_LINES])
+    start = without_half(first_bytes(text, RESULT_BYTES).encode(), sieve).decode("utf-8", "ignore")
+    kept = "\n".join(start.split("\n")[:RESULT_LINES])
     return f"{kept.rstrip()}\n[cut: this is the start of {total:,} bytes in {lines:,} lines; ask for less at a time]"
 
 

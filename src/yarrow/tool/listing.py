@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
 from yarrow.tool.walk import walk
@@ -22,15 +22,16 @@ class Listing(Struct, frozen=True):
     has_more: bool = False
 
 
-def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: int, secrets: SecretFiles) -> Listing:
+def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: int, workspace: Workspace) -> Listing:
     """Return what begins with `prefix`, as a path or, without a slash, by its name; at most `limit` paths.
 
     `directory` is the real one of what goes before the last slash of the prefix. Ignore files are honoured, though
-    not for that directory itself; files of `secrets` are left out. After `LISTING_SECONDS` it is what was found until
-    then, and there may be more.
+    not for that directory itself; what file tools leave out of `workspace` is left out here. After `LISTING_SECONDS`
+    it is what was found until then, and there may be more.
     """
     below, slash, name = prefix.rpartition("/")
     found: Smallest[list[str]] = Smallest(limit)
+    linked = workspace.linked()
     deadline = time.monotonic() + LISTING_SECONDS
     for entry in walk(directory, stop):
         if time.monotonic() > deadline:
@@ -38,7 +39,9 @@ def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: in
         *above, last = entry.path.split("/")
         # By its name alone a file is meant wherever it lies; with a slash the path says where.
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
-        if is_meant and (entry.is_dir or not secrets.has(last)):
+        if not is_meant or workspace.leaves_out(real := f"{directory}/{entry.path}"):
+            continue
+        if entry.is_dir or not (workspace.secrets.has(last) or linked.has(real)):
             # The nearest first: fewer names before more.
             found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
     return Listing(_paths(found), has_more=found.count > limit)

@@ -4,9 +4,10 @@ import io
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -15,9 +16,9 @@ from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 from yarrow.imaging.header import image_type
 from yarrow.message import Image
 from yarrow.policy.workspace import Refused
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import Done, Progress, Result, Sieve, ToolContext, ToolFailed
 from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
-from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size
+from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size, without_half
 from yarrow.tool.ls import LS_LIMIT, left_out_of, listing
 from yarrow.tool.notebook import NOTEBOOK_BYTES, cells_of
 from yarrow.tool.paths import locate, missing, os_problem
@@ -68,7 +69,7 @@ def _read(arguments: ReadArguments, context: ToolContext, stop: threading.Event)
         descriptor = context.workspace.open_read(path)
         if isinstance(descriptor, Refused):
             return ToolFailed(descriptor.text)
-        return _opened(descriptor, arguments, stop, is_left_out=left_out_of(path, context))
+        return _opened(descriptor, arguments, stop, path=path, context=context)
     except FileNotFoundError:
         return ToolFailed(missing(path, arguments.path))
     except OSError as error:
@@ -76,20 +77,20 @@ def _read(arguments: ReadArguments, context: ToolContext, stop: threading.Event)
 
 
 def _opened(
-    descriptor: int, arguments: ReadArguments, stop: threading.Event, *, is_left_out: Callable[[str], bool]
+    descriptor: int, arguments: ReadArguments, stop: threading.Event, *, path: Path, context: ToolContext
 ) -> Result:
     with ExitStack() as closing:
         closing.callback(os.close, descriptor)
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
-            return Done(listing(descriptor, LS_LIMIT, is_left_out))
+            return Done(listing(descriptor, LS_LIMIT, left_out_of(path, context)))
         if not stat.S_ISREG(mode):
             return ToolFailed(f"{arguments.path} is not a regular file.")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return _contents(file, arguments, stop)
+            return _contents(file, arguments, stop, sieve=context.sieve())
 
 
-def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -> Result:
+def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event, *, sieve: Sieve) -> Result:
     size = os.fstat(file.fileno()).st_size
     start = file.read(SNIFF_BYTES)
     file.seek(0)
@@ -109,7 +110,7 @@ def _contents(file: BinaryIO, arguments: ReadArguments, stop: threading.Event) -
             return shown
         file, note = shown
     skipped = _skip(file, arguments.offset - 1, stop)
-    page = _page(file, min(arguments.limit, RESULT_LINES), stop)
+    page = _page(file, min(arguments.limit, RESULT_LINES), stop, sieve=sieve)
     total = skipped + page.lines + _count(file, stop)
     if not page.lines:
         return ToolFailed(f"{arguments.path} has {total:,} lines; offset {arguments.offset:,} is past its end.")
@@ -154,14 +155,15 @@ def _skip(file: BinaryIO, lines: int, stop: threading.Event) -> int:
     return skipped + (last != b"\n")
 
 
-def _page(file: BinaryIO, limit: int, stop: threading.Event) -> _Page:
+def _page(file: BinaryIO, limit: int, stop: threading.Event, *, sieve: Sieve) -> _Page:
     """Take whole lines within the limits of a result; of a first line that is longer, what fits."""
     pieces: list[bytes] = []
     size = 0
     while len(pieces) < limit and (line := file.readline(RESULT_BYTES + 1)):
         if size + len(line) > RESULT_BYTES:
             if not pieces:
-                return _Page(_whole_characters(line[:RESULT_BYTES]), 1, cut=len(line) + _rest_of_line(file, line, stop))
+                start = _whole_characters(without_half(line[:RESULT_BYTES], sieve))
+                return _Page(start, 1, cut=len(line) + _rest_of_line(file, line, stop))
             file.seek(-len(line), os.SEEK_CUR)
             break
         pieces.append(line)

@@ -62,13 +62,13 @@ class Registry:
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
-            yield within_limits(prepared)
+            yield within_limits(prepared, context)
             return
         tool, arguments = prepared
         context = msgspec.structs.replace(context, dry_run=dry_run)
         permitted = await permit(tool, arguments, context)
         if isinstance(permitted, ToolFailed):
-            yield within_limits(permitted)
+            yield within_limits(permitted, context)
             return
         async with aclosing(_done(tool, arguments, permitted)) as pieces:
             async for piece in pieces:
@@ -109,9 +109,9 @@ async def _done(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGen
     result: Result = ToolFailed(f"The tool {tool.name} is broken: it ended without a result.")
     try:
         if context.dry_run and not tool.read_only:
-            result = within_limits(_nothing_changed(await tool.preview(arguments, context)))
+            result = within_limits(_nothing_changed(await tool.preview(arguments, context)), context)
         else:
-            async with aclosing(_checked(tool.run(arguments, context), tool.name)) as output:
+            async with aclosing(_checked(tool.run(arguments, context), tool.name, context)) as output:
                 async for item in output:
                     if isinstance(item, Progress):
                         yield item
@@ -119,11 +119,13 @@ async def _done(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGen
                         result = item
     except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        result = within_limits(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."))
+        result = within_limits(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."), context)
     yield result
 
 
-async def _checked(output: AsyncIterator[Progress | Result], name: str) -> AsyncGenerator[Progress | Result]:
+async def _checked(
+    output: AsyncIterator[Progress | Result], name: str, context: ToolContext
+) -> AsyncGenerator[Progress | Result]:
     """Pass on what a tool yields, within the limits; its result comes last, and is an error if the tool went on."""
     result: Result | None = None
     try:
@@ -132,7 +134,7 @@ async def _checked(output: AsyncIterator[Progress | Result], name: str) -> Async
                 result = ToolFailed(f"The tool {name} is broken: it went on after its result.")
                 break
             if not isinstance(item, Progress):
-                result = within_limits(item)
+                result = within_limits(item, context)
             elif item.text:
                 yield Progress(last_bytes(clean(item.text), PROGRESS_BYTES))
     finally:
@@ -159,9 +161,9 @@ def _nothing_changed(result: Result) -> Result:
     return msgspec.structs.replace(result, text=f"{NOTHING_CHANGED} {result.text}")
 
 
-def within_limits(result: Result) -> Result:
+def within_limits(result: Result, context: ToolContext) -> Result:
     """Return the result as it may be stored and sent: within the limits, and of characters any file can hold."""
-    text = bounded(clean(result.text))
+    text = bounded(clean(result.text), context.sieve())
     if isinstance(result, ToolFailed):
         return ToolFailed(text)
     return Done(text, bounded_diff(clean(result.diff)), result.images)

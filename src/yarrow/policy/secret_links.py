@@ -1,0 +1,83 @@
+"""Which files a link says are secret: what links of secret names lead to, and other names of secret files."""
+
+import os
+import stat
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.linked import Linked
+from yarrow.policy.sandbox.protected import Found, entries
+from yarrow.policy.secrets import SecretFiles
+
+LOOK_SECONDS = 1.0
+"""For which it is remembered what a look at a root found: one call asks several times."""
+REMEMBERED_ROOTS = 64
+"""Of which that is remembered; then all are looked at anew."""
+
+
+class _Look(Struct, frozen=True):
+    """What a look at a root found."""
+
+    at: float
+    places: tuple[Path, ...]
+    """Directories with links of secret names, and the root."""
+    files: frozenset[tuple[int, int]]
+    """Device and number of secret files that have more than one name."""
+
+
+_looks: dict[tuple[Path, SecretFiles], _Look] = {}
+
+
+class SecretLinks:
+    """The links of one workspace; for one search, since it looks at no directory again."""
+
+    def __init__(self, writable: Sequence[Path], readable: Sequence[Path], secrets: SecretFiles) -> None:
+        """Look at what can be written as a sandbox does, and at the directories that can be read themselves."""
+        looks = [_look(root, secrets) for root in writable]
+        places = [place for look in looks for place in look.places]
+        self._linked = Linked((*places, *readable), secrets, writable=writable)
+        self._files = frozenset[tuple[int, int]]().union(*(look.files for look in looks))
+
+    def has(self, real: str) -> bool:
+        """Whether such a link leads to the file of this real path, or is it."""
+        return self._linked.has(real) or (bool(self._files) and _identity(real) in self._files)
+
+
+def _look(root: Path, secrets: SecretFiles) -> _Look:
+    if root == root.parent:  # what lies anywhere belongs to no workspace
+        return _Look(0.0, (root,), frozenset())
+    known = _looks.get((root, secrets))
+    now = time.monotonic()
+    if known is None or now - known.at > LOOK_SECONDS:
+        if len(_looks) >= REMEMBERED_ROOTS:
+            _looks.clear()
+        known = _looks[root, secrets] = _found(root, secrets, now)
+    return known
+
+
+def _found(root: Path, secrets: SecretFiles, now: float) -> _Look:
+    places, files = {root}, set[tuple[int, int]]()
+    with suppress(OSError):  # of a root that cannot be looked at, nor can anything be read by looking
+        for path in entries(root, Found(), secrets):
+            status = _status(str(path)) if secrets.has(path.name) else None
+            if status is not None and stat.S_ISLNK(status.st_mode):
+                places.add(path.parent)
+            elif status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                files.add((status.st_dev, status.st_ino))
+    return _Look(now, tuple(places), frozenset(files))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    status = _status(path)
+    return (status.st_dev, status.st_ino) if status is not None else None
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):  # it is gone, or no path at all
+        return None
