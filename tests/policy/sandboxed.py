@@ -31,6 +31,8 @@ class Corner(Struct, frozen=True):
     user: str
     level: Level = "workspace"
     hidden: tuple[Path, ...] = ()
+    roots: tuple[Path, ...] = ()
+    """Of the workspace, besides the first."""
 
     @property
     def workspace(self) -> Path:
@@ -48,7 +50,7 @@ class Corner(Struct, frozen=True):
     def box(self) -> Box:
         return Box(
             level=self.level,
-            writable=(self.workspace,),
+            writable=(self.workspace, *self.roots),
             readable=(),
             home=self.home,
             private=self.root / "private",

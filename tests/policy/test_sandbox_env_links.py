@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import SECRET, Corner, git
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -62,6 +63,28 @@ async def test_a_tracked_link_is_as_it_was_to_git(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "-m", "first")
     place.own()
     assert await place.run("git status --short sub") == ("?? sub/.env.production\n", 0)
+
+
+async def test_another_name_of_a_secret_file_is_not_read(place: Corner) -> None:
+    (place.workspace / "sub/deep").mkdir()
+    names = ["plain.txt", "sub/deep/.hidden", "node_modules"]
+    for name in names:
+        os.link(place.workspace / ".env", place.workspace / name)
+    place.own()
+    output, code = await place.run(f"cat .env {' '.join(names)}; mv sub other; cat other/deep/.hidden; echo ran")
+    assert SECRET not in output
+    assert (output.endswith("ran\n"), code) == (True, 0)
+    assert {(place.workspace / name).read_text() for name in names} == {(place.workspace / ".env").read_text()}
+
+
+async def test_another_name_in_another_root_is_not_read_either(place: Corner) -> None:
+    beside = place.root / "beside"
+    beside.mkdir()
+    os.link(place.workspace / ".env", beside / "plain.txt")
+    place.own()
+    output, code = await replace(place, roots=(beside,)).run(f"cat {beside}/plain.txt; echo ran")
+    assert SECRET not in output
+    assert (output.endswith("ran\n"), code) == (True, 0)
 
 
 async def test_more_than_can_be_kept_is_told(place: Corner) -> None:

@@ -19,6 +19,7 @@ from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.made import running
+from yarrow.policy.sandbox.othernames import add_other_names
 from yarrow.policy.sandbox.protected import look_at, remembered
 from yarrow.policy.sandbox.taking import Watched
 
@@ -128,6 +129,7 @@ class Boxed:
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
         found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
+        add_other_names(box.writable, found)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""

@@ -1,0 +1,48 @@
+"""Finds the other names of files of secrets: a hard link is the file itself, whatever it is called."""
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from yarrow.policy.sandbox.names import LOOKED_AT
+from yarrow.policy.sandbox.protected import Found
+
+
+def add_other_names(roots: Sequence[Path], found: Sequence[Found]) -> None:
+    """Add to what was found of each root the names there of any file of secrets that has several."""
+    wanted = {identity for one in found for path in one.secret if (identity := _of_several_names(path))}
+    if not wanted:  # as nearly always
+        return
+    for root, one in zip(roots, found, strict=True):
+        for path in _named(root, wanted):
+            if path not in one.secret:
+                one.secret.append(path)
+                one.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+        one.pinned = sorted(set(one.pinned))
+
+
+def _of_several_names(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 else None
+
+
+def _named(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
+    """Yield the paths below a root of the files of these devices and numbers, the nearest first."""
+    numbers = {number for _, number in wanted}
+    waiting, looked = deque([str(root)]), 0
+    while waiting and looked < LOOKED_AT:
+        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                looked += 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.inode() in numbers:
+                    status = entry.stat(follow_symlinks=False)
+                    if (status.st_dev, status.st_ino) in wanted:
+                        yield Path(entry.path)
