@@ -12,10 +12,11 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
+from yarrow.policy.keys import Keys
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
-from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
@@ -122,7 +123,7 @@ class Workspace(Struct, frozen=True):
 
         The name of a directory says nothing: a virtual environment may be called `.env`.
         """
-        if _is_key(real):
+        if Keys.of(Path.home()).has(str(real)):
             return True
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
@@ -252,12 +253,6 @@ def _is_included(real: Path, root: Path) -> bool:
     """Whether the configuration of git of a root includes a file."""
     home = Path.home()
     return any(_real(path) == real for path in included(root / ".git/config", home))
-
-
-def _is_key(real: Path) -> bool:
-    """Whether a path is, or lies in, what holds keys below the home."""
-    home = _real(Path.home())
-    return system.lies_in(real, home) and any(system.lies_in(real, home / name) for name in HOME_SECRETS)
 
 
 def _both(path: Path, real: Path) -> str:
