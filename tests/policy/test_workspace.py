@@ -117,6 +117,32 @@ def test_what_only_looks_like_it_is_not(root: Path, workspace: Workspace, name: 
     assert workspace.resolve_write(root / "ws" / name) == root / "ws" / name
 
 
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [
+        (".git", "hooks/pre-commit"),
+        (".git", "config"),
+        (".git/hooks", "pre-commit"),
+        (".git/modules/m", "config"),
+        (".git/modules/m/hooks", "x"),
+        (".git/worktrees/w", "config.worktree"),
+        (".yarrow", "config.json"),
+        (".yarrow/skills/one", "SKILL.md"),
+    ],
+)
+def test_a_workspace_within_what_is_run_opens_none_of_it(root: Path, inside: str, name: str) -> None:
+    (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
+    refused = Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name)
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+
+
+@pytest.mark.parametrize(("inside", "name"), [(".git", "info/exclude"), (".git/beside/tree", "src/hooks/config")])
+def test_but_a_work_tree_that_is_kept_there_is_one(root: Path, inside: str, name: str) -> None:
+    (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
+    assert isinstance(Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name), Path)
+
+
 def test_a_link_is_no_way_around_the_protection(root: Path, workspace: Workspace) -> None:
     (root / "ws/innocent").symlink_to(root / "ws/.git")
     (root / "ws/sub/.git").symlink_to(root / "ws/sub")

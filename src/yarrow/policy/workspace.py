@@ -20,6 +20,8 @@ from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
+GIT_KEPT = (["modules"], ["worktrees"])
+"""Where below a `.git` there are others like it."""
 OWN_DIRECTORY = ".yarrow"
 REPOSITORY = frozenset({"head", "objects", "refs"})
 """Names by which git takes a directory for a repository, whatever it is called; it obeys the configuration in there."""
@@ -224,16 +226,21 @@ def _root(real: Path, roots: tuple[Path, ...]) -> Path | None:
 def _is_protected(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
-    names = [name.casefold() for name in path.relative_to(root).parts]
+    names = [name.casefold() for name in path.parts]
     home = _real(Path.home())
     if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.compared(path.name)) and path.parent == home):
         return True
     if any(system.lies_in(path, home / name) for name in START_PLACES):
         return True
+    outside = len(root.parts)
+    if ".git" in names[outside:]:
+        below = names[names.index(".git", outside) + 1 :]
+        return not below or not GIT_PROTECTED.isdisjoint(below)
     if ".git" not in names:
         return False
+    # Where a repository itself holds the root, a work tree that is kept in it has other names of its own.
     below = names[names.index(".git") + 1 :]
-    return not below or not GIT_PROTECTED.isdisjoint(below)
+    return not GIT_PROTECTED.isdisjoint(below if below[:1] in GIT_KEPT else below[:1])
 
 
 def _is_of_repository(real: Path, root: Path) -> bool:
