@@ -55,6 +55,8 @@ class Workspace(Struct, frozen=True):
     """Roots that may be read besides the writable ones."""
     private: tuple[Path, ...] = ()
     """Files and directories of the service itself, such as its token: nobody reads or writes them."""
+    kept: tuple[Path, ...] = ()
+    """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
     closed: Closed = Closed()
     """What the rules of the settings keep from the tool that is given this."""
     secrets: SecretFiles = ENV_FILES
@@ -103,7 +105,8 @@ class Workspace(Struct, frozen=True):
             )
         literal = Path(os.path.normpath(path))
         if (
-            _is_included(real, root)
+            any(system.lies_in(real, own) for own in self.kept)
+            or _is_included(real, root)
             or _is_of_repository(real, root)
             or _is_protected(real, root)
             or _is_protected(literal, _root(literal, self.writable) or root)

@@ -230,7 +230,8 @@ class Sessions:
         settings = self._parts.settings.workspace
         skills = skill_directories(self._parts.places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
-        workspace = replace(workspace, private=self._parts.private, secrets=self._parts.secret_files())
+        parts = self._parts
+        workspace = replace(workspace, private=parts.private, kept=parts.kept(entry.cwd), secrets=parts.secret_files())
         if entry.state.header.dry_run:
             box = planned_box(self._parts, workspace)
         else:
