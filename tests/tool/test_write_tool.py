@@ -147,9 +147,10 @@ async def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(ws: Path, m
     real_fstat = os.fstat
 
     def foreign(descriptor: int) -> os.stat_result:
-        fields = list(real_fstat(descriptor))
+        status = real_fstat(descriptor)
+        fields = list(status)
         fields[4] += 1  # the new file seems to be somebody else's
-        return os.stat_result(fields)
+        return os.stat_result(fields, {"st_mtime_ns": status.st_mtime_ns})
 
     def refuses(*_arguments: object) -> None:
         raise PermissionError

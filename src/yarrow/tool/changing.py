@@ -32,8 +32,8 @@ def make_change(path: str, context: ToolContext, stop: threading.Event, *, plan:
     """Plan the change of a file and make it, unless `stop` was set meanwhile."""
 
     def make(target: Target, change: Change) -> Result:
-        if not stop.is_set():
-            target.replace(change.data)
+        if not stop.is_set() and not target.replace(change.data):
+            return ToolFailed(f"{path} was not changed: somebody else changed it at the same moment. Read it again.")
         return Done(f"{change.done} {_counts(change.diff)}.", bounded_diff(change.diff))
 
     return _planned(path, context, plan, then=make)
