@@ -165,7 +165,10 @@ def _not_run(error: OSError | ValueError, command: str) -> str:
     size = len(command.encode("utf-8", "replace"))
     if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= ARGUMENT_BYTES:
         return f"The command has {size:,} bytes, more than can be run. Write most of it to a file, and use that."
-    return os_problem(error, "The command could not be run")
+    what = "The command could not be run"
+    if isinstance(error, OSError) and isinstance(error.filename, str | Path):
+        what = f"{what}: {told(str(error.filename))}"
+    return os_problem(error, what)
 
 
 def _told_cwd(text: str) -> str:
