@@ -52,6 +52,8 @@ def tell_change(path: str, context: ToolContext, _stop: threading.Event, *, plan
 def _planned(path: str, context: ToolContext, plan: Plan, *, then: Callable[[Target, Change], Result]) -> Result:
     if why := unknown_home(path, context.cwd):
         return ToolFailed(why)
+    if path.endswith(("/", "/.")):  # which a Path forgets
+        return ToolFailed(f"{path} is the path of a directory. Name a file.")
     try:
         with opened(locate(path, context.cwd), context.workspace) as target:
             if isinstance(target, ToolFailed):
