@@ -138,6 +138,15 @@ def test_a_workspace_within_what_is_run_opens_none_of_it(root: Path, inside: str
     assert "write-protected" in refused.text
 
 
+def test_nor_does_one_within_a_bare_repository(root: Path) -> None:
+    for name in ("HEAD", "objects", "refs", "hooks", "beside"):
+        (root / "bare" / name).mkdir(parents=True)
+    made = Workspace.make(root / "bare/hooks")
+    assert isinstance(made.resolve_write(root / "bare/hooks/pre-commit"), Refused)
+    made = Workspace.make(root / "bare/beside")
+    assert isinstance(made.resolve_write(root / "bare/beside/hooks/x"), Path)
+
+
 @pytest.mark.parametrize(("inside", "name"), [(".git", "info/exclude"), (".git/beside/tree", "src/hooks/config")])
 def test_but_a_work_tree_that_is_kept_there_is_one(root: Path, inside: str, name: str) -> None:
     (root / "ws" / inside).mkdir(parents=True, exist_ok=True)

@@ -107,7 +107,7 @@ class Workspace(Struct, frozen=True):
         if (
             any(system.lies_in(real, own) for own in self.kept)
             or _is_included(real, root)
-            or _is_of_repository(real, root)
+            or _is_of_repository(real)
             or _is_protected(real, root)
             or _is_protected(literal, _root(literal, self.writable) or root)
         ):
@@ -246,16 +246,16 @@ def _is_protected(path: Path, root: Path) -> bool:
     return not GIT_PROTECTED.isdisjoint(below if below[:1] in GIT_KEPT else below[:1])
 
 
-def _is_of_repository(real: Path, root: Path) -> bool:
+def _is_of_repository(real: Path) -> bool:
     """Whether a file would make a directory a repository, or is what git runs, or obeys, in one that is."""
-    for directory in real.parents:
-        name = real.relative_to(directory).parts[0].casefold()
-        if directory.name.casefold() != ".git" and name in REPOSITORY | GIT_PROTECTED:
-            there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
-            if there >= REPOSITORY:
-                return True
-        if directory == root:
-            break
+    parts = real.parts
+    for place, name in enumerate(map(str.casefold, parts)):
+        if name not in REPOSITORY | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
+            continue
+        directory = Path(*parts[:place])
+        there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
+        if there >= REPOSITORY:
+            return True
     return False
 
 
