@@ -1,10 +1,37 @@
 """Processes that a test did not start itself, by what the system tells of them."""
 
 import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 20.0
 """How long one may take to end; then the test fails."""
+
+
+STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "pty.spawn")
+
+_watched: list[str] | None = None
+
+
+def _on_audit(event: str, _arguments: tuple[object, ...]) -> None:
+    if _watched is not None and event in STARTS:
+        _watched.append(event)
+
+
+sys.addaudithook(_on_audit)  # it cannot be taken away again, and so is off but for a test
+
+
+@contextmanager
+def watching_for_processes() -> Iterator[list[str]]:
+    """Collect what this process starts meanwhile, by the name of the call."""
+    global _watched  # noqa: PLW0603
+    _watched = []
+    try:
+        yield _watched
+    finally:
+        _watched = None
 
 
 async def gone(pid: int) -> None:

@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
 from yarrow.policy.scratch import scratch_directory, scratch_file
@@ -115,6 +116,52 @@ def test_what_is_run_is_write_protected(root: Path, workspace: Workspace, name: 
 @pytest.mark.parametrize("name", [".git/info/exclude", ".gitignore", ".github/config", "config", "hooks/x", ".bashrc"])
 def test_what_only_looks_like_it_is_not(root: Path, workspace: Workspace, name: str) -> None:
     assert workspace.resolve_write(root / "ws" / name) == root / "ws" / name
+
+
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [
+        (".git", "hooks/pre-commit"),
+        (".git", "config"),
+        (".git/hooks", "pre-commit"),
+        (".git/modules/m", "config"),
+        (".git/modules/m/hooks", "x"),
+        (".git/worktrees/w", "config.worktree"),
+        (".yarrow", "config.json"),
+        (".yarrow/skills/one", "SKILL.md"),
+    ],
+)
+def test_a_workspace_within_what_is_run_opens_none_of_it(root: Path, inside: str, name: str) -> None:
+    (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
+    refused = Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name)
+    assert isinstance(refused, Refused)
+    assert "write-protected" in refused.text
+
+
+def test_nor_does_one_within_a_bare_repository(root: Path) -> None:
+    for name in ("HEAD", "objects", "refs", "hooks", "beside"):
+        (root / "bare" / name).mkdir(parents=True)
+    made = Workspace.make(root / "bare/hooks")
+    assert isinstance(made.resolve_write(root / "bare/hooks/pre-commit"), Refused)
+    made = Workspace.make(root / "bare/beside")
+    assert isinstance(made.resolve_write(root / "bare/beside/hooks/x"), Path)
+
+
+@pytest.mark.parametrize(("inside", "name"), [(".git", "info/exclude"), (".git/beside/tree", "src/hooks/config")])
+def test_but_a_work_tree_that_is_kept_there_is_one(root: Path, inside: str, name: str) -> None:
+    (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
+    assert isinstance(Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name), Path)
+
+
+def test_what_is_kept_is_read_and_not_written(root: Path) -> None:
+    made = replace(Workspace.make(root / "ws"), kept=(root / "ws/conf",))
+    (root / "ws/innocent").symlink_to("conf")
+    for name in ("conf", "conf/config.json", "conf/skills/x", "innocent/config.json"):
+        refused = made.resolve_write(root / "ws" / name)
+        assert isinstance(refused, Refused)
+        assert "write-protected" in refused.text
+        assert isinstance(made.resolve_read(root / "ws" / name), Path)
+    assert isinstance(made.resolve_write(root / "ws/config.json"), Path)
 
 
 def test_a_link_is_no_way_around_the_protection(root: Path, workspace: Workspace) -> None:

@@ -194,3 +194,18 @@ def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -
     assert [skill.name for skill in gathered.skills] == ["inner", "linked", "middle"]
     assert [file.text for file in gathered.context] == ["a"]
     assert gathered.warnings == ()
+
+
+def test_nor_one_that_is_put_there_while_it_is_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    skills = project.root / ".agents" / "skills"
+    project.skill(skills / "a")
+    outside = project.base / "outside"
+    project.skill(outside / "a")
+
+    def exchanged(*_: object) -> bool:
+        (skills / "a").rename(project.base / "aside")
+        (skills / "a").symlink_to(outside / "a")
+        return False
+
+    monkeypatch.setattr(Places, "is_secret", exchanged)
+    assert "~/code/project/.agents/skills/a/SKILL.md cannot be read" in warning(project)

@@ -236,3 +236,12 @@ async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
     gc.collect()
     assert list((tmp_path / "notes").iterdir()) == []
     assert not (boxed.cwd / "ran").exists()
+
+
+async def test_a_workspace_that_became_a_link_is_named_and_nothing_runs(boxed: ToolContext) -> None:
+    away = boxed.cwd.with_name("away")
+    boxed.cwd.rename(away)
+    boxed.cwd.symlink_to(away)
+    text = (await call("bash", boxed, {"command": "touch ran"})).failed.text
+    assert text.startswith(f"The command could not be run: {boxed.cwd}: became a link ")
+    assert not (away / "ran").exists()

@@ -3,9 +3,6 @@
 import asyncio
 import hashlib
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_calls import REGISTRY, call, context_of
 
+from doubles.processes import watching_for_processes
 from yarrow.tool.base import Tool
 from yarrow.tool.builtin import BUILTIN_TOOLS
-
-STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "pty.spawn")
-
-_watched: list[str] | None = None
-
-
-def _on_audit(event: str, _arguments: tuple[object, ...]) -> None:
-    if _watched is not None and event in STARTS:
-        _watched.append(event)
-
-
-sys.addaudithook(_on_audit)  # it cannot be taken away again, and so is off but for a test
-
-
-@contextmanager
-def watching_for_processes() -> Iterator[list[str]]:
-    global _watched  # noqa: PLW0603
-    _watched = []
-    try:
-        yield _watched
-    finally:
-        _watched = None
 
 
 def fingerprint(root: Path) -> str:

@@ -42,6 +42,23 @@ async def test_mixed_line_endings_stay_where_they_are(ws: Path) -> None:
     assert data == b"a\r\nb\r\nc\r\nd"
 
 
+@pytest.mark.parametrize(
+    ("data", "old", "new", "after"),
+    [
+        (b"a\r\nb\nc\r\nd\n", "a\nb\nc", "A\nb\nC", b"A\r\nb\nC\r\nd\n"),
+        (b"a\nb\r\nc\nd\r\n", "a\nb\nc\nd", "A\nb\nnew\nc\nD", b"A\nb\r\nnew\nc\nD\r\n"),
+        (b"a\r\nb\nc\r\nd\n", "a\nb\nc\nd", "A\nd", b"A\r\nd\n"),
+        (b"a\nb\r\nc\n", "a\nb\nc", "x\ny\nz", b"x\ny\r\nz\n"),
+        (b"a\r\nb\nc!\n", "a\nb\nc", "c\nx\ny", b"c\r\nx\r\ny!\n"),
+        (b"a\r\nb\nc!\n", "a\nb\nc", "q\na\nb\nc\nx", b"q\r\na\r\nb\nc\r\nx!\n"),
+    ],
+)
+async def test_mixed_line_endings_stay_also_between_two_changes(
+    ws: Path, data: bytes, old: str, new: str, after: bytes
+) -> None:
+    assert (await edit(ws, data, (old, new)))[1] == after
+
+
 async def test_case_T_02_bom(ws: Path) -> None:
     outcome, data = await edit(ws, b"\xef\xbb\xbfhello\n\xe4\xb8\xad\n", ("hello", "hello2"))
     assert data == b"\xef\xbb\xbfhello2\n\xe4\xb8\xad\n"

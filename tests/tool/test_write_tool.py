@@ -46,6 +46,15 @@ async def test_a_file_is_replaced(ws: Path) -> None:
     assert (ws / "a").read_text() == "one\n2\n"
 
 
+@pytest.mark.parametrize("path", ["made/", "made/.", "a/made//", "old/"])
+async def test_what_is_written_as_a_directory_becomes_no_file(ws: Path, path: str) -> None:
+    (ws / "old").write_text("x")
+    for dry_run in (True, False):
+        failed = (await call("write", ws, {"path": path, "content": "x\n"}, dry_run=dry_run)).failed
+        assert f"{path} is the path of a directory. Name a file." in failed.text
+    assert names_in(ws) == ["old"]
+
+
 async def test_empty_content_is_allowed(ws: Path) -> None:
     (ws / "a").write_text("one\n")
     assert (
@@ -147,9 +156,10 @@ async def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(ws: Path, m
     real_fstat = os.fstat
 
     def foreign(descriptor: int) -> os.stat_result:
-        fields = list(real_fstat(descriptor))
+        status = real_fstat(descriptor)
+        fields = list(status)
         fields[4] += 1  # the new file seems to be somebody else's
-        return os.stat_result(fields)
+        return os.stat_result(fields, {"st_mtime_ns": status.st_mtime_ns})
 
     def refuses(*_arguments: object) -> None:
         raise PermissionError

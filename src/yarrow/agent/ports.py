@@ -66,12 +66,14 @@ class Equipment(Struct, frozen=True):
     def held_to(self, header: Header) -> "Equipment":
         """Return this with what the session may do as `header` has it.
 
-        Whoever else writes to the session may have changed that since this was put together.
+        Whoever else writes to the session may have changed that since this was put together. What was put together for
+        a dry run stays one: it was not looked what its commands could run in.
         """
         tools = self.settings.tools if header.tools is None else header.tools
+        dry_run = header.dry_run or self.settings.dry_run
         return replace(
             self,
-            settings=replace(self.settings, dry_run=header.dry_run, permissions=header.permissions, tools=tools),
+            settings=replace(self.settings, dry_run=dry_run, permissions=header.permissions, tools=tools),
         )
 
     def tools(self) -> tuple[ToolSpec, ...]:

@@ -12,13 +12,16 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
+from yarrow.policy.keys import Keys
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
-from yarrow.policy.secrets import ENV_FILES, HOME_SECRETS, SecretFiles
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names below a `.git` that make git run something or look elsewhere."""
+GIT_KEPT = (["modules"], ["worktrees"])
+"""Where below a `.git` there are others like it."""
 OWN_DIRECTORY = ".yarrow"
 REPOSITORY = frozenset({"head", "objects", "refs"})
 """Names by which git takes a directory for a repository, whatever it is called; it obeys the configuration in there."""
@@ -52,6 +55,8 @@ class Workspace(Struct, frozen=True):
     """Roots that may be read besides the writable ones."""
     private: tuple[Path, ...] = ()
     """Files and directories of the service itself, such as its token: nobody reads or writes them."""
+    kept: tuple[Path, ...] = ()
+    """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
     closed: Closed = Closed()
     """What the rules of the settings keep from the tool that is given this."""
     secrets: SecretFiles = ENV_FILES
@@ -100,8 +105,9 @@ class Workspace(Struct, frozen=True):
             )
         literal = Path(os.path.normpath(path))
         if (
-            _is_included(real, root)
-            or _is_of_repository(real, root)
+            any(system.lies_in(real, own) for own in self.kept)
+            or _is_included(real, root)
+            or _is_of_repository(real)
             or _is_protected(real, root)
             or _is_protected(literal, _root(literal, self.writable) or root)
         ):
@@ -122,7 +128,7 @@ class Workspace(Struct, frozen=True):
 
         The name of a directory says nothing: a virtual environment may be called `.env`.
         """
-        if _is_key(real):
+        if Keys.of(Path.home()).has(str(real)):
             return True
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
@@ -223,28 +229,33 @@ def _root(real: Path, roots: tuple[Path, ...]) -> Path | None:
 def _is_protected(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
-    names = [name.casefold() for name in path.relative_to(root).parts]
+    names = [name.casefold() for name in path.parts]
     home = _real(Path.home())
     if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.compared(path.name)) and path.parent == home):
         return True
     if any(system.lies_in(path, home / name) for name in START_PLACES):
         return True
+    outside = len(root.parts)
+    if ".git" in names[outside:]:
+        below = names[names.index(".git", outside) + 1 :]
+        return not below or not GIT_PROTECTED.isdisjoint(below)
     if ".git" not in names:
         return False
+    # Where a repository itself holds the root, a work tree that is kept in it has other names of its own.
     below = names[names.index(".git") + 1 :]
-    return not below or not GIT_PROTECTED.isdisjoint(below)
+    return not GIT_PROTECTED.isdisjoint(below if below[:1] in GIT_KEPT else below[:1])
 
 
-def _is_of_repository(real: Path, root: Path) -> bool:
+def _is_of_repository(real: Path) -> bool:
     """Whether a file would make a directory a repository, or is what git runs, or obeys, in one that is."""
-    for directory in real.parents:
-        name = real.relative_to(directory).parts[0].casefold()
-        if directory.name.casefold() != ".git" and name in REPOSITORY | GIT_PROTECTED:
-            there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
-            if there >= REPOSITORY:
-                return True
-        if directory == root:
-            break
+    parts = real.parts
+    for place, name in enumerate(map(str.casefold, parts)):
+        if name not in REPOSITORY | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
+            continue
+        directory = Path(*parts[:place])
+        there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
+        if there >= REPOSITORY:
+            return True
     return False
 
 
@@ -252,12 +263,6 @@ def _is_included(real: Path, root: Path) -> bool:
     """Whether the configuration of git of a root includes a file."""
     home = Path.home()
     return any(_real(path) == real for path in included(root / ".git/config", home))
-
-
-def _is_key(real: Path) -> bool:
-    """Whether a path is, or lies in, what holds keys below the home."""
-    home = _real(Path.home())
-    return system.lies_in(real, home) and any(system.lies_in(real, home / name) for name in HOME_SECRETS)
 
 
 def _both(path: Path, real: Path) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.policy.beneath import open_beneath
+from yarrow.policy.workspace import READING
 from yarrow.prompt.places import Places
 
 
@@ -47,7 +49,10 @@ def read_text(path: Path, *, most: int, inside: Path | None, places: Places) -> 
         return Skipped("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
-        handle = os.open(real, os.O_RDONLY | system.PLAIN | system.NO_WAIT | system.NO_LINK)
+        if inside is None:
+            handle = os.open(real, READING | system.PLAIN | system.NO_LINK)
+        else:
+            handle = open_beneath(inside, real, READING)
     except OSError as error:
         # What lies where nobody may look is as good as absent.
         return Skipped(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None

@@ -41,6 +41,8 @@ class Entry:
         self._most_subscribers = most
         self.warnings: list[str] = []
         """What a person should be told of how the session was made or loaded."""
+        self.knows_of_boxes = False
+        """Whether the warnings say what there is to say of sandboxes."""
         self.reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
         self.give_back: Callable[[], object] = bool

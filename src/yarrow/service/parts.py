@@ -1,5 +1,6 @@
 """What the service is made of: its settings, its stores, and what extensions add to it."""
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
@@ -67,6 +68,14 @@ class Parts(Struct, frozen=True):
     def places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""
         return Places.make(home=self.home, users=self.users, cwd=cwd, secrets=self.secret_files())
+
+    def kept(self, cwd: Path) -> tuple[Path, ...]:
+        """Return the real paths of the settings and sessions, which no tool writes to wherever they lie.
+
+        Sessions that are kept around a working directory itself would close all of it.
+        """
+        users, sessions = Path(os.path.realpath(self.users)), Path(os.path.realpath(self.manager.root))
+        return (users,) if cwd.is_relative_to(sessions) else (users, sessions)
 
     def secret_files(self) -> SecretFiles:
         """Return which files are closed for what they hold."""

@@ -27,6 +27,7 @@ from yarrow.service.discreet import Redactors, sifting
 from yarrow.service.entry import Entry
 from yarrow.service.making import SessionPlan, make_header
 from yarrow.service.parts import Parts
+from yarrow.service.planned import planned_box
 from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState, fold
@@ -214,6 +215,13 @@ class Sessions:
         # In one go: a thread that is handed to costs more than what it asks the disk.
         return await asyncio.to_thread(self._context, entry)
 
+    def _tell_of_boxes(self, entry: Entry) -> None:
+        """Warn of what there is to say of sandboxes, once, and not in a dry run: looking starts a process."""
+        if not entry.knows_of_boxes:
+            entry.knows_of_boxes = True
+            boxes = self._parts.boxes
+            entry.warnings += filter(None, (boxes.warning(), boxes.recovered()))
+
     def _context(self, entry: Entry) -> ToolContext:
         if os.path.realpath(entry.cwd) != str(entry.cwd):
             raise ConfigError(
@@ -222,9 +230,14 @@ class Sessions:
         settings = self._parts.settings.workspace
         skills = skill_directories(self._parts.places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
-        workspace = replace(workspace, private=self._parts.private, secrets=self._parts.secret_files())
-        denied = denied_places(self._parts.consent.rules, entry.cwd)
-        box = self._parts.boxes.box(entry.id, workspace, denied)
+        parts = self._parts
+        workspace = replace(workspace, private=parts.private, kept=parts.kept(entry.cwd), secrets=parts.secret_files())
+        if entry.state.header.dry_run:
+            box = planned_box(self._parts, workspace)
+        else:
+            self._tell_of_boxes(entry)
+            denied = denied_places(self._parts.consent.rules, entry.cwd)
+            box = self._parts.boxes.box(entry.id, workspace, denied)
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
 
     async def _load(self, session_id: str) -> Entry:
@@ -260,13 +273,13 @@ class Sessions:
         desk = Desk(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
         agent = Agent(desk, Meter(self._ratios), self._seats)
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=limits.subscribers)
-        boxes = self._parts.boxes
-        entry.give_back = partial(boxes.release, session_id)
-        told = [await asyncio.to_thread(tell) for tell in (boxes.warning, boxes.recovered)]
+        entry.give_back = partial(self._parts.boxes.release, session_id)
+        if not state.header.dry_run:
+            await asyncio.to_thread(self._tell_of_boxes, entry)
         rules = unknown_tools(self._parts.consent.rules, self._parts.registry.names())
         if self._parts.watch is not None:
             bus.tap = self._parts.watch.tap(session_id, entry.model)
-        entry.warnings += (*self._parts.added.warnings, *warnings, *rules, *filter(None, told))
+        entry.warnings[:0] = (*self._parts.added.warnings, *warnings, *rules)
         self._active.put(entry)
         return entry
 

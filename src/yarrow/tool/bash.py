@@ -1,6 +1,7 @@
 """The tool `bash`: one shell command, its output streamed, nothing of it left when it is over."""
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -23,6 +24,8 @@ from yarrow.tool.paths import locate, os_problem, shown
 
 MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
+ARGUMENT_BYTES = 131_072
+"""Of so many a command is too long on Linux; other systems take more."""
 CWD_CHARACTERS = 200
 """How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
@@ -65,7 +68,7 @@ class Bash:
                         note += await _told_of_sandbox(boxed, command, capture.text())
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
-            result = ToolFailed(os_problem(error, "The command could not be run"))
+            result = ToolFailed(_not_run(error, arguments.command))
         finally:
             capture.close()
         if text := deltas.rest():
@@ -155,6 +158,17 @@ def _unfit(cwd: Path, context: ToolContext) -> str:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return f"cannot be used ({said}); name a directory that is there, or leave cwd out"
     return "" if stat.S_ISDIR(mode) else "is not a directory; name the directory, or leave cwd out"
+
+
+def _not_run(error: OSError | ValueError, command: str) -> str:
+    """Return why a command could not be started."""
+    size = len(command.encode("utf-8", "replace"))
+    if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= ARGUMENT_BYTES:
+        return f"The command has {size:,} bytes, more than can be run. Write most of it to a file, and use that."
+    what = "The command could not be run"
+    if isinstance(error, OSError) and isinstance(error.filename, str | Path):
+        what = f"{what}: {told(str(error.filename))}"
+    return os_problem(error, what)
 
 
 def _told_cwd(text: str) -> str:

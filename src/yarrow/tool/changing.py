@@ -32,8 +32,8 @@ def make_change(path: str, context: ToolContext, stop: threading.Event, *, plan:
     """Plan the change of a file and make it, unless `stop` was set meanwhile."""
 
     def make(target: Target, change: Change) -> Result:
-        if not stop.is_set():
-            target.replace(change.data)
+        if not stop.is_set() and not target.replace(change.data):
+            return ToolFailed(f"{path} was not changed: somebody else changed it at the same moment. Read it again.")
         return Done(f"{change.done} {_counts(change.diff)}.", bounded_diff(change.diff))
 
     return _planned(path, context, plan, then=make)
@@ -52,6 +52,8 @@ def tell_change(path: str, context: ToolContext, _stop: threading.Event, *, plan
 def _planned(path: str, context: ToolContext, plan: Plan, *, then: Callable[[Target, Change], Result]) -> Result:
     if why := unknown_home(path, context.cwd):
         return ToolFailed(why)
+    if path.endswith(("/", "/.")):  # which a Path forgets
+        return ToolFailed(f"{path} is the path of a directory. Name a file.")
     try:
         with opened(locate(path, context.cwd), context.workspace) as target:
             if isinstance(target, ToolFailed):

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
+from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
@@ -93,6 +94,7 @@ class _Search:
         self._root = root
         self._workspace = workspace
         self._linked = workspace.linked()
+        self._keys = Keys.of(Path.home())
         self._glob = Glob(arguments.pattern)
         self._was_slow = False
         self._start()
@@ -153,9 +155,10 @@ class _Search:
         if not self._glob.matches(path):
             return
         real = f"{self._root}/{path}"
-        if self._arguments.type == "file" and (
+        is_secret = self._arguments.type == "file" and (
             self._workspace.secrets.has(path.rpartition("/")[2]) or self._linked.has(real)
-        ):
+        )
+        if is_secret or self._keys.has(real):
             self._secrets += 1
         elif self._workspace.leaves_out(real):
             self._closed += 1

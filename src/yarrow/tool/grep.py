@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
@@ -107,6 +108,7 @@ class _Search:
         self._target = target
         self._workspace = workspace
         self._linked = workspace.linked()
+        self._keys = Keys.of(Path.home())
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
         self._prefix = prefix
@@ -182,7 +184,7 @@ class _Search:
         if self._workspace.secrets.has(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
             return False
         real = f"{self._target}/{path}"
-        return self._is_file or not (self._linked.has(real) or self._workspace.leaves_out(real))
+        return self._is_file or not (self._linked.has(real) or self._keys.has(real) or self._workspace.leaves_out(real))
 
 
 def _notes(directory: Path, workspace: Workspace) -> list[str]:

@@ -105,7 +105,7 @@ def _put_in(text: str, flat: str, spans: Sequence[_Span]) -> str:
         tail = common_start(old[head:][::-1], span.new[head:][::-1])
         start, stop = to_text(span.start + head), to_text(span.stop - tail)
         new = span.new[head : len(span.new) - tail]
-        pieces += [text[at:start], new.replace("\n", _line_ending(text, start))]
+        pieces += [text[at:start], _ended(new, text[start:stop], usual=_line_ending(text, start))]
         at = stop
     return "".join([*pieces, text[at:]])
 
@@ -120,6 +120,24 @@ class _Places:
     def __call__(self, place: int) -> int:
         """Return the place in the text."""
         return place + bisect_left(self._ends, place)
+
+
+def _ended(new: str, old: str, *, usual: str) -> str:
+    """Return what is put in with the usual line ending; where that of the old text varies, each line keeps its own."""
+    count = old.count("\n")
+    if not 0 < old.count("\r\n") < count or count > SEARCHED_LINES or "\n" not in new:
+        return new.replace("\n", usual)
+    import difflib
+
+    lines, old_lines = new.split("\n"), old.replace("\r\n", "\n").split("\n")
+    old_ends = ["\r\n" if line.endswith("\r") else "\n" for line in old.split("\n")[:-1]]
+    ends = [usual] * (len(lines) - 1)
+    matcher = difflib.SequenceMatcher(None, old_lines, lines, autojunk=False)
+    for tag, first, last, at, stop in matcher.get_opcodes():
+        if tag == "equal" or (tag == "replace" and last - first == stop - at):
+            for place, end in zip(range(at, len(ends)), old_ends[first:last], strict=False):
+                ends[place] = end
+    return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
 
 
 def _line_ending(text: str, place: int) -> str:

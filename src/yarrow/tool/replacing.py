@@ -3,6 +3,7 @@
 import os
 import stat
 from contextlib import suppress
+from io import FileIO
 
 from yarrow.platform import system
 
@@ -74,8 +75,23 @@ def _copy_attributes(descriptor: int, directory: int, name: str) -> None:
 
 
 def _write_in_place(directory: int, name: str, data: bytes) -> None:
-    with os.fdopen(system.open_in(directory, name, os.O_RDWR), "r+b") as file:
-        file.write(data)
-        file.truncate()
-        file.flush()
-        system.sync(file.fileno())
+    """Write over a file. What makes it longer is written first, for that is where a full disk refuses."""
+    with os.fdopen(system.open_in(directory, name, os.O_RDWR), "r+b", buffering=0) as file:
+        old = file.read()
+        try:
+            _put(file, len(old), data[len(old) :])
+            _put(file, 0, data[: len(old)])
+            file.truncate(len(data))
+            system.sync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                _put(file, 0, old)
+                file.truncate(len(old))
+            raise
+
+
+def _put(file: FileIO, at: int, data: bytes) -> None:
+    file.seek(at)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

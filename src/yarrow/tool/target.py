@@ -6,6 +6,7 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from yarrow.platform import system
 from yarrow.policy.workspace import READING, Refused, Workspace
@@ -14,6 +15,8 @@ from yarrow.tool.replacing import replace_file
 
 CHANGED_BYTES = 33_554_432
 """The largest file that is edited or replaced; 32 MiB."""
+_Seen: TypeAlias = tuple[int, int, int]
+"""Which file it is, its size and when it was changed: other content shows in one of them."""
 
 
 @contextmanager
@@ -34,6 +37,7 @@ class Target:
         self._workspace = workspace
         self._directory: int | None = None
         self._name = ""
+        self._seen: _Seen | None = None
 
     def open(self, *, make: bool) -> ToolFailed | None:
         """Open the file's directory, made if `make` says so; return why it may not be. Raises OSError."""
@@ -59,22 +63,37 @@ class Target:
         except FileNotFoundError:
             return None
         try:
-            return self._unfit(os.fstat(descriptor), self._directory) or _all_of(descriptor)
+            status = os.fstat(descriptor)
+            self._seen = _seen(status)
+            return self._unfit(status, self._directory) or _all_of(descriptor)
         finally:
             os.close(descriptor)
 
-    def replace(self, data: bytes) -> None:
-        """Put new content into the file; directories that are missing are made. Raises OSError."""
+    def replace(self, data: bytes) -> bool:
+        """Put new content into the file; directories that are missing are made. Raises OSError.
+
+        Returns False, and changes nothing, when it is not any more what was read.
+        """
         if self._directory is None and (failed := self.open(make=True)):
             raise PermissionError(errno.EACCES, failed.text)
-        if self._directory is not None:
-            replace_file(self._directory, self._name, data)
+        if self._directory is None or self._now() != self._seen:
+            return False
+        replace_file(self._directory, self._name, data)
+        return True
 
     def close(self) -> None:
         """Give back the directory."""
         if self._directory is not None:
             os.close(self._directory)
             self._directory = None
+
+    def _now(self) -> _Seen | None:
+        if self._directory is None:
+            return None
+        try:
+            return _seen(system.stat_in(self._directory, self._name))
+        except FileNotFoundError:
+            return None
 
     def _unfit(self, status: os.stat_result, directory: int) -> ToolFailed | None:
         if not stat.S_ISREG(status.st_mode):
@@ -85,6 +104,10 @@ class Target:
         if status.st_size > CHANGED_BYTES:
             return ToolFailed(f"{self._path} has {status.st_size:,} bytes; the most is {CHANGED_BYTES:,}. Use bash.")
         return None
+
+
+def _seen(status: os.stat_result) -> _Seen:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _all_of(descriptor: int) -> bytes:

@@ -1,0 +1,133 @@
+"""Law 9 where there is a sandbox: a dry run says what a command would run in, and starts nothing to find that out."""
+
+import json
+import shutil
+from pathlib import Path
+
+import grpc
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House, play, stub_of
+from doubles.processes import watching_for_processes
+from yarrow.policy.sandbox.arguments import Level
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.journal import Left, Note
+from yarrow.policy.sandbox.sandbox import ask, launcher, unavailable
+from yarrow.policy.sandbox.taking import Watched
+from yarrow.service.servicer import Servicer
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.tool.registry import Registry
+from yarrow.v1 import agent_pb2 as pb
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+DRY = pb.SessionSettings(dry_run=True)
+HIDDEN = "name a directory of the workspace"
+
+
+def said(events: list[pb.AgentEvent]) -> list[str]:
+    return [event.tool_output.text for event in events if event.WhichOneof("event") == "tool_output"]
+
+
+def bash(**arguments: str) -> list[dict[str, object]]:
+    return [{"call": {"name": "bash", "arguments": {"command": "touch ran", **arguments}}}]
+
+
+def house_of(
+    folder: Path, *calls: list[dict[str, object]], level: Level = "workspace", home: Path | None = None
+) -> House:
+    """A service whose commands run in a sandbox, on a machine that was not looked at yet."""
+    made = House(folder, [*calls, [{"text": "done"}]])
+    parts = made.parts
+    home = home or parts.home
+    settings = replace(parts.settings, sandbox=level)
+    boxes = Boxes(level, home=home, hidden=(parts.users,), notes=parts.users / "sandbox")
+    made.servicer = Servicer(
+        replace(parts, boxes=boxes, settings=settings, home=home, registry=Registry(BUILTIN_TOOLS))
+    )
+    unavailable.forget()
+    ask.forget()
+    launcher.cache_clear()
+    return made
+
+
+@pytest.mark.parametrize("level", ["workspace", "strict"])
+async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: Level) -> None:
+    house = house_of(tmp_path, bash(), bash(cwd="~/.yarrow"), bash(cwd="/run/user"), level=level)
+    async with stub_of(house) as stub:
+        with watching_for_processes() as started:
+            request = house.prompt(session_id="s1")
+            request.settings.CopyFrom(DRY)
+            outputs = said(await play(stub, request))
+            await stub.GetState(pb.GetStateRequest(session_id="s1"))
+            await stub.ListFiles(pb.ListFilesRequest(session_id="s1", prefix=""))
+            by_hand = pb.RunToolRequest(session_id="s1", tool="bash", arguments_json='{"command": "touch ran"}')
+            outputs += said([response.event async for response in stub.RunTool(by_hand)])
+        assert started == []
+    assert f"In {house.cwd}, for at most 120 s, in a sandbox ({level}), it would run:" in outputs[0]
+    assert outputs[3] == outputs[0]
+    assert HIDDEN in outputs[2]
+    assert not (house.cwd / "ran").exists()
+
+
+async def test_where_the_workspace_holds_the_home_it_says_that_there_is_none(tmp_path: Path) -> None:
+    house = house_of(tmp_path, bash(), home=tmp_path / "project")
+    async with stub_of(house) as stub:
+        request = house.prompt()
+        request.settings.CopyFrom(DRY)
+        assert "without a sandbox" in said(await play(stub, request))[0]
+
+
+@pytest.mark.parametrize("level", ["workspace", "strict"])
+async def test_without_a_launcher_it_says_that_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    house = house_of(tmp_path, bash(), level=level)
+    async with stub_of(house) as stub:
+        request = house.prompt()
+        request.settings.CopyFrom(DRY)
+        if level == "workspace":
+            assert "without a sandbox" in said(await play(stub, request))[0]
+        else:
+            with pytest.raises(grpc.aio.AioRpcError, match="sandbox is strict, and there can be none here"):
+                await play(stub, request)
+    launcher.cache_clear()
+
+
+async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    notes = house.users / "sandbox"
+    note = Note(notes, Left(Watched.of([house.cwd / ".yarrow"], [house.cwd]), ()))
+    (path,) = notes.iterdir()
+    data = path.read_bytes()
+    note.remove()
+    path.write_bytes(data)
+    (house.cwd / ".yarrow").mkdir()
+    async with stub_of(house) as stub:
+        new = pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd), settings=DRY)
+        await stub.NewSession(new)
+        assert (house.cwd / ".yarrow").exists()
+        wet = pb.SessionSettings(dry_run=False)
+        await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id="s1", settings=wet))
+        await play(stub, house.prompt(session_id="s1"))
+        state = await stub.GetState(pb.GetStateRequest(session_id="s1"))
+    assert any("left by a command" in warning for warning in state.warnings)
+    assert not (house.cwd / ".yarrow").exists()
+
+
+async def test_a_run_that_was_made_ready_dry_stays_dry(tmp_path: Path) -> None:
+    """Its commands have no sandbox, so that nothing of it may run when another process says so meanwhile."""
+    (away := tmp_path / "away").mkdir()
+    turns = [bash(), [{"text": "done"}]]
+    house, other = house_of(tmp_path, *turns, home=away), House(tmp_path, turns)
+    async with stub_of(house) as stub, stub_of(other) as elsewhere:
+        await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd), settings=DRY))
+        wet = pb.SessionSettings(dry_run=False, permissions=pb.PERMISSION_MODE_AUTO)
+        await elsewhere.ConfigureSession(pb.ConfigureSessionRequest(session_id="s1", settings=wet))
+        assert "nothing was changed" in said(await play(stub, house.prompt(session_id="s1")))[0]
+        assert not (house.cwd / "ran").exists()
+        arguments = json.dumps({"command": "touch ran"})
+        by_hand = pb.RunToolRequest(session_id="s1", tool="bash", arguments_json=arguments)
+        assert said([response.event async for response in stub.RunTool(by_hand)]) == ["[no output]"]
+        assert (house.cwd / "ran").exists()
