@@ -33,6 +33,12 @@ class Corner(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
     """Of the workspace, besides the first."""
+    at_home: Path | None = None
+    """Where the home is said to be, if not where it is."""
+    called: str = ""
+    """What the environment calls the home, if not by its path."""
+    given: Box | None = None
+    """A sandbox that was made otherwise."""
 
     @property
     def workspace(self) -> Path:
@@ -48,11 +54,11 @@ class Corner(Struct, frozen=True):
 
     @property
     def box(self) -> Box:
-        return Box(
+        return self.given or Box(
             level=self.level,
             writable=(self.workspace, *self.roots),
             readable=(),
-            home=self.home,
+            home=self.at_home or self.home,
             private=self.root / "private",
             hidden=(self.service, *self.hidden),
         )
@@ -65,7 +71,8 @@ class Corner(Struct, frozen=True):
 
     async def run(self, script: str, *, seconds: float = 60.0, cwd: Path | None = None) -> tuple[str, int]:
         """Run a script in the sandbox; return what it printed, and its exit code."""
-        environment = child_environment({**os.environ, "HOME": str(self.home), "EXAMPLE_API_KEY": SECRET})
+        home = self.called or str(self.at_home or self.home)
+        environment = child_environment({**os.environ, "HOME": home, "EXAMPLE_API_KEY": SECRET})
         # The name of this very interpreter may lead into a home that is hidden.
         environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         command = Command(("/bin/bash", "-c", script), cwd or self.workspace, environment, seconds)

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,9 @@ from yarrow.policy.sandbox.places import (
     HIDDEN_PRIVATE,
     KERNEL,
     SECRET_FILES,
+    home_inside,
     home_secrets,
+    linked_secrets,
     shown_of_home,
 )
 from yarrow.policy.sandbox.protected import Found
@@ -72,8 +74,9 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
         for path in KERNEL:
             words += ["--ro-bind-try", path, path]
     words += _hide(box)
-    words += ["--bind", str(box.private / "tmp"), "/tmp", "--bind", str(box.private / "home"), str(box.home)]  # noqa: S108 (a /tmp of its own)
-    shown = shown_of_home(box.home, environment)
+    home = home_inside(box.home)
+    words += ["--bind", str(box.private / "tmp"), "/tmp", "--bind", str(box.private / "home"), str(home)]  # noqa: S108 (a /tmp of its own)
+    shown = shown_of_home(box.home, environment) if home == box.home else []
     for path in shown:
         words += ["--ro-bind", str(path), str(path)]
     if box.level == "workspace":
@@ -86,11 +89,9 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     words += _covers(box, workplace, environment)
     # Last, so that they stay hidden where one of them lies inside of what is shown.
     seen = (*shown, *box.readable, *box.writable)
-    for path in home_secrets(box.home):
-        if any(path.is_relative_to(root) for root in seen):
-            words += _covered(path)
-    for path in box.hidden:
-        words += _covered(path)
+    secrets = home_secrets(box.home)
+    shown_secrets = (path for path in secrets if home != box.home or any(path.is_relative_to(root) for root in seen))
+    words += _covered((*shown_secrets, *linked_secrets(secrets), *box.hidden))
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
@@ -106,8 +107,8 @@ def _hide(box: Box) -> list[str]:
     for name in HIDDEN_PRIVATE:
         if os.access(name, os.R_OK | os.X_OK) and os.path.isdir(name):  # noqa: PTH112
             words += ["--tmpfs", _real(name)]
-    home = str(box.home)
-    if home != "/" and not any(home == name or home.startswith(f"{name}/") for name in HIDDEN):
+    home = str(home_inside(box.home))
+    if home == str(box.home) and not any(home == name or home.startswith(f"{name}/") for name in HIDDEN):
         words += ["--tmpfs", home]
     for name in SECRET_FILES:
         if os.access(name, os.R_OK):
@@ -160,20 +161,30 @@ def _bound(path: Path, workplace: Workplace, *, read_only: bool) -> list[str]:
 
 def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | None:
     """Return where outside that lies which a real path leads to inside, None where it is hidden."""
-    if any(path.is_relative_to(root) for root in (*box.hidden, *home_secrets(box.home))):
+    home, secrets = home_inside(box.home), home_secrets(box.home)
+    if any(path.is_relative_to(root) for root in (*box.hidden, *secrets, *linked_secrets(secrets))):
         return None
     if any(path.is_relative_to(root) for root in (*box.writable, *box.readable)):
         return path
-    if any(path.is_relative_to(root) for root in shown_of_home(box.home, environment)):
+    if home == box.home and any(path.is_relative_to(root) for root in shown_of_home(home, environment)):
         return path
-    for place, name in ((box.home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
+    for place, name in ((home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
         if path.is_relative_to(place):
             return box.private / name / path.relative_to(place)
     hidden = [os.path.realpath(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
     return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path
 
 
-def _covered(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", str(NOTHING), str(path)]
+def _covered(paths: Iterable[Path]) -> list[str]:
+    """Return how nothing stands in the place of each; read-only, so that what is written there does not vanish."""
+    words: list[str] = []
+    empty = list[Path]()
+    for path in sorted(set(paths)):  # what lies in a directory comes after it, and is gone with it
+        if any(path.is_relative_to(above) for above in empty) or not path.exists():
+            continue
+        if path.is_dir():
+            empty.append(path)
+            words += ["--tmpfs", str(path), "--remount-ro", str(path)]
+        else:
+            words += ["--ro-bind", str(NOTHING), str(path)]
+    return words

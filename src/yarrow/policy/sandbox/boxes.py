@@ -10,7 +10,7 @@ from yarrow.policy.sandbox.journal import TAKEN, recover
 from yarrow.policy.sandbox.private import remove
 from yarrow.policy.sandbox.sandbox import unavailable
 from yarrow.policy.scratch import scratch_directory
-from yarrow.policy.workspace import Workspace
+from yarrow.policy.workspace import Refused, Workspace
 
 
 class Boxes:
@@ -61,10 +61,12 @@ class Boxes:
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
         self._given.add(session_id)
+        # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
+        kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
         return Box(
             level=self._level,
-            writable=workspace.writable,
-            readable=workspace.readable,
+            writable=tuple(root for root in workspace.writable if root not in kept),
+            readable=(*workspace.readable, *kept),
             home=self._home,
             private=self._private(session_id),
             hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),

@@ -1,7 +1,7 @@
 """Which places of a machine a sandbox hides, and which of them programs need all the same."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from yarrow.policy.secrets import HOME_SECRETS
@@ -20,8 +20,18 @@ TOOLCHAINS = (
     *("go", "miniconda3", "anaconda3", ".conda", ".gitconfig", ".config/git"),
 )
 """Programs and settings below a home that are shown, and cannot be changed."""
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/etc", "/opt", "/var", "/dev", "/proc", "/sys")
+"""Where nothing else can stand: what is run lies there, or is set up there."""
+NO_HOME = Path("/tmp/home")  # noqa: S108 (it is the session's own there)
+"""Where the home inside is when there is none outside, or one in whose place no other can stand."""
 SERVICE_NAMES = (".yarrow",)
 """The service's own directory below a home: configuration, sessions, socket and token."""
+
+
+def home_inside(home: Path) -> Path:
+    """Return where the home of commands stands: in the place of the real one wherever that can be."""
+    holds_programs = any(Path(place).is_relative_to(home) for place in PROGRAMS)
+    return home if home.is_dir() and not holds_programs else NO_HOME
 
 
 def shown_of_home(home: Path, environment: Mapping[str, str]) -> list[Path]:
@@ -47,3 +57,8 @@ def home_secrets(home: Path) -> list[Path]:
     """Return the keys below a home that exist, and the service's own directory."""
     names = (name for name in (*HOME_SECRETS, *SERVICE_NAMES) if os.access(f"{home}/{name}", os.F_OK))
     return [home / name for name in names]
+
+
+def linked_secrets(places: Iterable[Path]) -> list[Path]:
+    """Return where those of some places lead that are links, as people have them who keep their settings elsewhere."""
+    return [path.resolve() for path in places if path.is_symlink()]

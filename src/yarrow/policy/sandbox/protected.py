@@ -69,11 +69,16 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
             if file not in found.secret:
                 found.secret.append(file)
             # A directory above could be moved to where nobody looks.
-            found.pinned += [above for above in file.parents if above != root and above.is_relative_to(root)]
+            found.pinned += between(root, file)
     _fix_included(root, roots or (root,), found)
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
+
+
+def between(root: Path, path: Path) -> list[Path]:
+    """Return the directories above a path that lie below a root: with one of them it could be moved away."""
+    return [above for above in path.parents if above != root and above.is_relative_to(root)]
 
 
 def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
@@ -106,7 +111,7 @@ def _fix_file(path: Path, root: Path, found: Found) -> None:
 
 def _repository(path: Path, root: Path, found: Found) -> None:
     # A directory above could be moved with all that is mounted in it, and another put in its place.
-    found.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+    found.pinned += between(root, path)
     if path.is_dir() and not path.is_symlink():
         _git_directories(path, found)
         return

@@ -14,12 +14,13 @@ from yarrow.platform import system
 from yarrow.policy.once import Once
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
+from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.made import running
-from yarrow.policy.sandbox.othernames import add_other_names
+from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.protected import look_at, remembered
 from yarrow.policy.sandbox.taking import Watched
 
@@ -121,15 +122,17 @@ class Boxed:
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
         self._private = box.private
+        self._home = home_inside(box.home)
         self.is_over = False
         """Whether what it made was taken away."""
         program = launcher()
         if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
-            raise OSError(f"bubblewrap ({program}) lies where commands can write; install the system's own")
+            raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
         found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
         add_other_names(box.writable, found)
+        pin_keys(box.home, box.writable, found)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""
@@ -157,6 +160,7 @@ class Boxed:
     def _boxed(self, command: Command, launching: list[str]) -> Command:
         """Return the command that launches another."""
         environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
+        environment["HOME"] = str(self._home)
         if any(cover != NOTHING for cover in self.covered.values()):
             environment = trusting(environment)
         if (filtering := _filter_file(self._private)) is not None:

@@ -1,4 +1,4 @@
-"""Finds the other names of files of secrets: a hard link is the file itself, whatever it is called."""
+"""Finds secrets that lie in a workspace by other names: hard links to its own, and what a home's keys are links to."""
 
 import os
 import stat
@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.policy.sandbox.names import LOOKED_AT
-from yarrow.policy.sandbox.protected import Found
+from yarrow.policy.sandbox.places import home_secrets, linked_secrets
+from yarrow.policy.sandbox.protected import Found, between
 
 
 def add_other_names(roots: Sequence[Path], found: Sequence[Found]) -> None:
@@ -20,8 +21,17 @@ def add_other_names(roots: Sequence[Path], found: Sequence[Found]) -> None:
         for path in _named(root, wanted):
             if path not in one.secret:
                 one.secret.append(path)
-                one.pinned += [above for above in path.parents if above != root and above.is_relative_to(root)]
+                one.pinned += between(root, path)
         one.pinned = sorted(set(one.pinned))
+
+
+def pin_keys(home: Path, roots: Sequence[Path], found: Sequence[Found]) -> None:
+    """Add to what was found of each root the directories above what holds keys of a home and is hidden by its path."""
+    keys = home_secrets(home)
+    for path in (*keys, *linked_secrets(keys)):
+        for root, one in zip(roots, found, strict=True):
+            if path.is_relative_to(root) and path != root:
+                one.pinned = sorted({*one.pinned, *between(root, path)})
 
 
 def _of_several_names(path: Path) -> tuple[int, int] | None:
