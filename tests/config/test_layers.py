@@ -84,6 +84,7 @@ def test_later_layers_win_and_objects_merge(place: Place) -> None:
     )
     place.projects('{"thinking": "high",\n "compaction": {"keepRecentTokens": 30}}')
     place.environment = {"YARROW_MODEL": "from-variable", "YARROW_MAX_TURNS": "7", "YARROW_DRY_RUN": "true"}
+    place.environment["YARROW_PROVIDER"] = "work"
     place.overrides = {"provider": "work"}
     loaded = place.load()
     settings = loaded.settings
@@ -159,6 +160,51 @@ def test_what_goes_to_a_provider_as_it_is_may_hold_any_number(place: Place) -> N
     assert place.load().settings.providers["openai"].extra_body == {"seed": -1, "big": 2**40}
 
 
+# ---- a model and its provider ----
+
+WORK = {"provider": "work", "model": "big", "providers": {"work": {"type": "openai"}}, "compaction": {"model": "small"}}
+
+
+@pytest.mark.parametrize(
+    ("users", "variables", "flags", "provider", "model", "summariser"),
+    [
+        (WORK, {}, {"provider": "local"}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local"}, {}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local"}, {"provider": "work"}, "work", "", ""),
+        (WORK, {"YARROW_MODEL": "other"}, {"provider": "local"}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local", "YARROW_MODEL": "tiny"}, {}, "local", "tiny", ""),
+        (WORK, {}, {"model": "local/tiny"}, "local", "tiny", ""),
+        (WORK, {}, {"provider": "work"}, "work", "big", "small"),
+        (WORK, {}, {"model": "work/other"}, "work", "other", "small"),
+        ({**WORK, "provider": ""}, {}, {"provider": "local"}, "local", "", ""),
+        ({**WORK, "provider": ""}, {}, {"provider": "work"}, "work", "big", "small"),
+        ({}, {"YARROW_MODEL": "other"}, {"provider": "local"}, "local", "other", ""),
+    ],
+)
+def test_a_model_belongs_to_the_provider_it_was_configured_with(
+    place: Place,
+    users: dict[str, Any],
+    variables: dict[str, str],
+    flags: dict[str, str],
+    provider: str,
+    model: str,
+    summariser: str,
+) -> None:
+    place.user(users)
+    place.environment, place.overrides = variables, flags
+    settings = place.load().settings
+    assert (settings.provider, settings.model, settings.compaction.model) == (provider, model, summariser)
+
+
+def test_where_a_model_was_left_behind_the_other_provider_is_the_origin(place: Place) -> None:
+    place.user(WORK)
+    place.overrides = {"provider": "local"}
+    assert place.load().origins()["model"] == "--provider"
+    assert place.load().origins()["compaction.model"] == "--provider"
+    place.overrides = {"provider": "work"}
+    assert place.load().origins()["model"] == "~/.yarrow/config.json:1"
+
+
 # ---- provider/model ----
 
 
@@ -194,6 +240,24 @@ def test_a_file_names_them_apart(place: Place) -> None:
     place.user({"provider": "work", "model": "openai/gpt", "providers": {"work": {"type": "openai"}}})
     settings = place.load().settings
     assert (settings.provider, settings.model) == ("work", "openai/gpt")
+
+
+def test_what_stands_before_a_slash_is_a_provider_unless_one_is_named(place: Place) -> None:
+    place.overrides = {"model": "nope/x"}
+    assert place.refusal() == (
+        f"--model: 'nope' in 'nope/x' is no provider; the choices are {IDS}; "
+        "if the model's own name holds the slash, name its provider: --provider ID"
+    )
+    place.overrides = {"model": "nope/x", "provider": "ollama"}
+    place.load().check_providers()
+    place.overrides = {}
+    place.environment = {"YARROW_MODEL": "nope/x"}
+    assert place.refusal().startswith("YARROW_MODEL: 'nope' in 'nope/x' is no provider")
+    place.user({"providers": {"work": {"type": "openai"}}})
+    place.load().check_providers()
+    place.user({"model": "nope/x"})
+    place.environment = {}
+    place.load().check_providers()
 
 
 def test_an_added_provider_may_be_named_before_its_model(place: Place) -> None:

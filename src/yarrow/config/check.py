@@ -7,7 +7,8 @@ import msgspec
 
 from yarrow.config.adapters import ADAPTERS
 from yarrow.config.explain import Fault, explain
-from yarrow.config.layer import KeyPath, Layer, dotted
+from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted
+from yarrow.config.models import owner_of
 from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.texts import check_texts
 from yarrow.errors import ConfigError
@@ -57,6 +58,18 @@ def check_providers(settings: Settings, layers: Sequence[Layer], added: Collecti
         place = next(layer.origin(("provider",)) for layer in reversed(layers) if "provider" in layer.values)
         raise ConfigError(
             f"{place}: provider {settings.provider!r} is not configured; the choices are {', '.join(known)}"
+        )
+    _check_slash(settings, layers, known)
+
+
+def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[str]) -> None:
+    """Raise `ConfigError` for `x/y` of a variable or a flag where `x` is no provider, and none is named besides."""
+    before, slash, _ = settings.model.partition("/")
+    layer = next((each for each in reversed(layers) if "model" in each.values), None)
+    if slash and isinstance(layer, NamedLayer) and not owner_of(settings):
+        raise ConfigError(
+            f"{layer.origin(('model',))}: {before!r} in {settings.model!r} is no provider; the choices are "
+            f"{', '.join(known)}; if the model's own name holds the slash, name its provider: --provider ID"
         )
 
 
