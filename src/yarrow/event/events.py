@@ -184,6 +184,8 @@ class RetryScheduled(Struct, frozen=True):
     """Seconds until then."""
     code: Code
     """The failure's."""
+    message: str = ""
+    """What failed, in one sentence."""
 
 
 class PermissionRequest(Struct, frozen=True):
