@@ -121,6 +121,9 @@ def _answered(question: Question, answer: Answer, reason: str) -> list[Check]:
     time = f"answers in {answer.milliseconds:.0f} ms" if question.is_server else "ready"
     key = f"key from {question.key_source}" if question.key_source else ""
     seen = f"{_address(question)}{', '.join(filter(None, [time, models, key]))}"
+    if not question.is_server and isinstance(answer.info, YarrowError):
+        # What lies on this machine and cannot be run is nothing that is ready.
+        return _unable(question, answer, reason) if question.is_wanted else []
     if answer.models or not answer.lists:
         checks = [ok(SECTION, question.name, seen)]
     elif question.is_wanted and not isinstance(answer.info, YarrowError):
@@ -128,6 +131,13 @@ def _answered(question: Question, answer: Answer, reason: str) -> list[Check]:
     else:
         checks = []
     return [*checks, *_in_force(question, answer, reason)] if question.is_chosen else checks
+
+
+def _unable(question: Question, answer: Answer, reason: str) -> list[Check]:
+    """Return that a provider of this machine itself cannot be used, for a reason that is not in its settings."""
+    if question.is_chosen:
+        return _in_force(question, answer, reason)
+    return [_failed(question, answer.info, "")] if isinstance(answer.info, YarrowError) else []
 
 
 def _in_force(question: Question, answer: Answer, reason: str) -> list[Check]:

@@ -25,7 +25,7 @@ _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 ATTEMPT_SECONDS = 1.0
 """For each address of a name but the last: a dead IPv6 route must not use up the limit."""
 REFUSED_SECONDS = 0.3
-"""After which a port of this machine that nobody listens on is tried again: mostly no server is about to start there."""
+"""After which a port of this machine that nobody listens on is tried again: mostly no server is about to start."""
 
 
 class Dialer:
