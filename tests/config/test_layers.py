@@ -435,7 +435,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
                 "openai, scripted"
             ),
         ),
-        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
+        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found the text '200'"),
         ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
         ('{"maxTurns": true}', ":1: maxTurns: expected a whole number, found true"),
         ('{"dryRun": null}', ":1: dryRun: expected true or false, found null"),
@@ -450,36 +450,39 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ('{"workspace": {"extra": "/a"}}', ":1: workspace.extra: expected a list, found a text"),
         (
             '{"providers": {"openai": {"temperature": "hot"}}}',
-            ":1: providers.openai.temperature: expected a number, found a text",
+            ":1: providers.openai.temperature: expected a number, found the text 'hot'",
         ),
-        ('{"compaction":\n {"reserveTokens": -1}}', ":2: compaction.reserveTokens must lie between 0 and 2147483647"),
-        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647"),
-        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647"),
-        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647"),
+        (
+            '{"compaction":\n {"reserveTokens": -1}}',
+            ":2: compaction.reserveTokens must lie between 0 and 2147483647, and is -1",
+        ),
+        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647, and is 0"),
+        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647, and is 0"),
+        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647, and is 2147483648"),
         ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must lie between 0 and 2147483647"),
         (
             '{"providers": {"openai": {"baseUrl": "localhost:8080"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'localhost:8080'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "file:///etc"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'file:///etc'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://a b"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://a b'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://h/v1?api-version=1"}}}',
-            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it, and is 'http://h/v1?(set)'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://h/v1#x"}}}',
-            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it, and is 'http://h/v1#(set)'",
         ),
         (
             '{"model": "x",\n"provider": "opnai"}',
@@ -510,7 +513,6 @@ def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: 
         ("{\n  # a comment\n}", ":2:3:"),
         ('{"model": "m"} /* a comment', ":1:16:"),
         ('{"model": "x"', ":1:14:"),
-        ("", ":1:1:"),
     ],
 )
 def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
@@ -520,6 +522,33 @@ def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, 
     assert ": it is not JSON: " in message
     assert message.endswith("; a comment begins with //") == ("#" in text)
     assert message.endswith("; this comment has no end") == ("/*" in text)
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", b"\xef\xbb\xbf", b"// nothing yet\n"])
+def test_a_file_without_anything_in_it_sets_nothing(place: Place, text: bytes) -> None:
+    place.user(text)
+    assert place.load().settings == Settings()
+    place.projects(text)
+    assert place.load().notices == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"maxTurns": 1,,}', ":1:16: it is not JSON: a key in double quotes, or }, must stand here"),
+        ('{"model" "m"}', ":1:10: it is not JSON: a : must stand here"),
+        ('{"model": }', ":1:11: it is not JSON: a value must stand here"),
+        ('{"model": "x"', ":1:14: it is not JSON: a , or the end of the object or list must stand here"),
+        ('{"model": "m"} {', ":1:16: it is not JSON: nothing may follow what ends before"),
+        ('{"model": "x', ":1:11: it is not JSON: this text has no end"),
+        ('{"model": "a\tb"}', ":1:13: it is not JSON: a line end or a tab in a text is written \\n or \\t"),
+        ('{"model": "\\x"}', ":1:12: it is not JSON: no character is written like this; a \\ is written \\\\"),
+        ("{'model': 1}", ":1:2: it is not JSON: a key in double quotes, or }, must stand here"),
+    ],
+)
+def test_what_is_not_json_is_told_in_words_of_our_own(place: Place, text: str, message: str) -> None:
+    place.user(text)
+    assert place.refusal() == f"~/.yarrow/config.json{message}"
 
 
 def test_what_only_some_readers_take_for_json(place: Place) -> None:
@@ -548,6 +577,17 @@ def test_a_provider_may_be_added_by_something_else(place: Place) -> None:
     loaded.check_providers(["theirs"])
     with pytest.raises(ConfigError, match=r"providers\.theirs needs a type"):
         loaded.check_providers()
+
+
+def test_a_password_in_an_address_that_cannot_be_one_is_not_told(place: Place) -> None:
+    for url in ("me:hush@host:80", "ftp://me:hush@host", "http://h?key=hush"):
+        place.user({"providers": {"work": {"type": "openai", "baseUrl": url}}})
+        assert "hush" not in place.refusal()
+
+
+def test_a_long_text_in_the_place_of_a_number_is_not_told(place: Place) -> None:
+    place.user({"maxTurns": "sk-verysecretkey0123456789"})
+    assert place.refusal().endswith("maxTurns: expected a whole number, found a text")
 
 
 def test_bytes_that_are_no_text(place: Place) -> None:
@@ -580,9 +620,9 @@ def test_a_file_that_is_too_large(place: Place) -> None:
 
 def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_MAX_TURNS": "many"}
-    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found a text"
+    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found the text 'many'"
     place.environment = {"YARROW_DRY_RUN": "perhaps"}
-    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found a text"
+    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found the text 'perhaps'"
     place.environment = {"YARROW_THINKING": "hi"}
     assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
     place.environment = {"YARROW_PROVIDER": "opnai"}

@@ -9,12 +9,16 @@ from yarrow.config.adapters import ADAPTERS
 from yarrow.config.explain import Fault, explain
 from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted
 from yarrow.config.models import owner_of
+from yarrow.config.secrets import masked
 from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.texts import check_texts
 from yarrow.errors import ConfigError
 
 LARGEST_NUMBER = 2**31 - 1
 """Of any number that is configured: what every counter on the wire can hold."""
+
+TOLD = 10**18
+"""A number that is further from 0 is not told: it may have any number of digits."""
 
 NEEDED = {
     ("service", name)
@@ -81,7 +85,8 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
                 if key != "extraBody":
                     _check_numbers(value, (*path, key))
         case int() | float() if not (least := int(path in NEEDED)) <= values <= LARGEST_NUMBER:
-            raise Fault(path, f"{dotted(path)} must lie between {least} and {LARGEST_NUMBER}")
+            told = f", and is {values}" if abs(values) <= TOLD else ""
+            raise Fault(path, f"{dotted(path)} must lie between {least} and {LARGEST_NUMBER}{told}")
         case _:
             return
 
@@ -98,7 +103,10 @@ def _check_urls(values: dict[str, Any]) -> None:
     for name, provider in values.get("providers", {}).items():
         url, path = provider.get("baseUrl", ""), ("providers", name, "baseUrl")
         scheme, _, rest = url.partition("://")
+        told = repr(masked(path, url) if rest else url.rpartition("@")[2])
         if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
-            raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host")
+            raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host, and is {told}")
         if "?" in url or "#" in url:
-            raise Fault(path, f"{dotted(path)} must end before any ? or #, since paths are put behind it")
+            raise Fault(
+                path, f"{dotted(path)} must end before any ? or #, since paths are put behind it, and is {told}"
+            )

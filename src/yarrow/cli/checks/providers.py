@@ -95,7 +95,7 @@ def _failed(question: Question, error: YarrowError, reason: str) -> Check:
         case Code.PROVIDER_SETUP if is_secret_variable("", question.settings.api_key_env):
             todo = "apiKeyEnv takes the name of a variable, and not the key: put the key into a variable and name that"
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyEnv "):
-            todo = f"export {key}=..."
+            seen, todo = seen.partition(": export ")[0], f"export {key}=..."
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyCommand "):
             # What the command said is not shown: it deals in secrets.
             seen, todo = seen.partition(": ")[0], "run the command by itself and see what it says"
