@@ -371,6 +371,16 @@ async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, run
         assert way in caught.value.message
 
 
+@pytest.mark.parametrize(("runs", "todo"), [(False, "pip install '.[local]'"), (True, "run `yarrow models pull`")])
+async def test_a_local_model_says_what_is_missing_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool, todo: str
+) -> None:
+    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
+    with pytest.raises(ProviderError) as caught:
+        await build("local", "", Ground(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}))
+    assert todo in caught.value.message
+
+
 async def test_an_executable_that_runs_no_model_does_not_offer_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     with pytest.raises(ProviderError) as caught:

@@ -102,10 +102,9 @@ def _is_there(address: str) -> bool:
 
 
 def _stranger(address: str) -> ProviderError:
+    what = f"the service at {address} has a certificate that nobody here vouches for"
     how = "name the certificate to expect with --tls-pin: its file, or the sha256:... that yarrow serve prints"
-    return ProviderError(
-        Code.UNREACHABLE, f"the service at {address} has a certificate that nobody here vouches for; {how}"
-    )
+    return ProviderError(Code.UNREACHABLE, f"{what}; {how}")
 
 
 def _nobody(address: str) -> ProviderError:
