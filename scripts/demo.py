@@ -1,7 +1,7 @@
 """The main job on a real model, against this repository: `make demo`.
 
 Uses a running llama.cpp server or an OpenAI key of the environment, else the embedded model. Fails unless the session
-file then holds a tool call, its result and a final text.
+file then holds a tool call, its result and a final text. Settings and sessions are in a home of its own, `build/demo`.
 """
 
 import asyncio
@@ -20,11 +20,21 @@ from yarrow.provider.detection import detect
 from yarrow.session.reader import load
 
 ROOT = Path(__file__).parents[1]
-SESSIONS = ROOT / "build" / "demo"
+HOME = ROOT / "build" / "demo"
+SESSIONS = HOME / "sessions"
 PROMPT = "What does VERSION say?"
 
 
-def choose() -> tuple[list[str], list[ExtensionFunction]]:
+def settle() -> str:
+    """Leave the person's own settings behind; return the model that a variable names for OpenAI."""
+    model = os.environ.get("YARROW_MODEL", "gpt-5-mini")
+    for name in [name for name in os.environ if name.startswith("YARROW_") and not name.endswith("_API_KEY")]:
+        del os.environ[name]
+    os.environ["YARROW_HOME"] = str(HOME)
+    return model
+
+
+def choose(model: str) -> tuple[list[str], list[ExtensionFunction]]:
     """Return flags and extensions for the backend that is there; fetch the embedded model when there is none."""
     try:
         found = asyncio.run(detect(os.environ, Settings()))
@@ -35,7 +45,7 @@ def choose() -> tuple[list[str], list[ExtensionFunction]]:
             raise SystemExit("the embedded model could not be fetched")
         return ["--provider", "local"], [lead_by_the_hand]
     if found.name == "openai":
-        return ["-m", f"openai/{os.environ.get('YARROW_MODEL', 'gpt-5-mini')}"], []
+        return ["-m", f"openai/{model}"], []
     return ["-m", f"{found.name}/{found.model}"] if found.model else ["--provider", found.name], []
 
 
@@ -60,12 +70,12 @@ def verify() -> str:
 
 def demo() -> int:
     """Run the main job and check what it left; return an exit code."""
-    flags, extensions = choose()
+    flags, extensions = choose(settle())
     os.chdir(ROOT)
     if extensions:
         print("a very small model: scripts/small_steps.py leads it by the hand, and its words mean nothing")
     print(f"\n$ yarrow {' '.join(flags)} {PROMPT!r}\n", flush=True)
-    code = main([*flags, "--session-dir", str(SESSIONS), PROMPT], extensions=extensions)
+    code = main([*flags, PROMPT], extensions=extensions)
     missing = f"yarrow ended with {code}" if code else verify()
     if missing:
         print(f"the demo failed: {missing}", file=sys.stderr)

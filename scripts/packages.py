@@ -21,7 +21,10 @@ SPEC = ROOT / "scripts" / "executable" / "yarrow.spec"
 SYSTEMS = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
 MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 HEADS = ("LICENSE", "README.md", "CHANGELOG.md")
-"""What lies beside the executable."""
+TREES = ("docs", "examples", "proto")
+"""What lies beside the executable: what its README leads to, too."""
+BUILT = ("node_modules", "generated", "dist")
+"""Folders that building an example leaves."""
 
 
 def version() -> str:
@@ -64,9 +67,16 @@ def freeze(wheel: Path, work: Path, name: str) -> Path:
     options = ["--noconfirm", "--log-level", "ERROR", *folders]
     run(sys.executable, "-m", "PyInstaller", *options, str(SPEC), PYTHONPATH=str(installed))
     folder = (work / "made" / "yarrow").rename(work / name)
+    put_beside(folder)
+    return folder
+
+
+def put_beside(folder: Path) -> None:
+    """Copy what is to be read into the folder of the executable."""
     for head in HEADS:
         shutil.copy(ROOT / head, folder)
-    return folder
+    for tree in TREES:
+        shutil.copytree(ROOT / tree, folder / tree, ignore=shutil.ignore_patterns(*BUILT))
 
 
 def pack(folder: Path, out: Path) -> Path:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from described import Described, Field, structs
+from google.protobuf.descriptor import Descriptor
 
 from yarrow import message
 from yarrow.cli.exit_codes import MEANINGS
@@ -109,8 +110,15 @@ def event_stream() -> str:
         assert kind is not None
         body = next(found[name] for name in (kind.name, f"{kind.name}Event", f"{kind.name}Report") if name in found)
         fields = ", ".join(f"`{each.json_name}`" for each in kind.fields) or "nothing"
-        parts.append(f"### {field.json_name}\n\n{_escaped(body.text)}\n\nIt has {fields}.\n")
+        parts.append(f"### {field.json_name}\n\n{_escaped(_in_json(body.text, kind))}\n\nIt has {fields}.\n")
     return "\n".join(parts)
+
+
+def _in_json(text: str, kind: Descriptor) -> str:
+    """Return the text of an event with its fields named as its JSON has them."""
+    for each in kind.fields:
+        text = text.replace(f"`{each.name}`", f"`{each.json_name}`")
+    return text
 
 
 def session_format() -> str:

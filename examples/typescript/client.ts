@@ -45,18 +45,30 @@ function show(event: AgentEvent__Output): void {
 
 function main(): void {
   const { values, positionals } = parseArgs({ options: { session: { type: "string" } }, allowPositionals: true });
+  const text = positionals.join(" ");
+  if (!text) throw new Error('usage: npm start -- [--session ID] "the prompt"');
   const client = connect();
   const metadata = new grpc.Metadata();
   metadata.set("authorization", `Bearer ${fs.readFileSync(tokenFile, "utf8").trim()}`);
-  const request = { sessionId: values.session ?? "", text: positionals.join(" "), cwd: process.cwd() };
+  const sessionId = values.session ?? "";
+  // Prompt makes a session of an id that there is not; who goes on with one wants to be told.
+  const begin = () => prompt(client, metadata, sessionId, text);
+  if (sessionId) client.GetState({ sessionId }, metadata, (error) => (error ? failed(client, error) : begin()));
+  else begin();
+}
+
+function failed(client: AgentServiceClient, error: grpc.ServiceError): void {
+  console.error(`${grpc.status[error.code]}: ${error.details}`);
+  process.exitCode = 1;
+  client.close();
+}
+
+function prompt(client: AgentServiceClient, metadata: grpc.Metadata, sessionId: string, text: string): void {
+  const request = { sessionId, text, cwd: process.cwd() };
   const call = client.Prompt({ ...request, options: { abortOnDisconnect: true } }, metadata);
   process.on("SIGINT", () => call.cancel());
   call.on("data", ({ event }) => event && show(event));
-  call.on("error", (error: grpc.ServiceError) => {
-    console.error(`${grpc.status[error.code]}: ${error.details}`);
-    process.exitCode = 1;
-    client.close();
-  });
+  call.on("error", (error: grpc.ServiceError) => failed(client, error));
   call.on("end", () => client.close());
 }
 

@@ -42,12 +42,13 @@ HURRIED = ("-c", CALL.format(more=", limit=0.5"))
 NOTHING_FOUND = """\
 import yarrow.cli.checks.providers as providers
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.detection import NONE
+from yarrow.provider.detection import none_found
 async def detect(environment, settings):
-    raise ProviderError(Code.PROVIDER_SETUP, NONE)
+    raise ProviderError(Code.PROVIDER_SETUP, none_found())
 providers.detect = detect
 """
 """What stands before the call so that no server of this machine is found."""
+WITHOUT_EXTRA = "import sys\nsys.modules['xllamacpp'] = None\n"
 NOW = "2026-11-28T00:38:13.123Z"
 KEY = "sk-verysecretkey0123456789"
 
@@ -287,14 +288,29 @@ async def test_a_server_that_is_not_there(world: World) -> None:
 
 async def test_built_in_providers_say_what_they_need(world: World) -> None:
     _, checks = await seen(world, YARROW_PROVIDER="local")
-    assert checks["in force"]["todo"] in ("run `yarrow models pull`", "pip install 'yarrow[local]'")
-    assert "local" not in checks
+    assert checks["in force"]["todo"] == "run `yarrow models pull`"
+    _, checks = await seen(world, how=("-c", WITHOUT_EXTRA + CALL.format(more="")), YARROW_PROVIDER="local")
+    assert checks["in force"]["todo"] == "pip install '.[local]' in Yarrow's checkout"
     _, checks = await seen(world, YARROW_PROVIDER="openai")
     assert checks["openai"]["seen"] == "openai needs a key; in force, set by YARROW_PROVIDER"
     assert "OPENAI_API_KEY" in checks["openai"]["todo"]
     code, checks = await seen(world, YARROW_PROVIDER="scripted")
     assert code == 2
     assert "providers.scripted" in checks["scripted"]["todo"]
+
+
+async def test_a_local_model_that_cannot_be_run_is_not_ready(world: World) -> None:
+    world.script([{"text": "x"}])
+    models = world.home / ".cache/yarrow/models"
+    models.mkdir(parents=True)
+    (models / "tiny.gguf").touch()
+    assert (await seen(world))[1]["local"]["seen"] == "ready, 1 model"
+    executable = ("-c", "import sys\nsys.frozen = True\n" + CALL.format(more=""))
+    code, checks = await seen(world, how=executable)
+    assert (code, "local" in checks) == (0, False)
+    code, checks = await seen(world, how=executable, YARROW_PROVIDER="local")
+    assert (code, checks["in force"]["status"], "local" in checks) == (3, "fail", False)
+    assert checks["in force"]["seen"].startswith("this executable cannot run a model itself")
 
 
 async def test_a_provider_that_no_prompt_goes_to_is_a_warning(world: World) -> None:
@@ -313,7 +329,13 @@ async def test_a_provider_that_an_extension_may_add_is_not_asked(world: World) -
     code, checks = await seen(world)
     assert (code, checks["theirs"]["status"]) == (0, "warn")
     assert checks["extensions"]["seen"].startswith("1,")
+    assert "extension" not in checks
     assert not ran.exists()
+    gone = world.home / "gone.py"
+    world.configure({"provider": "theirs", "extensions": [str(gone), str(world.home / "add.py")]})
+    code, checks = await seen(world)
+    assert (code, checks["extension"]["status"], checks["extension"]["seen"]) == (0, "warn", "~/gone.py is not there")
+    assert checks["extension"]["todo"] == "correct extensions[0] (~/.yarrow/config.json:1), or put the file there"
     world.configure({"provider": "theirs"})
     code, checks = await seen(world)
     assert code == 2
@@ -400,6 +422,10 @@ async def test_little_space_on_the_disk(world: World) -> None:
 
 async def test_a_log_that_cannot_be_written_is_a_warning_and_a_wrong_level_a_failure(world: World) -> None:
     world.script([{"text": "x"}])
+    assert (await seen(world))[1]["log"]["seen"] == "~/.yarrow/yarrow.log is not there, and need not be"
+    (world.home / ".yarrow/yarrow.log").touch()
+    assert (await seen(world))[1]["log"]["seen"] == "~/.yarrow/yarrow.log"
+    (world.home / ".yarrow/yarrow.log").unlink()
     (world.home / ".yarrow/yarrow.log").mkdir()
     assert (await seen(world))[1]["log"]["status"] == "warn"
     code, checks = await seen(world, YARROW_LOG="loud")

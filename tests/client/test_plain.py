@@ -151,6 +151,7 @@ async def test_what_else_happens_is_told() -> None:
         event("agent_start", message_id="u1"),
         event("notice", code="X", text="the server cut the prompt"),
         event("retry_scheduled", attempt=2, delay=2.04, code="OVERLOADED"),
+        event("retry_scheduled", attempt=3, delay=4.04, code="OVERLOADED", message="the server has\x1b[2J no room"),
         event("compaction_start", reason="auto", tokens_before=9000),
         event("compaction_end", tokens_after=900),
         event("compaction_end", error=pb.Error(code="X", message="too small")),
@@ -163,6 +164,7 @@ async def test_what_else_happens_is_told() -> None:
     assert notes == [
         "yarrow: the server cut the prompt",
         "yarrow: OVERLOADED; trying again in 2.0 s",
+        "yarrow: OVERLOADED; trying again in 4.0 s: the server has␛[2J no room",
         "yarrow: compacting the context of 9000 tokens",
         "yarrow: compacted it to 900 tokens",
         "yarrow: the context was not compacted: too small",

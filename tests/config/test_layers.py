@@ -84,6 +84,7 @@ def test_later_layers_win_and_objects_merge(place: Place) -> None:
     )
     place.projects('{"thinking": "high",\n "compaction": {"keepRecentTokens": 30}}')
     place.environment = {"YARROW_MODEL": "from-variable", "YARROW_MAX_TURNS": "7", "YARROW_DRY_RUN": "true"}
+    place.environment["YARROW_PROVIDER"] = "work"
     place.overrides = {"provider": "work"}
     loaded = place.load()
     settings = loaded.settings
@@ -159,6 +160,51 @@ def test_what_goes_to_a_provider_as_it_is_may_hold_any_number(place: Place) -> N
     assert place.load().settings.providers["openai"].extra_body == {"seed": -1, "big": 2**40}
 
 
+# ---- a model and its provider ----
+
+WORK = {"provider": "work", "model": "big", "providers": {"work": {"type": "openai"}}, "compaction": {"model": "small"}}
+
+
+@pytest.mark.parametrize(
+    ("users", "variables", "flags", "provider", "model", "summariser"),
+    [
+        (WORK, {}, {"provider": "local"}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local"}, {}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local"}, {"provider": "work"}, "work", "", ""),
+        (WORK, {"YARROW_MODEL": "other"}, {"provider": "local"}, "local", "", ""),
+        (WORK, {"YARROW_PROVIDER": "local", "YARROW_MODEL": "tiny"}, {}, "local", "tiny", ""),
+        (WORK, {}, {"model": "local/tiny"}, "local", "tiny", ""),
+        (WORK, {}, {"provider": "work"}, "work", "big", "small"),
+        (WORK, {}, {"model": "work/other"}, "work", "other", "small"),
+        ({**WORK, "provider": ""}, {}, {"provider": "local"}, "local", "", ""),
+        ({**WORK, "provider": ""}, {}, {"provider": "work"}, "work", "big", "small"),
+        ({}, {"YARROW_MODEL": "other"}, {"provider": "local"}, "local", "other", ""),
+    ],
+)
+def test_a_model_belongs_to_the_provider_it_was_configured_with(
+    place: Place,
+    users: dict[str, Any],
+    variables: dict[str, str],
+    flags: dict[str, str],
+    provider: str,
+    model: str,
+    summariser: str,
+) -> None:
+    place.user(users)
+    place.environment, place.overrides = variables, flags
+    settings = place.load().settings
+    assert (settings.provider, settings.model, settings.compaction.model) == (provider, model, summariser)
+
+
+def test_where_a_model_was_left_behind_the_other_provider_is_the_origin(place: Place) -> None:
+    place.user(WORK)
+    place.overrides = {"provider": "local"}
+    assert place.load().origins()["model"] == "--provider"
+    assert place.load().origins()["compaction.model"] == "--provider"
+    place.overrides = {"provider": "work"}
+    assert place.load().origins()["model"] == "~/.yarrow/config.json:1"
+
+
 # ---- provider/model ----
 
 
@@ -194,6 +240,24 @@ def test_a_file_names_them_apart(place: Place) -> None:
     place.user({"provider": "work", "model": "openai/gpt", "providers": {"work": {"type": "openai"}}})
     settings = place.load().settings
     assert (settings.provider, settings.model) == ("work", "openai/gpt")
+
+
+def test_what_stands_before_a_slash_is_a_provider_unless_one_is_named(place: Place) -> None:
+    place.overrides = {"model": "nope/x"}
+    assert place.refusal() == (
+        f"--model: 'nope' in 'nope/x' is no provider; the choices are {IDS}; "
+        "if the model's own name holds the slash, name its provider: --provider ID"
+    )
+    place.overrides = {"model": "nope/x", "provider": "ollama"}
+    place.load().check_providers()
+    place.overrides = {}
+    place.environment = {"YARROW_MODEL": "nope/x"}
+    assert place.refusal().startswith("YARROW_MODEL: 'nope' in 'nope/x' is no provider")
+    place.user({"providers": {"work": {"type": "openai"}}})
+    place.load().check_providers()
+    place.user({"model": "nope/x"})
+    place.environment = {}
+    place.load().check_providers()
 
 
 def test_an_added_provider_may_be_named_before_its_model(place: Place) -> None:
@@ -371,7 +435,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
                 "openai, scripted"
             ),
         ),
-        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found a text"),
+        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found the text '200'"),
         ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
         ('{"maxTurns": true}', ":1: maxTurns: expected a whole number, found true"),
         ('{"dryRun": null}', ":1: dryRun: expected true or false, found null"),
@@ -386,36 +450,39 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ('{"workspace": {"extra": "/a"}}', ":1: workspace.extra: expected a list, found a text"),
         (
             '{"providers": {"openai": {"temperature": "hot"}}}',
-            ":1: providers.openai.temperature: expected a number, found a text",
+            ":1: providers.openai.temperature: expected a number, found the text 'hot'",
         ),
-        ('{"compaction":\n {"reserveTokens": -1}}', ":2: compaction.reserveTokens must lie between 0 and 2147483647"),
-        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647"),
-        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647"),
-        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647"),
+        (
+            '{"compaction":\n {"reserveTokens": -1}}',
+            ":2: compaction.reserveTokens must lie between 0 and 2147483647, and is -1",
+        ),
+        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647, and is 0"),
+        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647, and is 0"),
+        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647, and is 2147483648"),
         ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must lie between 0 and 2147483647"),
         (
             '{"providers": {"openai": {"baseUrl": "localhost:8080"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'localhost:8080'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "file:///etc"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'file:///etc'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://a b"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host",
+            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://a b'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://h/v1?api-version=1"}}}',
-            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it, and is 'http://h/v1?(set)'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://h/v1#x"}}}',
-            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it",
+            ":1: providers.openai.baseUrl must end before any ? or #, since paths are put behind it, and is 'http://h/v1#(set)'",
         ),
         (
             '{"model": "x",\n"provider": "opnai"}',
@@ -446,7 +513,6 @@ def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: 
         ("{\n  # a comment\n}", ":2:3:"),
         ('{"model": "m"} /* a comment', ":1:16:"),
         ('{"model": "x"', ":1:14:"),
-        ("", ":1:1:"),
     ],
 )
 def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
@@ -456,6 +522,33 @@ def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, 
     assert ": it is not JSON: " in message
     assert message.endswith("; a comment begins with //") == ("#" in text)
     assert message.endswith("; this comment has no end") == ("/*" in text)
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", b"\xef\xbb\xbf", b"// nothing yet\n"])
+def test_a_file_without_anything_in_it_sets_nothing(place: Place, text: bytes) -> None:
+    place.user(text)
+    assert place.load().settings == Settings()
+    place.projects(text)
+    assert place.load().notices == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"maxTurns": 1,,}', ":1:16: it is not JSON: a key in double quotes, or }, must stand here"),
+        ('{"model" "m"}', ":1:10: it is not JSON: a : must stand here"),
+        ('{"model": }', ":1:11: it is not JSON: a value must stand here"),
+        ('{"model": "x"', ":1:14: it is not JSON: a , or the end of the object or list must stand here"),
+        ('{"model": "m"} {', ":1:16: it is not JSON: nothing may follow what ends before"),
+        ('{"model": "x', ":1:11: it is not JSON: this text has no end"),
+        ('{"model": "a\tb"}', ":1:13: it is not JSON: a line end or a tab in a text is written \\n or \\t"),
+        ('{"model": "\\x"}', ":1:12: it is not JSON: no character is written like this; a \\ is written \\\\"),
+        ("{'model': 1}", ":1:2: it is not JSON: a key in double quotes, or }, must stand here"),
+    ],
+)
+def test_what_is_not_json_is_told_in_words_of_our_own(place: Place, text: str, message: str) -> None:
+    place.user(text)
+    assert place.refusal() == f"~/.yarrow/config.json{message}"
 
 
 def test_what_only_some_readers_take_for_json(place: Place) -> None:
@@ -484,6 +577,17 @@ def test_a_provider_may_be_added_by_something_else(place: Place) -> None:
     loaded.check_providers(["theirs"])
     with pytest.raises(ConfigError, match=r"providers\.theirs needs a type"):
         loaded.check_providers()
+
+
+def test_a_password_in_an_address_that_cannot_be_one_is_not_told(place: Place) -> None:
+    for url in ("me:hush@host:80", "ftp://me:hush@host", "http://h?key=hush"):
+        place.user({"providers": {"work": {"type": "openai", "baseUrl": url}}})
+        assert "hush" not in place.refusal()
+
+
+def test_a_long_text_in_the_place_of_a_number_is_not_told(place: Place) -> None:
+    place.user({"maxTurns": "sk-verysecretkey0123456789"})
+    assert place.refusal().endswith("maxTurns: expected a whole number, found a text")
 
 
 def test_bytes_that_are_no_text(place: Place) -> None:
@@ -516,9 +620,9 @@ def test_a_file_that_is_too_large(place: Place) -> None:
 
 def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_MAX_TURNS": "many"}
-    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found a text"
+    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found the text 'many'"
     place.environment = {"YARROW_DRY_RUN": "perhaps"}
-    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found a text"
+    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found the text 'perhaps'"
     place.environment = {"YARROW_THINKING": "hi"}
     assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
     place.environment = {"YARROW_PROVIDER": "opnai"}

@@ -106,3 +106,12 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
         remember(tmp_path / "a/config.json", CALL)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "// mine", "// mine\n", "\ufeff/* mine */"])
+def test_a_file_without_anything_in_it_gets_an_object(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text, "utf-8")
+    remember(path, CALL)
+    assert decode(path.read_bytes(), "x").values == {"permissions": {"always": [VALUE]}}
+    assert ("mine" in path.read_text()) == ("mine" in text)

@@ -62,7 +62,7 @@ def _side(kind: str, value: Any) -> ev.Body:
         case "compaction_end":
             return ev.CompactionEnd(value.tokens_after, value.summary, _error(value))
         case "retry_scheduled":
-            return ev.RetryScheduled(value.attempt, value.delay, Code(value.code))
+            return ev.RetryScheduled(value.attempt, value.delay, Code(value.code), value.message)
         case "usage":
             return ev.UsageReport(_usage(value))
         case "notice":

@@ -85,13 +85,15 @@ async def test_a_file_that_is_none_is_skipped(tmp_path: Path, text: str, told: s
     assert told in await warning_of(written(tmp_path, text))
 
 
-async def test_what_is_no_readable_file_is_skipped(tmp_path: Path) -> None:
+async def test_what_is_no_readable_file_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import os
 
     os.mkfifo(tmp_path / "pipe")
     assert "not a regular file" in await warning_of(tmp_path / "pipe")
     assert "not a regular file" in await warning_of(tmp_path)
-    assert "FileNotFoundError" in await warning_of(tmp_path / "none.py")
+    missing = await warning_of(tmp_path / "none.py")
+    assert "none.py was skipped: there is no such file; put it there, or take it out of `extensions`" in missing
+    assert caplog.text == ""
 
 
 async def test_one_that_hangs_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_case_T_12_without_the_extra_it_is_refused_with_limit_size_and_command(m
     monkeypatch.setitem(sys.modules, "PIL", None)
     result = fit(data)
     assert isinstance(result, Unfit)
-    assert all(part in result.text for part in ("8400x100", "8,000", "pip install 'yarrow[images]'"))
+    assert all(part in result.text for part in ("8400x100", "8,000", "pip install '.[images]'"))
 
 
 def test_an_image_of_too_many_bytes_is_scaled():

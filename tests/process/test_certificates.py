@@ -114,7 +114,24 @@ async def test_a_certificate_that_was_replaced_is_another(world: World) -> None:
     async with showing(world, made(HERE)) as attach:
         ended = await world.run(*attach, "--tls-pin", pin, "hi")
     assert ended.code == 2
-    assert "which is not --tls-pin: it may be another's" in ended.err
+    assert f"which is not --tls-pin {pin}: it may be another's" in ended.err
+
+
+async def test_a_pin_that_can_be_no_digest_is_told_as_that(world: World) -> None:
+    async with showing(world, made(HERE)) as attach:
+        ended = await world.run(*attach, "--tls-pin", "sha256:00", "hi")
+    assert ended.code == 2
+    assert "--tls-pin is 'sha256:00'; it takes a file, or sha256: and 64 hexadecimal digits" in ended.err
+
+
+async def test_a_service_whose_certificate_nobody_vouches_for_is_there_all_the_same(world: World) -> None:
+    async with showing(world, made(HERE)) as attach:
+        ended = await world.run(*attach, "hi")
+    assert ended.code == 3
+    assert "no service answers" not in ended.err
+    assert "has a certificate that nobody here vouches for; name the certificate to expect with --tls-pin" in ended.err
+    unanswered = await world.run(*attach, "hi")
+    assert "no service answers" in unanswered.err
 
 
 @pytest.mark.parametrize("kind", ["none", "expired", "another's"])

@@ -143,7 +143,7 @@ async def test_without_the_extra_a_prompt_runs_and_the_log_says_what_to_install(
         )  # fmt: skip
         ended = await world.finish(process)
         assert ended.code == expected
-        assert "pip install 'yarrow[otel]'" in (log(world) if send == "auto" else ended.err)
+        assert "pip install '.[otel]'" in (log(world) if send == "auto" else ended.err)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import json
 import re
 import shutil
@@ -86,6 +87,8 @@ async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
         again = await done(world, second.replace("SESSION", session_of(asked)), here)
         assert FOUND in again.out
         assert session_of(again) == session_of(asked)
+        unknown = await shell(world, second.replace("SESSION", "nowhere"), here)
+        assert (unknown.code, "NOT_FOUND: " in unknown.err, FOUND in unknown.out) == (1, True, False)
         shutil.copy(world.home / ".yarrow" / "run" / "yarrow.sock.token", here / "token")
         shutil.copy(world.home / ".yarrow" / "tls" / "service.crt", here)
         assert FOUND in (await done(world, remote.replace(ADDRESS, address), here)).out
@@ -130,7 +133,7 @@ async def test_a_wrong_field_does_not_compile(world: World, tmp_path: Path) -> N
 
 async def test_the_client_in_python(world: World) -> None:
     lines = (EXAMPLES / "python" / "client.py").read_text().splitlines()
-    assert len(lines) <= 20
+    assert len(lines) <= 31
     (_, generate), (first, second) = (block.splitlines() for block in blocks("python"))
     here = world.project
     shutil.copy(EXAMPLES / "python" / "client.py", here)
@@ -140,6 +143,12 @@ async def test_the_client_in_python(world: World) -> None:
         assert "END_REASON_COMPLETED" in asked.err
         again = await done(world, second.replace("SESSION", session_of(asked)), here)
         assert session_of(again) == session_of(asked)
+        unknown = await shell(world, second.replace("SESSION", "nowhere"), here)
+        assert (unknown.code, unknown.out) == (1, "")
+        assert re.fullmatch(r"NOT_FOUND: .*'nowhere'.*\n", unknown.err)
+        elsewhere = await shell(world, f"YARROW_SOCKET=/nowhere.sock {first}", here)
+        assert elsewhere.err.startswith("there is no /nowhere.sock.token: start yarrow serve")
+        assert (await shell(world, "python client.py", here)).err.startswith("usage: python client.py")
         # With code of one's own in place of Yarrow's, and over the network as the page says.
         await done(world, generate.replace("../../proto", str(ROOT / "proto")), here)
         own = here / "yarrow" / "v1" / "agent_pb2_grpc.py"
@@ -196,3 +205,14 @@ def test_a_page_of_an_example_fits_a_screen(name: str) -> None:
     lines = (EXAMPLES / name / "README.md").read_text().splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 130
+
+
+def test_what_lies_beside_the_executable_holds_what_its_readme_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    importlib.import_module("packages").put_beside(tmp_path)
+    links = re.findall(r"\]\((?!http)([^)#]+)", (tmp_path / "README.md").read_text())
+    assert len(links) > 20
+    assert [link for link in links if not (tmp_path / link).exists()] == []
+    assert not list(tmp_path.rglob("node_modules"))

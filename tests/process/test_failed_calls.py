@@ -1,5 +1,7 @@
 """What a person and a script see of model calls that fail, pause or are cut, over real HTTP."""
 
+import re
+import socket
 from typing import Any
 
 import pytest
@@ -109,3 +111,13 @@ async def test_case_P_13_a_prompt_that_the_server_cut_is_told(world: World, mode
     else:
         assert ended.out == "fine\n"
         assert "reports 2051: its server may have cut" in ended.err
+
+
+async def test_a_server_that_is_not_there_is_named_with_the_reason_and_not_waited_for_long(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    world.serve_by(f"http://{address}", retry={"baseDelay": 20})
+    ended = await world.run("-p", "x")
+    assert ended.code == 3
+    why = f"cannot connect to {address}: connection refused"
+    assert re.findall(r"UNREACHABLE; trying again in 0\.[34] s: (.*)", ended.err) == [why] * 3

@@ -16,6 +16,7 @@ from yarrow.provider import detection, keys
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import Found, Places, detect
 from yarrow.provider.factory import BUILT_IN, Built, Ground, build, create
+from yarrow.provider.local import lacking
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
@@ -350,7 +351,7 @@ async def test_then_an_installed_local_model_that_can_be_run(
     models = tmp_path / "yarrow" / "models"
     models.mkdir(parents=True)
     models.joinpath("tiny.gguf").touch()
-    monkeypatch.setattr(detection, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
     if runs:
         choice = await found(XDG_CACHE_HOME=str(tmp_path))
         assert (choice.name, choice.model) == ("local", "tiny.gguf")
@@ -360,13 +361,32 @@ async def test_then_an_installed_local_model_that_can_be_run(
             await found(XDG_CACHE_HOME=str(tmp_path))
 
 
-async def test_nothing_found_lists_the_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "find_spec", lambda _: None)
+@pytest.mark.parametrize(("runs", "local"), [(False, "pip install '.[local]'"), (True, "these: `yarrow models pull`")])
+async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
+    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
-        await found()
+        await found(XDG_CACHE_HOME="/nowhere")
     assert caught.value.code is Code.PROVIDER_SETUP
-    for way in ("ollama serve", "llama-server -m", "OPENAI_API_KEY", "yarrow[local]"):
+    for way in ("ollama serve", "llama-server -m", "OPENAI_API_KEY", local):
         assert way in caught.value.message
+
+
+@pytest.mark.parametrize(("runs", "todo"), [(False, "pip install '.[local]'"), (True, "run `yarrow models pull`")])
+async def test_a_local_model_says_what_is_missing_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool, todo: str
+) -> None:
+    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
+    with pytest.raises(ProviderError) as caught:
+        await build("local", "", Ground(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}))
+    assert todo in caught.value.message
+
+
+async def test_an_executable_that_runs_no_model_does_not_offer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(ProviderError) as caught:
+        await found(XDG_CACHE_HOME="/nowhere")
+    assert "ollama serve" in caught.value.message
+    assert "models pull" not in caught.value.message
 
 
 async def test_the_only_configured_provider_is_taken_without_looking(server: ChatServer) -> None:

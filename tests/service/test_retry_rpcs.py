@@ -16,7 +16,7 @@ async def test_each_wait_is_told_to_the_client(tmp_path: Path) -> None:
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt("go"))
     [told] = [event.retry_scheduled for event in events if event.WhichOneof("event") == "retry_scheduled"]
-    assert told == pb.RetryScheduled(attempt=2, delay=2.0, code="OVERLOADED")
+    assert told == pb.RetryScheduled(attempt=2, delay=2.0, code="OVERLOADED", message="busy")
     assert [kind for kind in kinds(events) if kind in ("turn_start", "message_end", "turn_end", "retry_scheduled")] == [
         "turn_start", "message_end", "turn_end", "retry_scheduled", "turn_start", "message_end", "turn_end",
     ]  # fmt: skip

@@ -58,9 +58,9 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
     (ev.CompactionEnd(4, "notes"), "compactionEnd", {"tokensAfter": "4", "summary": "notes"}),
     (ev.UsageReport(USAGE), "usage", WIRE_USAGE),
     (
-        ev.RetryScheduled(2, 2.5, Code.OVERLOADED),
+        ev.RetryScheduled(2, 2.5, Code.OVERLOADED, "busy"),
         "retryScheduled",
-        {"attempt": 2, "delay": 2.5, "code": "OVERLOADED"},
+        {"attempt": 2, "delay": 2.5, "code": "OVERLOADED", "message": "busy"},
     ),
     (ev.Notice("X", "y"), "notice", {"code": "X", "text": "y"}),
     (

@@ -57,7 +57,7 @@ class Retries:
         if self._failed.total() > self._settings.attempts or not self._is_passing(error):
             raise error
         seconds = self._seconds(error)
-        self._emit(RetryScheduled(self._failed.total() + 1, seconds, error.code))
+        self._emit(RetryScheduled(self._failed.total() + 1, seconds, error.code, error.message))
         await self._pause.sleep(seconds)
 
     def _is_passing(self, error: YarrowError) -> bool:

@@ -94,7 +94,7 @@ _SERVICE = """\
 """
 _TELEMETRY = """\
 
-  // Whether OpenTelemetry is told what runs, turns, model calls and tools take (pip install 'yarrow[otel]'): auto, when
+  // Whether OpenTelemetry is told what runs, turns, model calls and tools take (the extra `otel`): auto, when
   // an OTEL_* variable names where; on, or off. Prompts, answers, arguments and results go along only with content.
   // "telemetry": {"send": "auto", "content": false},
 """

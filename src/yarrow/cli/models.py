@@ -2,14 +2,13 @@
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import complain, say
 from yarrow.errors import UsageError
+from yarrow.provider.local.lacking import EXECUTABLE, INSTALL, lacking
 from yarrow.provider.local.models import STARTER, STARTER_BYTES, Phase, installed, models_dir, pull
 
 
@@ -18,17 +17,14 @@ def models(words: Sequence[str]) -> int:
     match tuple(words):
         case ():
             return say("".join(f"{models_dir(os.environ) / name}\n" for name in installed(os.environ)))
-        case ("pull",) if getattr(sys, "frozen", False):
-            raise UsageError(
-                "this executable cannot run a model itself: start Ollama or llama.cpp, or install Yarrow with pip and "
-                "its extra `local`"
-            )
+        case ("pull",) if lacking() == EXECUTABLE:
+            raise UsageError(EXECUTABLE)
         case ("pull",):
             # An interrupt has something to clean up here: what was fetched so far.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             path = pull(_Bar().show, os.environ)
-            if find_spec("xllamacpp") is None:
-                complain("to run it, the extra is needed: pip install '.[local]' in the checkout", ExitCode.DONE)
+            if lacking():
+                complain(f"to run it, the extra is needed: {INSTALL}", ExitCode.DONE)
             return say(f"{path}\n")
         case _:
             raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")

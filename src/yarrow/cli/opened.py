@@ -25,6 +25,9 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""What the transport calls it when somebody answers whose certificate nobody vouches for."""
+
 
 class Start(NamedTuple):
     """What a command begins with."""
@@ -53,7 +56,9 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or refusal(error).reason:
                     raise
-                raise _nobody(address, pinned=bool(start.arguments.remote.tls_pin)) from None
+                if _UNTRUSTED in (error.details() or ""):
+                    raise _stranger(address) from None
+                raise _nobody(address) from None
         return
     # A token of some other service, which a command must not have either.
     token = token_file(start.arguments.remote)
@@ -96,13 +101,17 @@ def _is_there(address: str) -> bool:
     return Path(address.removeprefix("unix:").removeprefix("//")).exists()
 
 
-def _nobody(address: str, *, pinned: bool = False) -> ProviderError:
+def _stranger(address: str) -> ProviderError:
+    what = f"the service at {address} has a certificate that nobody here vouches for"
+    how = "name the certificate to expect with --tls-pin: its file, or the sha256:... that yarrow serve prints"
+    return ProviderError(Code.UNREACHABLE, f"{what}; {how}")
+
+
+def _nobody(address: str) -> ProviderError:
     if address.startswith("unix:"):
         what = f"no service answers at {address}: start one with yarrow serve --socket PATH"
     else:
         what = f"no service answers at {address}: start one with yarrow serve --listen HOST:PORT"
-        # To the transport both are one: who shows a certificate that is not trusted cannot be talked to.
-        what += "" if pinned else "; if there is one, name the certificate to expect with --tls-pin"
     return ProviderError(Code.UNREACHABLE, what)
 
 

@@ -1,6 +1,7 @@
 """Finds what a pin says to trust: a certificate in a file, or the one that a service shows if its digest is right."""
 
 import asyncio
+import re
 import socket
 import ssl
 from typing import Any
@@ -13,6 +14,7 @@ from yarrow.cli.places import absolute, split_address
 from yarrow.errors import Code, ProviderError, UsageError
 from yarrow.service.certificate import NAME, fingerprint, read_pem
 
+DIGEST = "sha256:"
 LOOK_SECONDS = 10.0
 """How long a service may take to show its certificate."""
 
@@ -34,6 +36,8 @@ async def pinned(remote: Remote, address: str) -> Pinned:
     Raises `UsageError` and `ProviderError` (UNREACHABLE).
     """
     place = split_address(address, "--attach")
+    if remote.tls_pin.startswith(DIGEST) and not re.fullmatch(f"{DIGEST}[0-9a-fA-F]{{64}}", remote.tls_pin):
+        raise UsageError(f"--tls-pin is {remote.tls_pin!r}; it takes a file, or {DIGEST} and 64 hexadecimal digits")
     try:
         return await asyncio.to_thread(_look, place, remote)
     except ssl.SSLCertVerificationError as error:
@@ -45,13 +49,13 @@ async def pinned(remote: Remote, address: str) -> Pinned:
 
 def _look(address: tuple[str, int], remote: Remote) -> Pinned:
     pin = remote.tls_pin
-    trusted = b"" if pin.startswith("sha256:") else read_pem(absolute(pin, "--tls-pin"))
+    trusted = b"" if pin.startswith(DIGEST) else read_pem(absolute(pin, "--tls-pin"))
     # What is shown proves nothing yet: the connection that is used trusts what is returned alone.
     _, shown = _shown(address, _context(ssl.CERT_NONE, remote))
     found = fingerprint(shown)
     if not trusted and found != pin.lower():
         where = f"the service at {address[0]}:{address[1]}"
-        raise UsageError(f"{where} shows {found}, which is not --tls-pin: it may be another's")
+        raise UsageError(f"{where} shows {found}, which is not --tls-pin {pin}: it may be another's")
     context = _context(ssl.CERT_REQUIRED, remote)
     trust(context, trusted := trusted or shown, f"--tls-pin {pin}")
     is_its_own = found == fingerprint(trusted)

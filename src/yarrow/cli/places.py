@@ -4,6 +4,8 @@ from pathlib import Path
 
 from yarrow.errors import UsageError
 
+LARGEST_PORT = 65535
+
 
 def home_directory() -> Path:
     """Return the home directory. Raises `UsageError` when nothing says which it is."""
@@ -49,8 +51,10 @@ def split_address(text: str, source: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`; an IPv6 host stands in brackets. Raises `UsageError`."""
     host, _, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()):
         raise UsageError(f"{source} is {text!r}; it takes HOST:PORT, such as 127.0.0.1:7878 or [::1]:7878")
+    if int(port) > LARGEST_PORT:
+        raise UsageError(f"{source} is {text!r}, and a port is at most {LARGEST_PORT}")
     return bare, int(port)
 
 

@@ -30,7 +30,9 @@ async def serve(start: Start) -> ExitCode:
         service = compose(settings, os.environ, added, private=_private(start, listening))
         async with serving(service, listening) as addresses:
             complain(
-                f"listening on {' and '.join(addresses)}; permission is asked of clients that can answer", ExitCode.DONE
+                f"listening on {' and '.join(addresses)}; what needs permission is asked of clients that say "
+                "that they can answer, and denied where none does",
+                ExitCode.DONE,
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:

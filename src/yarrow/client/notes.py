@@ -64,7 +64,9 @@ def side_note(event: pb.AgentEvent, kind: str) -> str:
         case "notice":
             return f"yarrow: {event.notice.text}"
         case "retry_scheduled":
-            return f"yarrow: {event.retry_scheduled.code}; trying again in {event.retry_scheduled.delay:.1f} s"
+            retry = event.retry_scheduled
+            why = f": {retry.message}" if retry.message else ""
+            return _cut(f"yarrow: {retry.code}; trying again in {retry.delay:.1f} s{why}")
         case "compaction_start":
             return f"yarrow: compacting the context of {event.compaction_start.tokens_before} tokens"
         case "compaction_end" if event.compaction_end.HasField("error"):

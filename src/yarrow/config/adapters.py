@@ -10,6 +10,8 @@ class Adapter(NamedTuple):
     """Where `build` is; imported when a provider of this type is built, so that no run pays for the others."""
     provider: str = ""
     """The provider id that means this adapter without configuration; empty when it is the type itself."""
+    has_slashes: bool = True
+    """Whether a model's own name may hold a slash."""
 
 
 ADAPTERS: dict[str, Adapter] = {
@@ -19,6 +21,6 @@ ADAPTERS: dict[str, Adapter] = {
     "messages": Adapter("yarrow.provider.messages.build", provider="anthropic"),
     "gemini": Adapter("yarrow.provider.gemini.build"),
     "local": Adapter("yarrow.provider.local.build"),
-    "scripted": Adapter("yarrow.provider.scripted"),
+    "scripted": Adapter("yarrow.provider.scripted", has_slashes=False),
 }
 """By type. The modules stand here as text because configuration knows no provider."""

@@ -37,6 +37,8 @@ def change_file(path: Path, change: Callable[[str], str]) -> None:
                 check_layer(decode(data, label))
             text = "{}\n" if data is None else data.decode()
             mark, text = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
+            if not without_comments(text).strip():
+                text = "\n".join([*text.splitlines(), "{}", ""])
             new = change(text)
             encoded = (mark + new).encode()
             if len(encoded) > LARGEST_FILE:

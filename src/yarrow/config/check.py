@@ -7,13 +7,18 @@ import msgspec
 
 from yarrow.config.adapters import ADAPTERS
 from yarrow.config.explain import Fault, explain
-from yarrow.config.layer import KeyPath, Layer, dotted
+from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted
+from yarrow.config.models import owner_of
+from yarrow.config.secrets import masked
 from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.texts import check_texts
 from yarrow.errors import ConfigError
 
 LARGEST_NUMBER = 2**31 - 1
 """Of any number that is configured: what every counter on the wire can hold."""
+
+TOLD = 10**18
+"""A number that is further from 0 is not told: it may have any number of digits."""
 
 NEEDED = {
     ("service", name)
@@ -58,6 +63,18 @@ def check_providers(settings: Settings, layers: Sequence[Layer], added: Collecti
         raise ConfigError(
             f"{place}: provider {settings.provider!r} is not configured; the choices are {', '.join(known)}"
         )
+    _check_slash(settings, layers, known)
+
+
+def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[str]) -> None:
+    """Raise `ConfigError` for `x/y` of a variable or a flag where `x` is no provider, and none is named besides."""
+    before, slash, _ = settings.model.partition("/")
+    layer = next((each for each in reversed(layers) if "model" in each.values), None)
+    if slash and isinstance(layer, NamedLayer) and not owner_of(settings):
+        raise ConfigError(
+            f"{layer.origin(('model',))}: {before!r} in {settings.model!r} is no provider; the choices are "
+            f"{', '.join(known)}; if the model's own name holds the slash, name its provider: --provider ID"
+        )
 
 
 def _check_numbers(values: Any, path: KeyPath) -> None:
@@ -68,7 +85,8 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
                 if key != "extraBody":
                     _check_numbers(value, (*path, key))
         case int() | float() if not (least := int(path in NEEDED)) <= values <= LARGEST_NUMBER:
-            raise Fault(path, f"{dotted(path)} must lie between {least} and {LARGEST_NUMBER}")
+            told = f", and is {values}" if abs(values) <= TOLD else ""
+            raise Fault(path, f"{dotted(path)} must lie between {least} and {LARGEST_NUMBER}{told}")
         case _:
             return
 
@@ -85,7 +103,10 @@ def _check_urls(values: dict[str, Any]) -> None:
     for name, provider in values.get("providers", {}).items():
         url, path = provider.get("baseUrl", ""), ("providers", name, "baseUrl")
         scheme, _, rest = url.partition("://")
+        told = repr(masked(path, url) if rest else url.rpartition("@")[2])
         if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
-            raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host")
+            raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host, and is {told}")
         if "?" in url or "#" in url:
-            raise Fault(path, f"{dotted(path)} must end before any ? or #, since paths are put behind it")
+            raise Fault(
+                path, f"{dotted(path)} must end before any ? or #, since paths are put behind it, and is {told}"
+            )

@@ -6,6 +6,11 @@ from msgspec import inspect
 
 from yarrow.config.layer import KeyPath, dotted
 
+PLAIN = ("true or false", "a whole number", "a number")
+"""What is expected of a value that is never a secret."""
+TOLD_CHARACTERS = 20
+"""Of a text in such a place; a longer one may be a key, wherever it was meant to go."""
+
 
 class Fault(Exception):
     """A value that cannot stand at `path`; whoever knows its source makes a `ConfigError` of it."""
@@ -101,7 +106,7 @@ def _list(value: Any, path: KeyPath) -> list[Any]:
 
 
 def _unexpected(value: Any, expected: str, path: KeyPath) -> Fault:
-    # A text is not told: in the wrong place it may be a secret.
+    # A text is told only where no secret can have been meant, which a number or a switch is not.
     match value:
         case None:
             found = "null"
@@ -109,6 +114,8 @@ def _unexpected(value: Any, expected: str, path: KeyPath) -> Fault:
             found = "true" if value else "false"
         case int() | float():
             found = f"the number {value}"
+        case str() if expected in PLAIN and len(value) <= TOLD_CHARACTERS:
+            found = f"the text {value!r}"
         case str():
             found = "a text"
         case list():

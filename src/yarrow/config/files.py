@@ -18,6 +18,18 @@ FILE = "config.json"
 LARGEST_FILE = 1 << 20
 """Bytes of a configuration file, and of the store of what is trusted; a larger one is refused."""
 
+SYNTAX = {
+    "Expecting property name": "a key in double quotes, or }, must stand here",
+    "Expecting ':'": "a : must stand here",
+    "Expecting ','": "a , or the end of the object or list must stand here",
+    "Expecting value": "a value must stand here",
+    "Extra data": "nothing may follow what ends before",
+    "Unterminated string": "this text has no end",
+    "Invalid control character": r"a line end or a tab in a text is written \n or \t",
+    "Invalid \\": r"no character is written like this; a \ is written \\",
+}
+"""What is wrong at a place that is not JSON, by how the reader's own words for it begin."""
+
 
 def user_file(home: Path, environment: Mapping[str, str]) -> Path:
     """Return the path of the user's file: `$YARROW_CONFIG`, else `config.json` in the user's directory."""
@@ -127,6 +139,9 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
         from yarrow.config.comments import without_comments
 
         text = without_comments(text)
+    if not text.strip():
+        # Somebody is about to write something there.
+        return "{}", {}
     try:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -148,7 +163,8 @@ def _syntax(text: str, label: str, message: str) -> str:
         rest = text[error.pos :].lstrip()
         hint = "; a comment begins with //" if rest.startswith("#") else ""
         hint = "; this comment has no end" if rest.startswith("/*") else hint
-        return f"{label}:{error.lineno}:{error.colno}: it is not JSON: {error.msg}{hint}"
+        said = next((words for begin, words in SYNTAX.items() if error.msg.startswith(begin)), error.msg)
+        return f"{label}:{error.lineno}:{error.colno}: it is not JSON: {said}{hint}"
     except RecursionError:
         return f"{label}: it is nested too deeply"
     return f"{label}: it is not JSON: {message}"

@@ -10,6 +10,7 @@ from msgspec import Struct
 from yarrow.config.check import check_layer, check_providers
 from yarrow.config.files import read_file, user_file
 from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted, has, leaves, merge
+from yarrow.config.models import MODELS, leaves_model, without_left_models
 from yarrow.config.project import Project, apply, read_project
 from yarrow.config.settings import BUILT_IN, Settings
 from yarrow.config.variables import read_variables
@@ -46,7 +47,13 @@ class Loaded(Struct, frozen=True):
 
     def origin(self, path: KeyPath) -> str:
         """Return where the value at `path` came from."""
-        return next((layer.origin(path) for layer in reversed(self.layers) if has(layer.values, path)), "default")
+        for number in reversed(range(len(self.layers))):
+            layer = self.layers[number]
+            if has(layer.values, path):
+                return layer.origin(path)
+            if path in MODELS and leaves_model(merged(self.layers[:number]), layer.values, path):
+                return layer.origin(("provider",))
+        return "default"
 
 
 def load(*, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]) -> Loaded:
@@ -82,10 +89,13 @@ def load_with(
 
 
 def merged(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Return what sources say together, as in a file; what comes later wins."""
+    """Return what sources say together, as in a file; what comes later wins.
+
+    A model goes with the provider that it was configured with: another one has its own.
+    """
     values: dict[str, Any] = {}
     for layer in layers:
-        values = merge(values, layer.values)
+        values = merge(without_left_models(values, layer.values), layer.values)
     return values
 
 

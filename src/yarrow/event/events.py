@@ -80,7 +80,7 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallEvent(Struct, frozen=True):
-    """A tool the model wants run, whole; `arguments` is the text of a JSON object."""
+    """A tool the model wants run, whole; its arguments are the text of a JSON object."""
 
     id: str
     name: str
@@ -184,10 +184,12 @@ class RetryScheduled(Struct, frozen=True):
     """Seconds until then."""
     code: Code
     """The failure's."""
+    message: str = ""
+    """What failed, in one sentence."""
 
 
 class PermissionRequest(Struct, frozen=True):
-    """A tool call waits for a person's answer; `arguments` is the text of a JSON object."""
+    """A tool call waits for a person's answer; its arguments are the text of a JSON object."""
 
     request_id: str
     tool_call_id: str

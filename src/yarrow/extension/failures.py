@@ -15,9 +15,9 @@ class ExtensionError(YarrowError):
 def crossing(error: BaseException) -> YarrowError:
     """Return what the caller is raised for what an extension raised; never runs code of the extension there.
 
-    A `ProviderError` and a `ConfigError` are made for us and cross as they are.
+    A `ProviderError`, a `ConfigError` and what is already told are made for us and cross as they are.
     """
-    if type(error) in (ProviderError, ConfigError) and isinstance(error, YarrowError):
+    if type(error) in (ExtensionError, ProviderError, ConfigError) and isinstance(error, YarrowError):
         kinds: tuple[type, type] = (type(error.code), type(error.message))
         if kinds == (Code, str):
             return error

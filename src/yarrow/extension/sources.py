@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from yarrow.extension.failures import ExtensionError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -50,11 +52,13 @@ def from_function(function: "ExtensionFunction") -> Source:
 
 
 def _extend(path: Path) -> Any:
+    if not path.exists():
+        raise ExtensionError("there is no such file; put it there, or take it out of `extensions` in your settings")
     # What is no regular file may never end, or wait for a writer.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("it is not a regular file")
+        raise ExtensionError("it is not a regular file")
     if path.stat().st_size > MAX_FILE:
-        raise ValueError(f"it is larger than {MAX_FILE:,} bytes")
+        raise ExtensionError(f"it is larger than {MAX_FILE:,} bytes")
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     # A name of its own: two files called alike are two modules, and none hides an installed one.
     module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
@@ -62,5 +66,5 @@ def _extend(path: Path) -> Any:
     sys.modules[module.__name__] = module  # annotations of its classes are looked up there
     exec(code, vars(module))  # noqa: S102 - the user named the file as an extension
     if FUNCTION not in vars(module):
-        raise ValueError(f"it has no function {FUNCTION}, which takes a Yarrow")
+        raise ExtensionError(f"it has no function {FUNCTION}, which takes a Yarrow")
     return vars(module)[FUNCTION]

@@ -29,7 +29,7 @@ SCALING_SECONDS = 30.0
 """How long an image may wait for its turn and be decoded; one that is still not read by then is refused."""
 SCALINGS = 2
 """How many images are made smaller at the same time in one process; the others wait, each in its thread."""
-INSTALL = "pip install 'yarrow[images]'"
+INSTALL = "pip install '.[images]' in Yarrow's checkout"
 
 _ATTEMPTS = 5
 """How often an image that is still too many bytes is halved: the last one is 125 pixels long."""

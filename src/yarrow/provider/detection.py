@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import msgspec
@@ -13,15 +12,16 @@ from yarrow.provider.chat_completions.models import entries
 from yarrow.provider.http.client import HttpClient, Request, Timeouts
 from yarrow.provider.keys import vendor_key
 from yarrow.provider.llamacpp.discovery import PROBE, ROOTS, running
+from yarrow.provider.local.lacking import EXECUTABLE, INSTALL, lacking
 from yarrow.provider.local.models import installed
 from yarrow.provider.ollama.address import root_of
 
-NONE = """\
-no model backend was found. There are four ways to give one:
+WAYS = """\
+no model backend was found. There are these ways to give one:
   Ollama:        run `ollama serve` and `ollama pull qwen3`
   llama.cpp:     run `llama-server -m MODEL.gguf --jinja --port 8080`
-  a hosted one:  export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m
-  none of these: pip install 'yarrow[local]', then `yarrow models pull` or providers.local.models"""
+  a hosted one:  export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m"""
+PULL = "`yarrow models pull`, or name GGUF files in providers.local.models"
 
 
 class Found(NamedTuple):
@@ -66,7 +66,18 @@ async def detect(environment: Mapping[str, str], settings: Settings, *, places: 
             return Found(name, "", f"{variable} is set")
     if local := _local_model(environment):
         return Found("local", local, "no server and no key was found, but a local model is installed")
-    raise ProviderError(Code.PROVIDER_SETUP, NONE)
+    raise ProviderError(Code.PROVIDER_SETUP, none_found())
+
+
+def none_found() -> str:
+    """Return what is said where there is no backend; a model of this machine is a way only where it can become one."""
+    match lacking():
+        case "":
+            return f"{WAYS}\n  none of these: {PULL}"
+        case lacks if lacks == EXECUTABLE:
+            return WAYS
+        case _:
+            return f"{WAYS}\n  none of these: {INSTALL}, then {PULL}"
 
 
 async def _first_ollama_model(http: HttpClient, root: str) -> str:
@@ -82,6 +93,6 @@ async def _first_ollama_model(http: HttpClient, root: str) -> str:
 
 def _local_model(environment: Mapping[str, str]) -> str:
     """Return the name of an installed local model that can be run; empty when there is none."""
-    if find_spec("xllamacpp") is None:
+    if lacking():
         return ""
     return next(iter(installed(environment)), "")

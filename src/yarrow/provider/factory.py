@@ -67,6 +67,7 @@ async def create(name: str, model: str, ground: Ground) -> Created:
         plan = Plan(name, model, configured or ProviderSettings(), ground.environment)
         return Created(await added(plan), name, reason)
     plan = Plan(name, model, _settings(name, ground), ground.environment)
+    _check_slash(plan, ground)
     return Created(await _builder(plan.settings.type or "openai")(plan), name, reason)
 
 
@@ -75,13 +76,26 @@ def _builder(kind: str) -> Builder:
     return import_module(ADAPTERS[kind].module).build
 
 
+def _known(ground: Ground) -> str:
+    return ", ".join(sorted({*BUILT_IN, *ground.settings.providers, *ground.added}))
+
+
+def _check_slash(plan: Plan, ground: Ground) -> None:
+    """Raise PROVIDER_SETUP for a model with a slash where none has one: what stands before it was to be a provider."""
+    kind, (before, slash, _) = plan.settings.type or "openai", plan.model.partition("/")
+    if slash and not ADAPTERS[kind].has_slashes:
+        sentence = f"there is no provider {before!r}: name one of {_known(ground)} (-m ID/MODEL); no model of "
+        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}{plan.name} has a slash in its name")
+
+
 def _settings(name: str, ground: Ground) -> ProviderSettings:
     """Return a provider's settings, with what its id alone means filled in."""
     built_in = BUILT_IN.get(name)
     configured = ground.settings.providers.get(name)
     if configured is None and built_in is None:
-        known = ", ".join(sorted({*BUILT_IN, *ground.settings.providers, *ground.added}))
-        sentence = f"there is no provider {name!r}: name one of {known} (-m ID/MODEL), or configure providers.{name}"
+        sentence = (
+            f"there is no provider {name!r}: name one of {_known(ground)} (-m ID/MODEL), or configure providers.{name}"
+        )
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     if configured is None:
         configured = ProviderSettings()

@@ -99,7 +99,8 @@ async def configured_key(name: str, settings: ProviderSettings, environment: Map
     if settings.api_key_env:
         key = environment.get(settings.api_key_env, "").strip()
         if not key:
-            raise _missing(f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set")
+            names = f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set"
+            raise _missing(f"{names}: export {settings.api_key_env}=...")
         return key
     if settings.api_key_command:
         key = await _run(settings.api_key_command, f"providers.{name}.apiKeyCommand", environment)

@@ -100,7 +100,8 @@ def make() -> Tls:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     except ImportError:
         raise UsageError(
-            "making a certificate needs the extra yarrow[tls]: install it, or give --tls-cert and --tls-key"
+            "making a certificate needs an extra: pip install '.[tls]' in Yarrow's checkout, or give --tls-cert and "
+            "--tls-key"
         ) from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])

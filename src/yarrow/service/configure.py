@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from yarrow.errors import InvalidArgument
 from yarrow.service.choices import Choices
@@ -22,11 +23,15 @@ async def configure(
     """
     if choices.append_system_prompt:
         raise InvalidArgument("settings.append_system_prompt", "only a session that is being made takes this")
-    provider, model = choices.provider, choices.model
+    provider, model, compaction = choices.provider, choices.model, choices.compaction
+    header = entry.state.header
     if provider is not UNSET or model is not UNSET:
-        chosen = entry.state.header.provider if provider is UNSET else provider
+        chosen = header.provider if provider is UNSET else provider
         built = await providers.get(chosen, "" if model is UNSET else model)
         provider, model = built.info.name, built.info.model
+        if provider != header.provider and compaction is UNSET and header.compaction.model:
+            # It writes summaries with a model of the provider that is left.
+            compaction = replace(header.compaction, model="")
     await entry.agent.change(
         Change(
             timestamp=entry.agent.timestamp(),
@@ -36,7 +41,7 @@ async def configure(
             name=UNSET if name is None else name,
             system_prompt=choices.system_prompt,
             tools=choices.tools,
-            compaction=choices.compaction,
+            compaction=compaction,
             dry_run=choices.dry_run,
             permissions=choices.permissions,
         ),

@@ -5,8 +5,11 @@ from datetime import datetime
 from pathlib import Path
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from yarrow.config.models import owner_of
 from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import CompactionSettings, Settings
 from yarrow.prompt.gather import gather
 from yarrow.prompt.system import Facts, system_prompt
 from yarrow.service.choices import Choices
@@ -52,10 +55,18 @@ async def make_header(session_id: str, plan: SessionPlan, parts: Parts) -> tuple
             addition=choices.append_system_prompt,
         ),
         tools=tools,
-        compaction=settings.compaction if choices.compaction is UNSET else choices.compaction,
+        compaction=_compaction(settings, built.info.name) if choices.compaction is UNSET else choices.compaction,
         dry_run=settings.dry_run if choices.dry_run is UNSET else choices.dry_run,
         permissions=PermissionMode(settings.permissions.mode) if choices.permissions is UNSET else choices.permissions,
         created_at=timestamp(now),
         updated_at=timestamp(now),
     )
     return header, gathered.warnings
+
+
+def _compaction(settings: Settings, provider: str) -> CompactionSettings:
+    """Return what is configured; the model that writes summaries is one of the configured provider."""
+    configured = owner_of(settings)
+    if configured in ("", provider):
+        return settings.compaction
+    return replace(settings.compaction, model="")

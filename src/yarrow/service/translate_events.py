@@ -58,8 +58,9 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
             out.turn_end.turn = turn
         case ev.AgentEnd():
             out.agent_end.CopyFrom(_agent_end(body))
-        case ev.RetryScheduled(attempt, delay, code):
-            out.retry_scheduled.CopyFrom(pb.RetryScheduled(attempt=attempt, delay=delay, code=code))
+        case ev.RetryScheduled(attempt, delay, code, message):
+            scheduled = pb.RetryScheduled(attempt=attempt, delay=delay, code=code, message=message)
+            out.retry_scheduled.CopyFrom(scheduled)
         case ev.CompactionStart() | ev.CompactionEnd():
             _fill_compaction(out, body)
         case ev.PermissionRequest():

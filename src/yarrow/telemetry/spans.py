@@ -74,7 +74,7 @@ class Spans:
                 # Of an answer its end tells it, as it was last reported; of a summary nothing else does.
                 if self._called is None:
                     self._count(usage, self._named("chat"))
-            case ev.RetryScheduled(attempt, delay, code):
+            case ev.RetryScheduled(attempt, delay, code, _):
                 self._retry({"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}, at)
             case (
                 ev.ThinkingDelta()

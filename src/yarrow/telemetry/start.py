@@ -57,7 +57,9 @@ def _reports(settings: TelemetrySettings, environment: Mapping[str, str], sent: 
         from yarrow.telemetry.failures import Failures
         from yarrow.telemetry.reporting import Reports
     except ImportError as error:
-        raise ConfigError(f"{error.name or error} is not installed: pip install 'yarrow[otel]'") from None
+        raise ConfigError(
+            f"{error.name or error} is not installed: pip install '.[otel]' in Yarrow's checkout"
+        ) from None
     failures = Failures()
     try:
         tracing, metering = providers(environment, failures, traces="TRACES" in sent, metrics="METRICS" in sent)

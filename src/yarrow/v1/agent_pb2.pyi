@@ -294,7 +294,9 @@ class _PermissionAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Perm
     PERMISSION_ANSWER_SESSION: _PermissionAnswer.ValueType  # 2
     """Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
     PERMISSION_ANSWER_ALWAYS: _PermissionAnswer.ValueType  # 3
-    """Calls like it in the same working directory from now on, kept in the user's configuration."""
+    """Calls like it in the same working directory from now on, kept in the user's configuration. A call that holds a key is
+    written nowhere: for it this is PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
+    """
     PERMISSION_ANSWER_NO: _PermissionAnswer.ValueType  # 4
     """Not this call."""
 
@@ -311,7 +313,9 @@ PERMISSION_ANSWER_ONCE: PermissionAnswer.ValueType  # 1
 PERMISSION_ANSWER_SESSION: PermissionAnswer.ValueType  # 2
 """Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
 PERMISSION_ANSWER_ALWAYS: PermissionAnswer.ValueType  # 3
-"""Calls like it in the same working directory from now on, kept in the user's configuration."""
+"""Calls like it in the same working directory from now on, kept in the user's configuration. A call that holds a key is
+written nowhere: for it this is PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
+"""
 PERMISSION_ANSWER_NO: PermissionAnswer.ValueType  # 4
 """Not this call."""
 Global___PermissionAnswer: _TypeAlias = PermissionAnswer  # noqa: Y015
@@ -1539,22 +1543,26 @@ class RetryScheduled(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """Which try comes next, from 2."""
     delay: _builtins.float
     """Seconds until then."""
     code: _builtins.str
     """The failure's code."""
+    message: _builtins.str
+    """What failed, in one sentence."""
     def __init__(
         self,
         *,
         attempt: _builtins.int = ...,
         delay: _builtins.float = ...,
         code: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "code", b"code", "delay", b"delay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "code", b"code", "delay", b"delay", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -66,6 +66,8 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int, second_family: int 
 async def test_refused(client: HttpClient, closed_port: int) -> None:
     error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
     assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
+    # Nobody listens on this machine: it is known at once, and waiting long is of no use.
+    assert error.retry_after == dial.REFUSED_SECONDS
     assert error.retryable
 
 

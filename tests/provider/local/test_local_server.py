@@ -240,7 +240,7 @@ async def test_no_template(machine: Machine) -> None:
 async def test_the_extra_is_not_installed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     message = await refusal(LocalSettings(str(machine.model("good"))))
-    assert message == "a model on this machine needs an extra: pip install 'yarrow[local]'"
+    assert message == "a model on this machine needs an extra: pip install '.[local]' in Yarrow's checkout"
 
 
 @pytest.mark.parametrize(

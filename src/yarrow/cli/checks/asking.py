@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from yarrow.cli.checks.check import Scene
@@ -11,6 +10,7 @@ from yarrow.config.settings import BUILT_IN, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import Ground, create
+from yarrow.provider.local.lacking import lacking
 from yarrow.provider.local.models import find_gguf
 
 _NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
@@ -100,18 +100,18 @@ async def _models(provider: Provider) -> Sequence[ModelEntry] | None:
 
 
 async def _info(question: Question, provider: Provider, models: Sequence[ModelEntry]) -> ProviderInfo | YarrowError:
-    if not question.is_chosen:
-        return ProviderInfo(question.name, question.model)
     try:
         # A model on this machine would be loaded for its answer, which takes longer than anybody waits here.
-        return _unloaded(question, models) if question.type == "local" else await provider.info()
+        if question.type == "local":
+            return _unloaded(question, models)
+        return await provider.info() if question.is_chosen else ProviderInfo(question.name, question.model)
     except YarrowError as error:
         return error
 
 
 def _unloaded(question: Question, models: Sequence[ModelEntry]) -> ProviderInfo:
-    if find_spec("xllamacpp") is None:
-        raise ProviderError(Code.PROVIDER_SETUP, "a model on this machine needs an extra: pip install 'yarrow[local]'")
+    if lacks := lacking():
+        raise ProviderError(Code.PROVIDER_SETUP, lacks)
     names = [entry.name for entry in models]
     if not question.model and not names:
         raise ProviderError(Code.PROVIDER_SETUP, "there is no local model: run `yarrow models pull`")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from yarrow.cli.checks.check import Check, Scene, fail, ok, warn
 from yarrow.cli.places import working_directory
-from yarrow.config.files import user_file
+from yarrow.config.files import user_directory, user_file
 from yarrow.config.layers import Loaded, load
 from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
@@ -40,6 +40,19 @@ def _files(scene: Scene) -> list[Check]:
     checks = [ok(SECTION, "yours", there), ok(SECTION, "project's", _project(scene))]
     if scene.extensions:
         checks.append(ok(SECTION, "extensions", f"{scene.extensions}, none of them loaded to look at them"))
+    return [*checks, *_extensions(scene)]
+
+
+def _extensions(scene: Scene) -> list[Check]:
+    """Tell of files of extensions that are not there; a prompt does without them."""
+    users = user_directory(scene.home, scene.environment)
+    checks = list[Check]()
+    for number, text in enumerate(scene.loaded.settings.extensions):
+        path = users / Path(text).expanduser()
+        if not path.exists():
+            place = f"extensions[{number}] ({scene.loaded.origin(('extensions',))})"
+            seen, todo = f"{scene.short(path)} is not there", f"correct {place}, or put the file there"
+            checks.append(warn(SECTION, "extension", seen=seen, todo=todo))
     return checks
 
 

@@ -95,7 +95,7 @@ def _failed(question: Question, error: YarrowError, reason: str) -> Check:
         case Code.PROVIDER_SETUP if is_secret_variable("", question.settings.api_key_env):
             todo = "apiKeyEnv takes the name of a variable, and not the key: put the key into a variable and name that"
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyEnv "):
-            todo = f"export {key}=..."
+            seen, todo = seen.partition(": export ")[0], f"export {key}=..."
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyCommand "):
             # What the command said is not shown: it deals in secrets.
             seen, todo = seen.partition(": ")[0], "run the command by itself and see what it says"
@@ -121,6 +121,9 @@ def _answered(question: Question, answer: Answer, reason: str) -> list[Check]:
     time = f"answers in {answer.milliseconds:.0f} ms" if question.is_server else "ready"
     key = f"key from {question.key_source}" if question.key_source else ""
     seen = f"{_address(question)}{', '.join(filter(None, [time, models, key]))}"
+    if not question.is_server and isinstance(answer.info, YarrowError):
+        # What lies on this machine and cannot be run is nothing that is ready.
+        return _unable(question, answer, reason) if question.is_wanted else []
     if answer.models or not answer.lists:
         checks = [ok(SECTION, question.name, seen)]
     elif question.is_wanted and not isinstance(answer.info, YarrowError):
@@ -128,6 +131,13 @@ def _answered(question: Question, answer: Answer, reason: str) -> list[Check]:
     else:
         checks = []
     return [*checks, *_in_force(question, answer, reason)] if question.is_chosen else checks
+
+
+def _unable(question: Question, answer: Answer, reason: str) -> list[Check]:
+    """Return that a provider of this machine itself cannot be used, for a reason that is not in its settings."""
+    if question.is_chosen:
+        return _in_force(question, answer, reason)
+    return [_failed(question, answer.info, "")] if isinstance(answer.info, YarrowError) else []
 
 
 def _in_force(question: Question, answer: Answer, reason: str) -> list[Check]:

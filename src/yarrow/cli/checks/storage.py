@@ -82,7 +82,8 @@ def _log(scene: Scene, path: Path) -> Check:
     if reason := _file_refusal(path) if os.path.lexists(path) else _refusal(_nearest(path.parent)):
         todo = "make it writable; until then what is logged is lost"
         return warn(SECTION, "log", seen=f"{scene.short(path)}: {reason}", todo=todo)
-    return ok(SECTION, "log", scene.short(path))
+    there = path.exists()
+    return ok(SECTION, "log", scene.short(path) if there else f"{scene.short(path)} is not there, and need not be")
 
 
 def _nearest(path: Path) -> Path:

@@ -14,7 +14,7 @@ from yarrow.provider.http.client import HttpClient, Timeouts
 if TYPE_CHECKING:
     from yarrow.provider.gemini.bridge import Bridge
 
-INSTALL = "pip install 'yarrow[gemini]'"
+INSTALL = "pip install '.[gemini]' in Yarrow's checkout"
 
 
 class Page(Protocol):

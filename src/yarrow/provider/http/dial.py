@@ -1,6 +1,7 @@
 """Opens a connection to a server and says in plain words why it could not."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections import defaultdict
@@ -23,6 +24,8 @@ _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 
 ATTEMPT_SECONDS = 1.0
 """For each address of a name but the last: a dead IPv6 route must not use up the limit."""
+REFUSED_SECONDS = 0.3
+"""After which a port of this machine that nobody listens on is tried again: mostly no server is about to start."""
 
 
 class Dialer:
@@ -96,7 +99,15 @@ async def _connect(route: Route) -> socket.socket:
             return await _knock(address, ATTEMPT_SECONDS if number < len(addresses) else None)
         except OSError as error:
             causes[os.strerror(error.errno).lower() if error.errno else "no answer"] = None
-    raise _unreachable(route.first_name, ", ".join(causes))
+    error = _unreachable(route.first_name, ", ".join(causes))
+    if list(causes) == [os.strerror(errno.ECONNREFUSED).lower()] and all(map(_is_loopback, addresses)):
+        error.retry_after = REFUSED_SECONDS
+    raise error
+
+
+def _is_loopback(address: _Address) -> bool:
+    host = str(address[4][0])
+    return host == "::1" or host.startswith("127.")
 
 
 async def _knock(address: _Address, limit: float | None) -> socket.socket:

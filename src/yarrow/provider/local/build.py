@@ -8,6 +8,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import Provider
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
+from yarrow.provider.local.lacking import lacking
 from yarrow.provider.local.models import STARTER_ANSWER, find_gguf, installed, is_starter
 from yarrow.provider.local.provider import LocalProvider
 from yarrow.provider.local.server import LocalServer, LocalSettings
@@ -19,6 +20,9 @@ async def build(plan: Plan) -> Provider:
     settings = plan.settings
 
     async def start() -> LocalServer:
+        if lacks := lacking():
+            # Before a model is asked for, which could not be run.
+            raise ProviderError(Code.PROVIDER_SETUP, lacks)
         path = _model(plan)
         return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
 

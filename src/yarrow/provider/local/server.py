@@ -10,7 +10,6 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.local.gguf import context_length
+from yarrow.provider.local.lacking import lacking
 from yarrow.provider.local.models import is_starter
 from yarrow.provider.local.order import Order, Report
 
@@ -140,8 +140,8 @@ class LocalServer:
 
 def _order(settings: LocalSettings) -> Order:
     """Return what the child is told. Raises ProviderError for what cannot be served."""
-    if find_spec("xllamacpp") is None:
-        raise _failed("a model on this machine needs an extra: pip install 'yarrow[local]'")
+    if lacks := lacking():
+        raise _failed(lacks)
     model = Path(settings.model_path).absolute()
     trained = context_length(model)
     context = settings.context_window or USUAL_CONTEXT
