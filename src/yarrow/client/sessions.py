@@ -74,7 +74,7 @@ async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> 
         # The table tells how a command stands in place of a prompt.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in OF_ONE else []), error.usage)
         raise WrongWords(" ".join(filter(None, words))) from None
-    out.write(f"{inert(answer.text)}\n")
+    out.write(f"{inert(answer.whole)}\n")
 
 
 async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> None:
