@@ -25,6 +25,7 @@ from yarrow.session.ids import new_id
 from yarrow.session.line import encode
 from yarrow.session.reader import load
 from yarrow.session.record import Header
+from yarrow.session.search import MAX_LINE
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]
 NOW = "2026-11-28T00:38:13.123Z"
@@ -78,9 +79,10 @@ def saved(world: World, session_id: str, *, parent: str | None = None, cwd: Path
 
 async def test_none(world: World) -> None:
     world.script()
-    for words in ([], ["list"], ["all"], ["search", "x"]):
+    for words in ([], ["list"], ["all"], ["search", "x", "--json"]):
         ended = await world.run("sessions", *words)
-        assert (ended.code, ended.out, ended.err) == (0, "", "")
+        assert (ended.code, ended.out) == (0, "")
+        assert ended.err == ("yarrow: no session holds 'x', nor does a name of one\n" if "x" in words else "")
     assert (await world.run("sessions", "tree")).out == "there are no saved sessions\n"
     assert not world.session_files()
 
@@ -99,10 +101,32 @@ async def test_a_list_in_words_and_as_json(world: World, told: str, tmp_path: Pa
 
 
 async def test_search(world: World, told: str) -> None:
-    assert (await world.run("sessions", "search", "NOTHING.")).out.startswith(told[-8:])
+    row, line = (await world.run("sessions", "search", "NOTHING.")).out.splitlines()
+    assert (row[:8], row[-13:], line.strip()) == (told[-8:], "what is here?", "Nothing.")
     assert (await world.run("sessions", "search", "what", "is")).out.startswith(told[-8:])
-    assert (await world.run("sessions", "search", "zebra")).out == ""
-    assert [one["sessionId"] for one in (await world.run("sessions", "search", "look", "--json")).lines] == [told]
+    nothing = await world.run("sessions", "search", "zebra")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert nothing.err == "yarrow: no session holds 'zebra', nor does a name of one\n"
+    (entry,) = (await world.run("sessions", "search", "look", "--json")).lines
+    assert (entry["sessionId"], entry["found"]) == (told, "Let me look.")
+    assert (await world.run("sessions", "name", told, "The Zebra Crossing")).code == 0
+    assert (await world.run("sessions", "search", "zebra c")).out.splitlines() == [f"{row[:-13]}The Zebra Crossing"]
+
+
+async def test_a_long_line_is_cut_around_what_was_found(world: World) -> None:
+    world.script([{"text": "Nothing."}])
+    assert (await world.run(f"first\n{'a ' * 200}needle{' z' * 200}\nlast")).code == 0
+    _, line = (await world.run("sessions", "search", "NEEDLE")).out.splitlines()
+    assert "a needle z" in line
+    assert len(line.strip()) <= MAX_LINE + 2
+
+
+async def test_sessions_that_are_called_the_same_are_told_apart(world: World, told: str) -> None:
+    child = (await world.run("-c", "--json", "/branch")).lines[1]["sessionId"]
+    other, first = (await world.run("sessions")).out.splitlines()
+    assert other.startswith(child[-8:])
+    assert other.endswith(f"  what is here?  (child of {told[-8:]})")
+    assert [len(row.split("  ")[1]) for row in (other, first)] == [len("2026-11-28 20:00:00")] * 2
 
 
 async def test_each_word_about_one_session(world: World, told: str, tmp_path: Path) -> None:
@@ -161,7 +185,9 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["show", "nobody-there"], 2, "'nobody-there'; yarrow sessions all lists them"),
         (["show", "../../../etc/passwd"], 2, "etc/passwd"),
         (["branch", "SELF", "x"], 2, "'x' is not the index of a message"),
-        (["branch", "SELF", "99"], 2, "99"),
+        (["branch", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3, or -1"),
+        (["rebase", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3\n"),
+        (["merge", "SELF", "SELF"], 2, " is this session: name another"),
         (["export", "SELF"], 2, "usage: yarrow sessions export ID PATH"),
         (["name", "SELF"], 2, "usage: yarrow sessions name ID NAME"),
         (["rebase", "SELF"], 2, "usage: yarrow sessions rebase ID INDEX..."),
@@ -552,6 +578,15 @@ async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world:
     assert (await world.run("word " * 3000)).code == 0
     ended = await world.run("-c", "/compact")
     assert (ended.code, "no key" in ended.err) == (3, True), ended.err
+
+
+async def test_no_inner_name_is_said(world: World, told: str) -> None:
+    wrong = await world.run("--tools", "grp", "hi")
+    assert (wrong.code, wrong.err[:29]) == (2, "yarrow: tools: 'grp' is none ")
+    for _ in range(2):
+        saved(world, new_id(), name="shop")
+    several = await world.run("-r", "shop", "hi")
+    assert several.err.startswith("yarrow: 'shop' fits 2 sessions, give more of the id: ")
 
 
 async def test_what_makes_no_sense_is_said(world: World, told: str) -> None:

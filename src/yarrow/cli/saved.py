@@ -43,7 +43,8 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
     arguments = start.arguments
     async with opened(start) as stub, Output(out=start.out) as output:
         try:
-            await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+            notice = await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+            output.err.write(f"yarrow: {inert(notice)}\n" if notice else "")
         except (WrongWords, WrongPath) as error:
             return complain(str(error), ExitCode.USAGE)
         except Failed as error:
