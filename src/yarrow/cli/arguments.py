@@ -170,6 +170,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
     words = tuple(values["words"])
     refuse_what_stands_alone(command, values, literal=bool(literal))
     refuse_pairs(values)
+    remote = _remote(command, values)
     refuse_for_others(command, values)
     model, thinking = _model(values["model"] or "")
     return Arguments(
@@ -198,7 +199,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         plain=values["plain"],
         attach=values["attach"] or "",
         socket=values["socket"] or "",
-        remote=_remote(command, values),
+        remote=remote,
     )
 
 

@@ -68,8 +68,6 @@ def refuse_for_others(command: str, values: dict[str, Any]) -> None:
     words = [command, *values["words"]]
     name = wrong.names[-1]
     right = "yarrow sessions show ID" if wrong.key in ("resume", "continue") else join(["yarrow", *words])
-    if wrong.key in ("socket", "listen", "tls_client_ca", "reflection"):
-        fail(f"{name} belongs to yarrow serve")
     prompt = join([" ".join(words)])
     fail(
         f"yarrow {command} takes no {name}, as in {right}; to send the words as a prompt: "
