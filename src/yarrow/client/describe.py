@@ -17,7 +17,8 @@ MAX_TITLE = 60
 def rows(sessions: Sequence[pb.SessionSummary]) -> str:
     """Return a list of sessions, one a line: short id, local time of the last change, name or first words, parent.
 
-    Those that are called the same have the seconds too. Below a session that a search found stands the line.
+    Those that are called the same have the seconds too. Below a session that a search found stands the line, unless
+    that is what the session is called by.
     """
     titles = Counter(title_of(session) for session in sessions)
     return "".join(_listed(session, same=titles[title_of(session)] > 1) for session in sessions)
@@ -26,7 +27,9 @@ def rows(sessions: Sequence[pb.SessionSummary]) -> str:
 def _listed(session: pb.SessionSummary, *, same: bool) -> str:
     parent = f"  (child of {inert(short(session.parent_id))})" if session.parent_id else ""
     when = local_time(session.updated.seconds, seconds=same)
-    found = f"{' ' * SHORT_ID}  {inert(session.found)}\n" if session.found else ""
+    # What is in the title is seen there.
+    is_seen = inert(session.found) == title_of(session)
+    found = f"{' ' * SHORT_ID}  {inert(session.found)}\n" if session.found and not is_seen else ""
     return f"{short(session.session_id)}  {when}  {title_of(session)}{parent}\n{found}"
 
 
