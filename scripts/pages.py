@@ -25,8 +25,22 @@ from yarrow.v1 import agent_pb2 as pb
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MADE = "This page is made from the code by `make generate`."
 _OF_COMMANDS = """\
-The first word can be a command; `yarrow -p WORD` sends it as a prompt. A prompt of one word that is nearly a command is
-refused, so that a slip costs no run. `yarrow COMMAND --help` tells about one command.
+The first word can be a command, also behind flags: `yarrow --attach SOCKET sessions list`. A flag that the command
+does not heed is refused. `yarrow -p WORD` sends the word as a prompt, and so do quotes around several: `yarrow
+"models are slow"`. A prompt of one word that is nearly a command is refused, so that a slip costs no run. `yarrow
+COMMAND --help` tells about one command.
+
+`yarrow sessions list --json` prints an object a line, with `sessionId`, `parentId`, `name`, `title`, `cwd`,
+`provider`, `model`, `created`, `updated` and `active`; so do `yarrow sessions all --json` and `yarrow
+sessions search TEXT --json`, the latter with `found`, the line that holds the text. `--export` without `-c` or `-r`
+writes the newest session of this directory, and says which that is.
+"""
+_IN_PLACE = """\
+In the terminal UI, and as a prompt with `-c` or `-r ID`. A prompt of one line that begins with a slash and a name
+that is no command, template or skill is never sent to the model: `yarrow "/nope"` is refused. A path such as
+`/usr/bin/env` is no command, and a space before the slash sends the line as it is. `!COMMAND` is for conversations;
+on the command line it is refused in the same way, since a shell is at hand: `make test 2>&1 | yarrow -c "what
+failed?"`.
 """
 
 
@@ -54,7 +68,7 @@ def command_line() -> str:
             f"## Commands\n\n{_OF_COMMANDS}",
             *_table(("command", "words that may follow", "what it does"), commands),
             f"```text\n{USAGE}\n```\n",
-            "## Commands in place of a prompt\n\nIn the terminal UI, and as a prompt with `-c` or `-r ID`.\n",
+            f"## Commands in place of a prompt\n\n{_IN_PLACE}",
             *_table(("command", "what it does"), prompt),
             "## Exit codes\n",
             *_table(("code", "meaning"), [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]),
@@ -103,7 +117,10 @@ def event_stream() -> str:
         "also when it fails or is aborted; the others lie between them. Each has `sessionId`, `runId` (absent outside",
         "of a run), `sequence`, which counts the session's events without a gap, and `time`. 64-bit numbers are texts,",
         "and a field that is absent has its empty value: that is the JSON of protobuf.\n",
-        "The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider`, `model` and `versions`.\n",
+        "The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider`, `model` and `versions`.",
+        'Of a command in place of a prompt, as in `yarrow --json -c "/stats"`, no event is told: behind the header',
+        "comes one line with `type` (`command`), `name`, `text`, which is what the command answered, and `sessionId`,",
+        "the session to go on with. `/tree` is about no session, and its header names none.\n",
     ]
     for field in pb.AgentEvent.DESCRIPTOR.oneofs_by_name["event"].fields:
         kind = field.message_type

@@ -47,7 +47,20 @@ def refusal(*argv: str) -> str:
         (["serve"], Arguments(command="serve")),
         (["serve", "--socket", "/s"], Arguments(command="serve", socket="/s")),
         (["models", "get", "small"], Arguments(command="models", words=("get", "small"))),
-        (["models", "--provider", "work", "--json"], Arguments(command="models", provider="work", json=True)),
+        (["--json", "doctor"], Arguments(command="doctor", json=True)),
+        (
+            ["--attach", "unix:/s", "sessions", "delete", "ID"],
+            Arguments(command="sessions", words=("delete", "ID"), attach="unix:/s"),
+        ),
+        (
+            ["--session-dir", "d", "sessions", "rebase", "ID", "1", "--squash"],
+            Arguments(command="sessions", words=("rebase", "ID", "1", "--squash"), session_dir="d"),
+        ),
+        (["-m", "a", "serve", "--socket", "/s"], Arguments(command="serve", model="a", socket="/s")),
+        (["--json", "sessions are lost"], Arguments(words=("sessions are lost",), json=True)),
+        (["-m", "a", "-p", "sessions", "list"], Arguments(model="a", print="sessions", words=("list",))),
+        (["-m", "a", "--", "sessions", "list"], Arguments(model="a", literal=("sessions", "list"))),
+        (["-m", "a", "@f", "sessions"], Arguments(model="a", words=("@f", "sessions"))),
         (["--list-models"], Arguments(list_models=True)),
         (["-m", "qwen3:8b"], Arguments(model="qwen3:8b")),
         (["-m", "work/qwen3:8b:high"], Arguments(model="work/qwen3:8b", thinking="high")),
@@ -112,6 +125,27 @@ def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None
         (
             ["--json", "doctr"],
             "there is no command 'doctr'; did you mean yarrow doctor? To send it as a prompt: yarrow -p doctr",
+        ),
+        (
+            ["-m", "mock-2", "doctor", "json"],
+            (
+                "yarrow doctor takes no --model, as in yarrow doctor json; to send the words as a prompt: "
+                "yarrow --model MODEL -p 'doctor json'"
+            ),
+        ),
+        (
+            ["init", "--dry-run"],
+            (
+                "yarrow init takes no --dry-run, as in yarrow init; to send the words as a prompt: "
+                "yarrow --dry-run -p init"
+            ),
+        ),
+        (
+            ["-c", "sessions", "show"],
+            (
+                "yarrow sessions takes no --continue, as in yarrow sessions show ID; to send the words as a prompt: "
+                "yarrow --continue -p 'sessions show'"
+            ),
         ),
         (["help"], "'help' is a flag: yarrow --help; to send it as a prompt: yarrow -p help"),
         (["version"], "'version' is a flag: yarrow --version; to send it as a prompt: yarrow -p version"),

@@ -27,6 +27,8 @@ OFFERED = [
     ("yarrow config ", ["files", "json", "schema"]),
     ("yarrow --sandbox s", ["strict"]),
     ("yarrow explain @only", ["@only.txt"]),
+    ("yarrow @on", ["@only.txt"]),
+    ("yarrow -p hi -c @on", ["@only.txt"]),
     ("yarrow --export on", ["only.txt"]),
     ("yarrow --provider g", ["gemini"]),
     ("yarrow -m some:m", ["some:model"]),
@@ -37,6 +39,7 @@ COMP_LINE=$1 COMP_POINT=${#1}
 _yarrow
 printf '%s\\n' "${COMPREPLY[@]}"
 """
+FISH = 'yarrow --completions fish | source; complete -C "$argv[1]"'
 
 
 @pytest.fixture
@@ -48,12 +51,16 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def shell(world: World, *command: str) -> list[str]:
+def lines(world: World, *command: str) -> list[str]:
     done = subprocess.run(
         command, cwd=world.project, env=world.environment, capture_output=True, text=True, timeout=SECONDS
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return sorted(done.stdout.split())
+    return done.stdout.splitlines()
+
+
+def shell(world: World, *command: str) -> list[str]:
+    return sorted(" ".join(lines(world, *command)).split())
 
 
 def in_bash(world: World, line: str) -> list[str]:
@@ -63,8 +70,7 @@ def in_bash(world: World, line: str) -> list[str]:
 
 
 def in_fish(world: World, line: str) -> list[str]:
-    text = 'yarrow --completions fish | source; complete -C "$argv[1]" | cut -f 1'
-    return shell(world, "fish", "--no-config", "-c", text, line)
+    return shell(world, "fish", "--no-config", "-c", f"{FISH} | cut -f 1", line)
 
 
 @pytest.mark.parametrize(("line", "offered"), OFFERED)
@@ -76,12 +82,30 @@ def test_what_is_offered(
 
 
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
-async def test_saved_sessions_are_offered(world: World, offers: Callable[[World, str], list[str]]) -> None:
+async def test_a_saved_session_is_offered(world: World, offers: Callable[[World, str], list[str]]) -> None:
     assert (await world.run('"sessionId":"$(touch $HOME/run)"')).code == 0
-    (file,) = world.session_files()
-    assert offers(world, f"yarrow -r {file.stem[:5]}") == [file.stem]
-    assert offers(world, "yarrow sessions show ") == [file.stem]
+    short = world.session_files()[0].stem[-8:]
+    assert offers(world, f"yarrow -r {short[:3]}") == [short]
+    assert offers(world, "yarrow sessions show ") == [short]
     assert not (world.home / "run").exists()
+
+
+async def test_several_sessions_are_offered_with_what_they_are_about(world: World) -> None:
+    for text in ("one `touch run` $(touch run)", "two; touch run"):
+        assert (await world.run(text)).code == 0
+    rows = (await world.run("sessions")).out.splitlines()
+    for line in ("yarrow -r ", "yarrow sessions delete "):
+        assert lines(world, "bash", "--norc", "-c", BASH, "bash", line) == rows
+        cycled = lines(world, "bash", "--norc", "-c", f"COMP_TYPE=37; {BASH}", "bash", line)
+        assert cycled == [row[:8] for row in rows]
+        assert lines(world, "fish", "--no-config", "-c", FISH, line) == [row.replace("  ", "\t", 1) for row in rows]
+    assert not (world.project / "run").exists()
+
+
+def test_fish_says_what_each_value_does(world: World) -> None:
+    told = lines(world, "fish", "--no-config", "-c", FISH, "yarrow --permissions ")
+    assert [line.partition("\t")[0] for line in told] == ["auto", "ask", "deny", "plan"]
+    assert told[-1] == "plan\tread-only tools alone"
 
 
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
@@ -114,6 +138,19 @@ def zsh(world: World) -> Iterator[Callable[[str, str], None]]:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
         os.close(terminal)
+
+
+async def test_zsh_lists_sessions_with_what_they_are_about(world: World) -> None:
+    for text in ("one `touch run` %F{red}", "two; touch run"):
+        assert (await world.run(text)).code == 0
+    one = next(row for row in (await world.run("sessions")).out.splitlines() if "one" in row)[:8]
+    with zsh(world) as types:
+        types("autoload -U compinit; compinit -u -D; source <(yarrow --completions zsh); echo re''ady\n", "\nready")
+        types("yarrow -r \t", "one `touch run` %F{red}")
+        types(f"\x15yarrow -r {one[:3]}\t", f"yarrow -r {one}")
+        types("\x15echo ne''xt\n", "\nnext")
+        types("yarrow --permissions \t", "read-only tools alone")
+    assert not (world.project / "run").exists()
 
 
 def test_zsh_completes_flags_values_commands_and_words(world: World) -> None:

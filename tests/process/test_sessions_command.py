@@ -25,6 +25,7 @@ from yarrow.session.ids import new_id
 from yarrow.session.line import encode
 from yarrow.session.reader import load
 from yarrow.session.record import Header
+from yarrow.session.search import MAX_LINE
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]
 NOW = "2026-11-28T00:38:13.123Z"
@@ -78,9 +79,10 @@ def saved(world: World, session_id: str, *, parent: str | None = None, cwd: Path
 
 async def test_none(world: World) -> None:
     world.script()
-    for words in ([], ["list"], ["all"], ["search", "x"]):
+    for words in ([], ["list"], ["all"], ["search", "x", "--json"]):
         ended = await world.run("sessions", *words)
-        assert (ended.code, ended.out, ended.err) == (0, "", "")
+        assert (ended.code, ended.out) == (0, "")
+        assert ended.err == ("yarrow: no session holds 'x', nor does a name of one\n" if "x" in words else "")
     assert (await world.run("sessions", "tree")).out == "there are no saved sessions\n"
     assert not world.session_files()
 
@@ -99,10 +101,33 @@ async def test_a_list_in_words_and_as_json(world: World, told: str, tmp_path: Pa
 
 
 async def test_search(world: World, told: str) -> None:
-    assert (await world.run("sessions", "search", "NOTHING.")).out.startswith(told[-8:])
-    assert (await world.run("sessions", "search", "what", "is")).out.startswith(told[-8:])
-    assert (await world.run("sessions", "search", "zebra")).out == ""
-    assert [one["sessionId"] for one in (await world.run("sessions", "search", "look", "--json")).lines] == [told]
+    row, line = (await world.run("sessions", "search", "NOTHING.")).out.splitlines()
+    assert (row[:8], row[-13:], line.strip()) == (told[-8:], "what is here?", "Nothing.")
+    assert (await world.run("sessions", "search", "what", "is")).out == f"{row}\n"
+    nothing = await world.run("sessions", "search", "zebra")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert nothing.err == "yarrow: no session holds 'zebra', nor does a name of one\n"
+    (entry,) = (await world.run("sessions", "search", "look", "--json")).lines
+    assert (entry["sessionId"], entry["found"]) == (told, "Let me look.")
+    assert (await world.run("sessions", "name", told, "The Zebra Crossing")).code == 0
+    (named,) = (await world.run("sessions", "search", "zebra c")).out.splitlines()
+    assert (named[:8], named[-20:]) == (told[-8:], "  The Zebra Crossing")
+
+
+async def test_a_long_line_is_cut_around_what_was_found(world: World) -> None:
+    world.script([{"text": "Nothing."}])
+    assert (await world.run(f"first\n{'a ' * 200}needle{' z' * 200}\nlast")).code == 0
+    _, line = (await world.run("sessions", "search", "NEEDLE")).out.splitlines()
+    assert "a needle z" in line
+    assert len(line.strip()) <= MAX_LINE + 2
+
+
+async def test_sessions_that_are_called_the_same_are_told_apart(world: World, told: str) -> None:
+    child = (await world.run("-c", "--json", "/branch")).lines[1]["sessionId"]
+    other, first = (await world.run("sessions")).out.splitlines()
+    assert other.startswith(child[-8:])
+    assert other.endswith(f"  what is here?  (child of {told[-8:]})")
+    assert [len(row.split("  ")[1]) for row in (other, first)] == [len("2026-11-28 20:00:00")] * 2
 
 
 async def test_each_word_about_one_session(world: World, told: str, tmp_path: Path) -> None:
@@ -120,6 +145,7 @@ async def test_each_word_about_one_session(world: World, told: str, tmp_path: Pa
     )
     merged = await world.run("sessions", "merge", branch.stem, told)
     assert merged.out.startswith(f"merged with {part}: ")
+    assert merged.out.endswith("\n\nLet me look.\n")
     target = tmp_path / "x.html"
     assert (await world.run("sessions", "export", part, str(target))).out.startswith(f"wrote {target}")
     assert len(world.session_files()) == 5
@@ -160,7 +186,9 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["show", "nobody-there"], 2, "'nobody-there'; yarrow sessions all lists them"),
         (["show", "../../../etc/passwd"], 2, "etc/passwd"),
         (["branch", "SELF", "x"], 2, "'x' is not the index of a message"),
-        (["branch", "SELF", "99"], 2, "99"),
+        (["branch", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3, or -1"),
+        (["rebase", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3\n"),
+        (["merge", "SELF", "SELF"], 2, " is this session: name another"),
         (["export", "SELF"], 2, "usage: yarrow sessions export ID PATH"),
         (["name", "SELF"], 2, "usage: yarrow sessions name ID NAME"),
         (["rebase", "SELF"], 2, "usage: yarrow sessions rebase ID INDEX..."),
@@ -195,7 +223,8 @@ async def test_export_of_the_newest_of_one_and_of_none(world: World, told: str, 
         target = tmp_path / f"x{number}.jsonl"
         ended = await world.run("--export", str(target), *flags)
         assert (ended.code, ended.out) == (0, "")
-        assert ended.err == f"yarrow: wrote {target} ({target.stat().st_size:,} bytes)\n"
+        which = "" if "-r" in flags else f" of {expected[-8:]}, the newest session; -r ID takes another"
+        assert ended.err == f"yarrow: wrote {target} ({target.stat().st_size:,} bytes){which}\n"
         assert load(target).header.id == expected
         assert target.stat().st_mode & 0o077 == 0
     elsewhere = tmp_path / "elsewhere"
@@ -264,18 +293,22 @@ async def test_export_onto_a_full_disk_leaves_what_was_there(world: World, told:
 async def test_a_command_in_the_place_of_a_prompt(world: World, told: str) -> None:
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {told}\n")
     assert (await world.run("-r", told[-8:], "-p", "/show")).out.startswith("[0] user\n    what is here?\n")
-    answer = (await world.run("-c", "--json", "/branch 1")).lines
-    assert len(answer) == 1
-    made = answer[0]["sessionId"]
-    assert answer[0]["text"] == f"branched: the session is now {made[-8:]}"
+    header, answer = (await world.run("-c", "--json", "/branch 1")).lines
+    assert (header["type"], header["schemaVersion"], header["sessionId"]) == ("header", 1, told)
+    assert (header["cwd"], header["versions"]["protocol"]) == (str(world.project), "yarrow.v1")
+    made = answer["sessionId"]
+    assert (answer["type"], answer["name"]) == ("command", "branch")
+    assert answer["text"] == f"branched: the session is now {made[-8:]}"
     assert texts(file_of(world, made)) == ["what is here?", "Let me look."]
-    assert (await world.run("-r", told, "--json", "/stats")).lines[0]["sessionId"] == told
+    assert [one["sessionId"] for one in (await world.run("-r", told, "--json", "/stats")).lines] == [told, told]
     assert texts(file_of(world, told))[-1] == "Nothing."
 
 
 async def test_commands_about_no_session(world: World, told: str) -> None:
     assert told[-8:] in (await world.run("/tree")).out
-    assert (await world.run("--json", "/tree all")).lines[0]["sessionId"] == ""
+    header, answer = (await world.run("--json", "/tree all")).lines
+    assert (header["type"], header["sessionId"], answer["sessionId"]) == ("header", "", "")
+    assert told[-8:] in answer["text"]
     assert (await world.run(f"/resume {told[-8:]}")).out == f"resumed {told[-8:]}\n"
     assert (await world.run("--export", "out.jsonl")).code == 0
     assert (await world.run("/import out.jsonl")).out.startswith("imported: ")
@@ -311,7 +344,7 @@ async def test_the_same_through_a_service_that_runs(world: World, told: str, tmp
         assert (await world.run("sessions", "--json", *attach)).lines[0]["active"] is False
         assert (await world.run(*attach, "-c", "/stats")).out.startswith(f"session    {told}\n")
         assert (await world.run("sessions", "--json", *attach)).lines[0]["active"] is True
-        answer = (await world.run(*attach, "-c", "--json", "/fork")).lines[0]
+        answer = (await world.run(*attach, "-c", "--json", "/fork")).lines[1]
         assert texts(file_of(world, answer["sessionId"])) == texts(file_of(world, told))
         assert (await world.run(*attach, "--export", "x.jsonl", "-r", told)).code == 0
         assert load(world.project / "x.jsonl").header.id == told
@@ -421,7 +454,7 @@ async def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own(world:
 
 
 async def test_case_S_08_a_parent_that_is_not_there(world: World, told: str) -> None:
-    branch = (await world.run("-c", "--json", "/branch")).lines[0]["sessionId"]
+    branch = (await world.run("-c", "--json", "/branch")).lines[1]["sessionId"]
     assert (await world.run("sessions", "delete", told)).code == 0
     (row,) = (await world.run("sessions", "tree")).out.splitlines()
     assert row.startswith(branch[-8:])
@@ -488,6 +521,47 @@ async def test_a_slip_in_a_command_goes_to_no_model(world: World, told: str) -> 
     assert (await world.run("-c", "/stat")).code == 0
 
 
+@pytest.mark.parametrize(
+    "arguments", [["/nosuch x"], ["-c", "/nope"], ["-c", "!ls"], ["-p", "!ls -l"], ["/skill:nope"]]
+)
+async def test_what_is_no_command_goes_to_no_model(world: World, told: str, arguments: list[str]) -> None:
+    before = texts(file_of(world, told))
+    ended = await world.run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.rstrip().endswith(" sends it as it is")
+    assert (len(world.session_files()), texts(file_of(world, told))) == (1, before)
+    *flags, line = arguments
+    assert (await world.run(*flags, f" {line}")).code == 0
+
+
+@pytest.mark.parametrize("text", ["/usr/bin/x is missing", "/ means what?", "// a comment", "/nope\nand more", "!a\nb"])
+async def test_what_only_looks_like_a_command_is_sent(world: World, told: str, text: str) -> None:
+    assert (await world.run(text)).code == 0
+
+
+async def test_a_template_of_the_project_of_a_session_is_found_from_elsewhere(
+    world: World, told: str, tmp_path: Path
+) -> None:
+    (world.project / ".yarrow" / "prompts").mkdir(parents=True)
+    (world.project / ".yarrow" / "prompts" / "mine.md").write_text("Say it.")
+    (world.project / ".yarrow" / "config.json").write_text("{}")
+    assert (await world.run("trust", "grant")).code == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert (await world.run("-r", told, "/mine", cwd=elsewhere)).code == 0
+    assert texts(file_of(world, told))[-2] == "Say it."
+    assert (await world.run("/mine", cwd=elsewhere)).code == 2
+
+
+async def test_a_command_behind_a_flag_is_a_command(world: World, told: str, tmp_path: Path) -> None:
+    root = str(world.session_files()[0].parents[1])
+    (row,) = (await world.run("--session-dir", root, "sessions", "list")).out.splitlines()
+    assert row.startswith(told[-8:])
+    assert (await world.run("-m", "mock-2", "doctor", "json")).code == 2
+    async with served(world, tmp_path) as socket:
+        assert (await world.run("--attach", socket, "sessions", "delete", told)).out == f"deleted {told[-8:]}\n"
+
+
 async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:
     assert set(OF_THE_TERMINAL) == {*OWN, *CONVERSING} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
@@ -505,6 +579,15 @@ async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world:
     assert (await world.run("word " * 3000)).code == 0
     ended = await world.run("-c", "/compact")
     assert (ended.code, "no key" in ended.err) == (3, True), ended.err
+
+
+async def test_no_inner_name_is_said(world: World, told: str) -> None:
+    wrong = await world.run("--tools", "grp", "hi")
+    assert (wrong.code, wrong.err[:29]) == (2, "yarrow: tools: 'grp' is none ")
+    for _ in range(2):
+        saved(world, new_id(), name="shop")
+    several = await world.run("-r", "shop", "hi")
+    assert several.err.startswith("yarrow: 'shop' fits 2 sessions, give more of the id: ")
 
 
 async def test_what_makes_no_sense_is_said(world: World, told: str) -> None:
@@ -528,10 +611,5 @@ async def test_what_cannot_be_read_can_be_deleted(world: World, told: str) -> No
 
 
 async def test_what_was_made_last_is_the_newest(world: World, told: str) -> None:
-    made = (await world.run("-c", "--json", "/branch 1")).lines[0]["sessionId"]
+    made = (await world.run("-c", "--json", "/branch 1")).lines[1]["sessionId"]
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {made}\n")
-
-
-async def test_a_command_after_a_flag_is_no_prompt(world: World, told: str) -> None:
-    ended = await world.run("--json", "sessions")
-    assert (ended.code, "yarrow -p sessions" in ended.err) == (2, True)

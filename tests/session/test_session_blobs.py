@@ -383,7 +383,7 @@ async def test_an_id_that_is_taken_keeps_its_blobs(root: Path, manager: SessionM
 
 async def test_what_lies_in_a_blob_is_found(root: Path, manager: SessionManager, disk: Disk) -> None:
     await parent_of(root, disk)
-    assert [found.id for found in await manager.holding("/t", "LONG output")] == ["parent"]
+    assert [head.id for head, _ in await manager.holding("/t", "LONG output")] == ["parent"]
 
 
 # --- before blobs

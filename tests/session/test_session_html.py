@@ -17,7 +17,8 @@ from session_samples import NOW, header, message, messages, nasty_text, patient,
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
 from yarrow.session.html import code, markdown, overview
 from yarrow.session.html.markup import element
-from yarrow.session.html.page import Relative, page
+from yarrow.session.html.page import page
+from yarrow.session.html.relatives import Relative
 from yarrow.session.reader import load
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 

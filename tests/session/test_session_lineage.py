@@ -241,9 +241,9 @@ def test_case_S_10_branch_after_a_compaction_and_before_it(save: Save) -> None:
 @pytest.mark.parametrize(
     ("index", "messages", "says"),
     [
-        (3, 3, "index: 3 is not one of the messages -3 to 2"),
-        (-4, 3, "index: -4 is not one of the messages -3 to 2"),
-        (0, 0, "index: 0 is no message: the session has none"),
+        (3, 3, "index: there is no message 3 in this session: they are counted 0 to 2, or -1 to -3 from the end"),
+        (-4, 3, "index: there is no message -4 in this session: they are counted 0 to 2, or -1 to -3 from the end"),
+        (0, 0, "index: there is no message 0 in this session: nothing was said yet"),
     ],
 )
 def test_a_branch_at_no_message(save: Save, index: int, messages: int, says: str) -> None:
@@ -458,9 +458,9 @@ def test_a_squash_begins_with_a_summary_of_the_rest(save: Save) -> None:
     ("indices", "says"),
     [
         ([], "indices: is empty: choose at least one message"),
-        ([0, 3], "indices: 3 is not one of the 3 messages, counted from 0"),
-        ([-1], "indices: -1 is not one of the 3 messages, counted from 0"),
-        ([1, 2, 1], "indices: 1 is there twice: choose each message once"),
+        ([0, 3], "indices: there is no message 3 in this session: they are counted 0 to 2"),
+        ([-1], "indices: there is no message -1 in this session: they are counted 0 to 2"),
+        ([1, 2, 1], "indices: message 1 is there twice: choose each once"),
     ],
 )
 def test_indices_that_choose_nothing_sensible(save: Save, indices: list[int], says: str) -> None:

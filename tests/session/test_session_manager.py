@@ -15,6 +15,7 @@ from yarrow.session.ids import new_id
 from yarrow.session.line import encode
 from yarrow.session.manager import SessionManager
 from yarrow.session.record import Change
+from yarrow.session.search import MAX_LINE
 
 HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"]
 FILLER = [message("x" * 1000) for _ in range(30)]
@@ -274,24 +275,27 @@ async def test_what_is_no_id_deletes_nothing(manager: SessionManager, root: Path
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted", "found"),
+    ("said", "wanted", "line"),
     [
-        ("Grüße aus KÖLN", "köln", True),
-        ("Grüße aus KÖLN", "grüsse", True),
-        ('a "quoted" line\nand more', 'quoted" line', True),
-        ("a\tb", "a\tb", True),
-        ("back\\slash", "BACK\\SLASH", True),
-        ("hello world", "hello  world", False),
-        ("hello", "role", False),
-        ("hello", "user", False),
-        ("項目", "項", True),
+        ("Grüße aus KÖLN", "köln", "Grüße aus KÖLN"),
+        ("Grüße aus KÖLN", "grüsse", "Grüße aus KÖLN"),
+        ('a "quoted" line\nand more', 'quoted" line', 'a "quoted" line'),
+        ("one\ntwo three\nfour", "THREE\nfour", "two three"),
+        ("a\tb", "a\tb", "a b"),
+        ("back\\slash", "BACK\\SLASH", "back\\slash"),
+        ("x" * 300 + " needle " + "y" * 300, "needle", f"…{'x' * (30 - 1)} needle {'y' * (MAX_LINE - 37)}…"),
+        ("hello world", "hello  world", None),
+        ("hello", "role", None),
+        ("hello", "user", None),
+        ("項目", "項", "項目"),
     ],
 )
-async def test_searching(manager: SessionManager, root: Path, said: str, wanted: str, found: bool) -> None:
+async def test_searching(manager: SessionManager, root: Path, said: str, wanted: str, line: str | None) -> None:
     put(root, "abcdefgh", text=said)
     put(root, "other-project", cwd="/u", text=said)
-    assert [head.id for head in await manager.holding("/t", wanted)] == (["abcdefgh"] if found else [])
-    assert len(await manager.holding(None, wanted)) == (2 if found else 0)
+    found = [(head.id, shown) for head, shown in await manager.holding("/t", wanted)]
+    assert found == ([] if line is None else [("abcdefgh", line)])
+    assert len(await manager.holding(None, wanted)) == (0 if line is None else 2)
 
 
 async def test_a_session_is_made_whole_or_not_at_all(manager: SessionManager, root: Path) -> None:

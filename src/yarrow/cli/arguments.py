@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, THINKING_LEVELS, WORDS_WITH_DASHES, Flag
+from yarrow.cli.flags import COMMANDS, FLAGS, THINKING_LEVELS, WORDS_WITH_DASHES, Flag
+from yarrow.cli.mistakes import fail, fail_unknown, refuse_for_others, refuse_pairs, refuse_what_stands_alone
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -87,33 +88,36 @@ def parse(argv: Sequence[str]) -> Arguments:
     # Alone they need no parser, and they are what people wait for without a reason to.
     if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
         return Arguments(show="version" if argv[0] == "--version" else "help")
-    first = argv[0] if argv else ""
-    command = first if first in COMMANDS else ""
-    return _arguments(command, *_values(argv[1:] if command else argv, command))
+    return _arguments(*_values(argv))
 
 
-def fail(message: str) -> NoReturn:
-    """Raise `UsageError`."""
-    # Here, since it brings a library that a right command line must not wait for this early.
-    from yarrow.errors import UsageError
-
-    raise UsageError(message)
-
-
-def _values(argv: Sequence[str], command: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the flags' values and the words by key, and what follows `--`."""
+def _values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+    """Return the command, the flags' values and the words by key, and what follows `--`."""
     end = argv.index("--") if "--" in argv else len(argv)
     namespace, unknown = _parser().parse_known_intermixed_args(argv[:end])
+    values = vars(namespace)
+    command, values["words"] = _command(argv, values)
     words = [word for word in unknown if command == "sessions" and word in WORDS_WITH_DASHES]
     for flag in unknown:
         if flag not in words:
-            _fail_unknown(flag)
-    values = vars(namespace)
-    values["words"] = [*values["words"], *words]
+            fail_unknown(flag)
+    values["words"] += words
     for flag in FLAGS:
         if flag.value and values[flag.key] is not None:
             _check(flag, values[flag.key])
-    return values, tuple(argv[end + 1 :])
+    return command, values, tuple(argv[end + 1 :])
+
+
+def _command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the command that the first word is, also behind flags, and the other words.
+
+    Behind `-p` none is: what that goes with is a prompt whatever its first word is.
+    """
+    words: list[str] = values["words"]
+    first = words[0] if words else ""
+    if first in COMMANDS and (values["print"] is None or argv[0] == first):
+        return first, words[1:]
+    return "", words
 
 
 def _check(flag: Flag, value: str) -> None:
@@ -161,22 +165,13 @@ def _options(flag: Flag) -> dict[str, Any]:
     return options
 
 
-def _fail_unknown(argument: str) -> NoReturn:
-    # Here, since only a mistake needs it.
-    from difflib import get_close_matches
-
-    name = argument.partition("=")[0]
-    # Without the dashes, which would make any two look alike.
-    near = get_close_matches(name.lstrip("-"), [flag.names[-1].lstrip("-") for flag in FLAGS], n=1)
-    hint = f"did you mean --{near[0]}?" if near else "yarrow --help lists them"
-    fail(f"there is no flag {name}; {hint}")
-
-
 def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
     """Return the value, once what contradicts itself is refused."""
     words = tuple(values["words"])
-    _refuse_what_stands_alone(command, values, literal=bool(literal))
-    _refuse_pairs(values)
+    refuse_what_stands_alone(command, values, literal=bool(literal))
+    refuse_pairs(values)
+    remote = _remote(command, values)
+    refuse_for_others(command, values)
     model, thinking = _model(values["model"] or "")
     return Arguments(
         show="version" if values["version"] else "help" if values["help"] else "",
@@ -204,7 +199,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         plain=values["plain"],
         attach=values["attach"] or "",
         socket=values["socket"] or "",
-        remote=_remote(command, values),
+        remote=remote,
     )
 
 
@@ -225,51 +220,6 @@ def _remote(command: str, values: dict[str, Any]) -> Remote:
     if values["token_file"] and not (values["attach"] or command == "serve"):
         fail("--token-file goes with --attach or yarrow serve")
     return Remote(**{key: values[key] or default for key, default in Remote()._asdict().items()})
-
-
-def _refuse_what_stands_alone(command: str, values: dict[str, Any], *, literal: bool) -> None:
-    words, flagged = values["words"], values["print"] is not None
-    if not command and len(words) == 1 and not flagged:
-        _refuse_nearly_a_command(words[0])
-    has_prompt = literal or flagged or bool(words and command not in TAKES_WORDS)
-    if command and has_prompt:
-        fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
-    if command == "sessions" and (values["resume"] or values["continue"]):
-        fail("yarrow sessions takes the session as a word, as in yarrow sessions show ID")
-    for key in ("list_models", "export", "completions"):
-        if values[key] and (command or has_prompt):
-            fail(f"--{key.replace('_', '-')} stands alone: it takes no prompt and no command")
-
-
-def _refuse_nearly_a_command(word: str) -> None:
-    """Raise `UsageError` for a prompt of one word that was meant as a command: sent, it would cost a run."""
-    if word in COMMANDS:
-        fail(f"{word!r} is a command only as the first word; to send it as a prompt: yarrow -p {word}")
-    if word in ("help", "version"):
-        fail(f"{word!r} is a flag: yarrow --{word}; to send it as a prompt: yarrow -p {word}")
-    if not any(word[:1] == name[0] and abs(len(word) - len(name)) <= 1 for name in COMMANDS):
-        return
-    # Here, since few words come so far.
-    from difflib import get_close_matches
-
-    if near := get_close_matches(word, COMMANDS, n=1, cutoff=0.85):
-        fail(f"there is no command {word!r}; did you mean yarrow {near[0]}? To send it as a prompt: yarrow -p {word}")
-
-
-def _refuse_pairs(values: dict[str, Any]) -> None:
-    for one, other in (
-        ("continue", "resume"),
-        ("no_session", "continue"),
-        ("no_session", "resume"),
-        ("json", "plain"),
-        ("tools", "no_tools"),
-        ("attach", "session_dir"),
-        ("attach", "socket"),
-        ("export", "no_session"),
-        ("export", "list_models"),
-    ):
-        if values[one] and values[other]:
-            fail(f"--{one} and --{other} exclude each other".replace("_", "-"))
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

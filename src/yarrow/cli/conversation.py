@@ -98,7 +98,7 @@ class Conversation:
     async def _by_table(self, text: str) -> None:
         here = Here(self._stub, self.session.session_id, self.session.cwd, self._make)
         answer = await perform_line(here, text, table=CONVERSING)
-        self._terminal.out.write(f"{inert(answer.text)}\n")
+        self._terminal.out.write(f"{inert(answer.whole)}\n")
         if answer.session_id or answer.sets:
             going_on = answer.session_id or self.session.session_id
             self.session = await open_session(self._stub, going_on, pb.SessionSettings())

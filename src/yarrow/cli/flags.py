@@ -34,6 +34,23 @@ COMPLETED_SHELLS = ("bash", "zsh", "fish")
 TAKES_WORDS = ("sessions", "models", "config", "trust", "init", "doctor")
 """Commands that more words may follow."""
 
+_ALWAYS = ("--help", "--version")
+_CLIENT = ("--attach", "--tls-pin", "--tls-cert", "--tls-key", "--token-file")
+_SETTINGS = ("--model", "--provider", "--thinking", "--dry-run", "--sandbox", "--session-dir")
+TAKEN_BY: dict[str, tuple[str, ...]] = {
+    "serve": (
+        *(*_ALWAYS, *_SETTINGS, "--socket", "--listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--token-file"),
+        "--reflection",
+    ),
+    "sessions": (*_ALWAYS, *_CLIENT, "--session-dir", "--json", "--plain"),
+    "models": _ALWAYS,
+    "config": (*_ALWAYS, "--json"),
+    "trust": _ALWAYS,
+    "init": _ALWAYS,
+    "doctor": (*_ALWAYS, "--json"),
+}
+"""The flags that each command heeds, before or behind it."""
+
 
 class Flag(NamedTuple):
     """One flag. `value` names what follows it and is empty for a switch."""
@@ -73,7 +90,7 @@ FLAGS = (
     Flag("Session", ("-c", "--continue"), "", "go on with the newest session of this directory"),
     Flag("Session", ("-r", "--resume"), "ID", "go on with this session"),
     Flag("Session", ("--no-session",), "", "keep nothing on disk"),
-    Flag("Session", ("--export",), "PATH", "write the session to PATH.jsonl or PATH.html and end"),
+    Flag("Session", ("--export",), "PATH", "write it, without -c or -r the newest here, to PATH.jsonl or PATH.html"),
     Flag("Session", ("--session-dir",), "PATH", "where sessions are kept"),
     Flag("Tools", ("--tools",), "NAMES", "offer only these, such as read,grep,ls"),
     Flag("Tools", ("--no-tools",), "", "offer none"),

@@ -155,12 +155,12 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
     async with opened(start) as stub, Output(out=start.out) as output:
         for notice in notices:
             output.err.write(f"yarrow: {notice}\n")
-        if request.text.startswith("/"):
+        if request.text.startswith(("/", "!")):
             from yarrow.cli.saved import is_command, perform_command, refuse_slip
 
             if is_command(request.text):
                 return await perform_command(start, stub, request, out=output.out)
-            if wrong := await refuse_slip(stub, request):
+            if wrong := await refuse_slip(stub, request, resume=arguments.resume):
                 return complain(wrong, ExitCode.USAGE)
         session = await chosen(stub, arguments, request)
         if arguments.json:

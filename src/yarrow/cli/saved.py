@@ -6,15 +6,17 @@ from yarrow.cli.main import complain
 from yarrow.cli.opened import Start, opened
 from yarrow.cli.output import Output
 from yarrow.cli.places import absolute
+from yarrow.client import json_lines
+from yarrow.client.by_hand import SIGN
 from yarrow.client.command import Failed, Here, WrongWords
+from yarrow.client.describe import short
 from yarrow.client.files import WrongPath, export
 from yarrow.client.inert import inert
-from yarrow.client.json_event import dumps
-from yarrow.client.session import find_session, newest_session
+from yarrow.client.session import Session, find_session, newest_session, open_session
 from yarrow.client.sessions import sessions
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.table import is_command, nearest, perform_line
+from yarrow.client.table import COMMANDS, NAME, is_command, nearest, perform_line
 from yarrow.v1 import agent_pb2 as pb
 
 __all__ = ["export_session", "is_command", "perform_command", "refuse_slip", "saved_sessions"]
@@ -41,7 +43,8 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
     arguments = start.arguments
     async with opened(start) as stub, Output(out=start.out) as output:
         try:
-            await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+            notice = await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+            output.err.write(f"yarrow: {inert(notice)}\n" if notice else "")
         except (WrongWords, WrongPath) as error:
             return complain(str(error), ExitCode.USAGE)
         except Failed as error:
@@ -58,7 +61,8 @@ async def export_session(start: Start, cwd: str) -> ExitCode:
             size = await export(stub, session_id, path)
         except WrongPath as error:
             return complain(str(error), ExitCode.USAGE)
-        output.err.write(f"yarrow: wrote {inert(str(path))} ({size:,} bytes)\n")
+        which = "" if start.arguments.resume else f" of {short(session_id)}, the newest session; -r ID takes another"
+        output.err.write(f"yarrow: wrote {inert(str(path))} ({size:,} bytes){which}\n")
     return ExitCode.DONE
 
 
@@ -80,27 +84,46 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
     except Failed as error:
         return complain(str(error), of_run("ERROR", error.code, denied=False))
     if arguments.json:
-        out.write(dumps({"text": answer.text, "sessionId": answer.session_id or session_id}) + "\n")
+        about = session_id or answer.session_id
+        session = await open_session(stub, about, pb.SessionSettings()) if about else Session("", cwd, "", "", "", 0)
+        out.write(json_lines.header(session))
+        out.write(json_lines.command(name, answer.whole, answer.session_id or session_id))
     else:
-        out.write(f"{inert(answer.text)}\n")
+        out.write(f"{inert(answer.whole)}\n")
     return ExitCode.DONE
 
 
-async def refuse_slip(stub: Stub, request: pb.PromptRequest) -> str:
-    """Return what is wrong with a text that begins with a command of elsewhere or nearly one, and with no template.
+async def refuse_slip(stub: Stub, request: pb.PromptRequest, *, resume: str = "") -> str:
+    """Return what is wrong with a line that begins like a command and is none, nor a template; empty when nothing is.
 
-    It is empty when nothing is.
+    A text of several lines is a text. `resume` is the session that a flag names, which has a project of its own.
     """
-    name, *_ = request.text[1:].split(None, 1) or [""]
-    near, instead = nearest(name), OF_THE_TERMINAL.get(name)
-    if not (near or instead) or "\n" in request.text.strip():
+    text = request.text.strip()
+    if "\n" in text:
         return ""
-    listed = await stub.ListCommands(pb.ListCommandsRequest(cwd=request.cwd))
-    if {name, f"skill:{name}"} & {command.name for command in listed.commands}:
+    if request.text.startswith(SIGN):
+        return (
+            f"a line that begins with {SIGN} runs a shell command in a conversation, and nothing here: run it in your "
+            f'shell, and tell of it with COMMAND | yarrow "PROMPT". {_as_it_is("sign")}'
+        )
+    found = NAME.match(request.text)
+    if not found:
         return ""
-    if instead:
-        return f"/{name} is a command of the terminal UI: {instead}. A space before the slash sends it as it is"
-    return f"there is no command /{name}; did you mean /{near}? A space before the slash sends it as it is"
+    name = found[1]
+    session_id = await find_session(stub, resume) if resume else ""
+    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session_id, cwd=request.cwd))
+    names = [command.name for command in listed.commands]
+    if {name, f"skill:{name}"} & {*names}:
+        return ""
+    if instead := OF_THE_TERMINAL.get(name):
+        return f"/{name} is a command of the terminal UI: {instead}. {_as_it_is('slash')}"
+    near = nearest(name, names)
+    hint = f"did you mean /{near}?" if near else f"there are /{', /'.join([*COMMANDS, *names])}."
+    return f"there is no command /{name}; {hint} {_as_it_is('slash')}"
+
+
+def _as_it_is(sign: str) -> str:
+    return f"A space before the {sign} sends it as it is"
 
 
 async def named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:

@@ -26,6 +26,13 @@ class Answer(Struct, frozen=True):
     session_id: str = ""
     sets: bool = False
     """Whether the session is set in another way than before."""
+    said: str = ""
+    """What a model wrote for it, which a client that shows the other session shows there."""
+
+    @property
+    def whole(self) -> str:
+        """The words, and below them what a model wrote."""
+        return "\n\n".join(filter(None, (self.text, self.said)))
 
 
 class WrongWords(Exception):

@@ -1,6 +1,7 @@
 """Sessions in words and lines: a list, a tree, figures and a conversation, as every client shows them."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from yarrow.client.inert import inert
@@ -13,9 +14,23 @@ MAX_TITLE = 60
 """Characters of a title in a list."""
 
 
-def rows(sessions: Iterable[pb.SessionSummary]) -> str:
-    """Return a list of sessions, one a line: short id, local time of the last change, name or first words."""
-    return "".join(f"{session_row(session)}\n" for session in sessions)
+def rows(sessions: Sequence[pb.SessionSummary]) -> str:
+    """Return a list of sessions, one a line: short id, local time of the last change, name or first words, parent.
+
+    Those that are called the same have the seconds too. Below a session that a search found stands the line, unless
+    that is what the session is called by.
+    """
+    titles = Counter(title_of(session) for session in sessions)
+    return "".join(_listed(session, same=titles[title_of(session)] > 1) for session in sessions)
+
+
+def _listed(session: pb.SessionSummary, *, same: bool) -> str:
+    parent = f"  (child of {inert(short(session.parent_id))})" if session.parent_id else ""
+    when = local_time(session.updated.seconds, seconds=same)
+    # What is in the title is seen there.
+    is_seen = inert(session.found) == title_of(session)
+    found = f"{' ' * SHORT_ID}  {inert(session.found)}\n" if session.found and not is_seen else ""
+    return f"{short(session.session_id)}  {when}  {title_of(session)}{parent}\n{found}"
 
 
 def tree(nodes: Iterable[pb.SessionTreeNode]) -> str:
@@ -121,9 +136,10 @@ def conversation(index: int, message: pb.Message) -> str:
     return inert("\n".join(lines)) + "\n\n"
 
 
-def local_time(seconds: int) -> str:
-    """Return a time of day where the reader is."""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+def local_time(time: int, *, seconds: bool = False) -> str:
+    """Return a time of day where the reader is; `time` is in seconds since 1970."""
+    form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
+    return datetime.fromtimestamp(time, UTC).astimezone().strftime(form)
 
 
 def short(session_id: str) -> str:

@@ -7,6 +7,20 @@ _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "yarrow"
 _NOT_CONNECTED = "failed to connect to all addresses"
 """How the transport's own words begin where nobody answers; why is at their end."""
+_FIELDS = {
+    "text": ("the prompt", False),
+    "session_id": ("the session", False),
+    "other_session_id": ("the other session", False),
+    "index": ("the index", False),
+    "indices": ("the list of messages", False),
+    "name": ("the name", False),
+    "cwd": ("the directory", True),
+    "settings.tools.names": ("tools", True),
+    "settings.append_system_prompt": ("what is appended to the system prompt", True),
+}
+"""Fields of requests, what a person calls them, and whether that is said where the sentence has a subject."""
+_VERBS = ("is ", "has ", "does ")
+"""How a sentence without a subject begins."""
 
 
 class Refusal(Struct, frozen=True):
@@ -33,8 +47,18 @@ def refusal(error: aio.AioRpcError) -> Refusal:
     message = error.details() or f"the service answered {error.code().name}"
     if message.startswith(_NOT_CONNECTED):
         message = f"the service cannot be reached ({message.rpartition(': ')[2]})"
-    # A person knows nothing of the request's fields; the text is what they wrote.
-    return Refusal(message.removeprefix("text: "), error.code().name, _reason(error))
+    return Refusal(_for_people(message), error.code().name, _reason(error))
+
+
+def _for_people(message: str) -> str:
+    """Return a message without the field of the request that it begins with, of which a person knows nothing."""
+    field, colon, rest = message.partition(": ")
+    if not colon or field not in _FIELDS:
+        return message
+    noun, is_said = _FIELDS[field]
+    if rest.startswith(_VERBS):
+        return f"{noun} {rest}"
+    return f"{noun}: {rest}" if is_said else rest
 
 
 def _reason(error: aio.AioRpcError) -> str:

@@ -15,7 +15,13 @@ PROTOCOL = "yarrow.v1"
 
 async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, out: Sink) -> Outcome:
     """Send a prompt to a session and write its events to `out`. Raises what `follow` says and what `out` raises."""
-    header = {
+    out.write(header(session))
+    return await follow(stub, session, prompt, viewer=_Lines(out))
+
+
+def header(session: Session) -> str:
+    """Return the first line, which says what session the others are about."""
+    fields = {
         "type": "header",
         "sessionId": session.session_id,
         "cwd": session.cwd,
@@ -24,8 +30,12 @@ async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, out: Si
         "versions": {"service": session.version, "protocol": PROTOCOL},
         "schemaVersion": SCHEMA_VERSION,
     }
-    out.write(dumps(header) + "\n")
-    return await follow(stub, session, prompt, viewer=_Lines(out))
+    return dumps(fields) + "\n"
+
+
+def command(name: str, text: str, session_id: str) -> str:
+    """Return the line of what a command such as `/stats` answered; the id is that of the session to go on with."""
+    return dumps({"type": "command", "name": name, "text": text, "sessionId": session_id}) + "\n"
 
 
 class _Lines:

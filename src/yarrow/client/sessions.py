@@ -16,20 +16,25 @@ from yarrow.v1 import agent_pb2 as pb
 
 OF_ONE = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
 """Words that a session's id follows, each a command of the table."""
-USAGE = f"""\
-yarrow sessions [all]            the sessions of this project, or of all, newest first
-yarrow sessions tree [all]       the same as a tree
-yarrow sessions search TEXT      those in which a text was said
-yarrow sessions import PATH      make a session of a JSONL file
-yarrow sessions delete ID...     delete sessions
-yarrow sessions {"|".join(OF_ONE)} ID ..."""
+_WIDE = 49
+"""Where explanations begin."""
+_ROWS = {
+    "[all]": "the sessions of this project, or of all, newest first",
+    "tree [all]": "the same as a tree",
+    "search TEXT": "those of all projects that hold a text, or whose name does",
+    "import PATH": COMMANDS["import"].help,
+    "delete ID...": "delete sessions",
+    **{f"{name} ID {COMMANDS[name].usage}".rstrip(): COMMANDS[name].help for name in OF_ONE},
+}
+USAGE = "\n".join(f"{f'yarrow sessions {words}':<{_WIDE}}{text}" for words, text in _ROWS.items())
 
 
-async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> None:
+async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> str:
     """Do what the words say and print the answer; with `json` one object a line where sessions are listed.
 
-    Raises what `perform` does.
+    Return what is to be said besides, for a person alone: that nothing was found. Raises what `perform` does.
     """
+    notice = ""
     if json and words and words[0] not in ("list", "all", "search"):
         raise WrongWords(f"--json is for lists of sessions, not for {words[0]!r}")
     match list(words):
@@ -39,7 +44,8 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
             await _list(stub, pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL), json=json, out=out)
         case ["search", *text] if text:
             request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
-            await _list(stub, request, json=json, out=out)
+            if not await _list(stub, request, json=json, out=out):
+                notice = f"no session holds {request.search!r}, nor does a name of one"
         case ["delete", *ids] if ids:
             for one in dict.fromkeys([await _id(stub, word) for word in ids]):
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
@@ -55,6 +61,7 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
         case _:
             raise WrongWords(f"{' '.join(words)!r} is not one of:\n{USAGE}")
     await out.drain()
+    return notice
 
 
 async def _id(stub: Stub, word: str) -> str:
@@ -74,14 +81,15 @@ async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> 
         # The table tells how a command stands in place of a prompt.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in OF_ONE else []), error.usage)
         raise WrongWords(" ".join(filter(None, words))) from None
-    out.write(f"{inert(answer.text)}\n")
+    out.write(f"{inert(answer.whole)}\n")
 
 
-async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> None:
+async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> int:
+    """Print the sessions and return how many there are."""
     response = await stub.ListSessions(request)
     if not json:
         out.write(describe.rows(response.sessions))
-        return
+        return len(response.sessions)
     for session in response.sessions:
         entry = {
             "sessionId": session.session_id,
@@ -95,4 +103,7 @@ async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out:
             "updated": session.updated.ToJsonString(),
             "active": session.active,
         }
+        if request.search:
+            entry["found"] = session.found
         out.write(dumps(entry) + "\n")
+    return len(response.sessions)

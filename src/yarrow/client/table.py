@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from yarrow.client import describe, files
@@ -47,12 +47,12 @@ def is_command(line: str) -> bool:
     return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
 
 
-def nearest(name: str) -> str:
-    """Return the command that `name` was probably meant to be, or an empty text."""
+def nearest(name: str, others: Iterable[str] = ()) -> str:
+    """Return the command, or which of `others`, `name` was probably meant to be, or an empty text."""
     # Here, since only a mistake needs it.
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, COMMANDS, n=1, cutoff=0.8)), "")
+    return next(iter(get_close_matches(name, [*COMMANDS, *others], n=1, cutoff=0.8)), "")
 
 
 async def _branch(here: Here, words: Sequence[str]) -> Answer:
@@ -83,7 +83,12 @@ async def _merge(here: Here, words: Sequence[str]) -> Answer:
         raise WrongUse("merge", "SESSION [--summary]")
     other = await find_session(here.stub, others[0])
     request = pb.MergeSessionRequest(session_id=here.session_id, other_session_id=other, summary="--summary" in words)
-    return _made(f"merged with {describe.short(other)}", (await here.stub.MergeSession(request)).session_id)
+    made = _made(f"merged with {describe.short(other)}", (await here.stub.MergeSession(request)).session_id)
+    said = ""
+    async for message in messages_after(here.stub, made.session_id, ""):
+        # The last is the model's, on how both fit together.
+        said = "".join(block.text.text for block in message.content)
+    return Answer(made.text, made.session_id, said=said.strip())
 
 
 async def _compact(here: Here, words: Sequence[str]) -> Answer:

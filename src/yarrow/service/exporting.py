@@ -10,7 +10,6 @@ from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.session.reader import Loaded
 from yarrow.session.transfer import MAX_IMPORT, Incoming, jsonl
-from yarrow.session.tree import flatten
 from yarrow.v1 import agent_pb2 as pb
 
 CHUNK = 256 * 1024
@@ -44,15 +43,11 @@ class Exporting:
 
     async def _page(self, loaded: Loaded) -> Iterator[bytes]:
         # Imported here, since a page needs libraries that nothing else does.
-        from yarrow.session.html.overview import Relative
         from yarrow.session.html.page import page
+        from yarrow.session.html.relatives import relatives
 
-        rows = flatten(await self._parts.manager.heads(loaded.header.cwd))
-        relatives = [
-            Relative(row.head.id, row.head.name or row.head.title, row.indent, row.head.id == loaded.header.id)
-            for row in rows
-        ]
-        return (piece.encode() for piece in page(loaded, relatives=relatives, secrets=self._parts.secrets()))
+        rows = relatives(loaded, await self._parts.manager.heads(loaded.header.cwd))
+        return (piece.encode() for piece in page(loaded, relatives=rows, secrets=self._parts.secrets()))
 
     async def take_in(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> tuple[str, int]:
         """Return the id of the session that a stream of pieces holds, and how many lines could not be read.

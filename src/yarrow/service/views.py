@@ -89,11 +89,18 @@ def settings(entry: Entry) -> pb.SessionSettings:
 async def sessions(
     request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
 ) -> pb.ListSessionsResponse:
-    """Return the saved sessions, newest first, or those of them in which a text was said."""
+    """Return the saved sessions, newest first, or those of them that hold a text."""
     cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
-    found = await manager.holding(cwd, request.search) if request.search else await manager.heads(cwd)
-    heads = found[: request.limit or DEFAULT_LIMIT]
-    return pb.ListSessionsResponse(sessions=[summary(head, active=active.active(head.id)) for head in heads])
+    if request.search:
+        found = await manager.holding(cwd, request.search)
+    else:
+        found = [(head, "") for head in await manager.heads(cwd)]
+    response = pb.ListSessionsResponse()
+    for head, line in found[: request.limit or DEFAULT_LIMIT]:
+        out = summary(head, active=active.active(head.id))
+        out.found = line
+        response.sessions.append(out)
+    return response
 
 
 def _info(info: ProviderInfo) -> pb.ProviderInfo:

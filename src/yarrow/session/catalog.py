@@ -14,7 +14,7 @@ from yarrow.session.head import Head, head, last_name
 from yarrow.session.ids import valid_id
 from yarrow.session.lock import WriterLock
 from yarrow.session.reader import made_up_header
-from yarrow.session.search import holds
+from yarrow.session.search import found_in
 
 MIN_PART = 4
 """Characters of the shortest part of an id that is looked up."""
@@ -92,14 +92,18 @@ def remove(root: Path, session_id: str) -> None:
         lock.release()
 
 
-def holding(root: Path, cwd: str | None, text: str) -> list[Head]:
-    """Return the sessions in which `text` was said, newest first. Raises `OSError`."""
-    found: list[Head] = []
+def holding(root: Path, cwd: str | None, text: str) -> list[tuple[Head, str]]:
+    """Return the sessions in which `text` was said or whose name holds it, newest first. Raises `OSError`.
+
+    With each comes the line in which it was said, empty where the name alone holds it.
+    """
+    found: list[tuple[Head, str]] = []
     for listed in heads(root, cwd):
         # One that was deleted or cannot be read meanwhile holds nothing.
         with contextlib.suppress(OSError):
-            if holds(listed.path, text):
-                found.append(listed)
+            line = found_in(listed.path, text)
+            if line is not None or text.casefold() in listed.name.casefold():
+                found.append((listed, line or ""))
     return found
 
 

@@ -124,8 +124,13 @@ def _is_prompt(record: object) -> bool:
 def _title(records: Iterable[Record | Unknown]) -> str:
     for record in records:
         if isinstance(record, Message) and _is_prompt(record):
-            return " ".join(record.text.strip()[: 2 * MAX_TITLE].split())[:MAX_TITLE]
+            return first_words(record.text)
     return ""
+
+
+def first_words(text: str) -> str:
+    """Return the beginning of a text as a title has it: on one line, of `MAX_TITLE` characters at most."""
+    return " ".join(text.strip()[: 2 * MAX_TITLE].split())[:MAX_TITLE]
 
 
 def _time(latest_first: Iterable[Record | Unknown], otherwise: float) -> float:

@@ -50,8 +50,8 @@ def branch(parent: Loaded, index: int | None, *, new_id: str, timestamp: str) ->
         return _child(parent, parent.records, new_id=new_id, timestamp=timestamp)
     total = len(places)
     if not -total <= index < total:
-        known = f"not one of the messages {-total} to {total - 1}" if total else "no message: the session has none"
-        raise InvalidArgument("index", f"{index} is {known}")
+        from_end = f", or -1 to {-total} from the end" if total else ""
+        raise InvalidArgument("index", f"{_missing(index, total)}{from_end}")
     return _child(parent, parent.records[: places[index] + 1], new_id=new_id, timestamp=timestamp)
 
 
@@ -220,13 +220,18 @@ def _chosen(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
     named: set[int] = set()
     for index in indices:
         if not 0 <= index < len(messages):
-            raise InvalidArgument("indices", f"{index} is not one of the {len(messages)} messages, counted from 0")
+            raise InvalidArgument("indices", _missing(index, len(messages)))
         if index in named:
-            raise InvalidArgument("indices", f"{index} is there twice: choose each message once")
+            raise InvalidArgument("indices", f"message {index} is there twice: choose each once")
         named.add(index)
     calls = answered(messages)
     asking = {calls[index].index if index in calls else index for index in named}
     return sorted(asking.union(result for result, asked in calls.items() if asked.index in asking))
+
+
+def _missing(index: int, total: int) -> str:
+    counted = f"they are counted 0 to {total - 1}" if total else "nothing was said yet"
+    return f"there is no message {index} in this session: {counted}"
 
 
 def _unchanged(source: Loaded, chosen: Sequence[int]) -> range:

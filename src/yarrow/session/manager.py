@@ -76,7 +76,7 @@ class SessionManager:
         """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
         return await self._look(catalog.heads, self.root, cwd)
 
-    async def holding(self, cwd: str | None, text: str) -> list[Head]:
+    async def holding(self, cwd: str | None, text: str) -> list[tuple[Head, str]]:
         """Return the sessions of a project, or of all, in which `text` was said, newest first."""
         return await self._look(catalog.holding, self.root, cwd, text)
 

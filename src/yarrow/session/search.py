@@ -7,9 +7,17 @@ from yarrow.message import Message
 from yarrow.session.blobs import BlobReader
 from yarrow.session.line import Bad, read_lines
 
+MAX_LINE = 100
+"""Characters of a line that is found."""
+_BEFORE = 30
+"""Of them, at most so many before what was looked for."""
 
-def holds(path: Path, text: str) -> bool:
-    """Say whether a message of a session file holds `text`, whatever the case of its letters. Raises `OSError`."""
+
+def found_in(path: Path, text: str) -> str | None:
+    """Return the first line of a message in a session file that holds `text`, whatever the case of its letters.
+
+    A long line is cut around it. None when no message does. Raises `OSError`.
+    """
     wanted = text.casefold()
     # Most lines hold nothing of it and are never decoded: ASCII ones, so that no letter has another length in another
     # case, without the longest part of the text that JSON writes as it is.
@@ -25,8 +33,19 @@ def holds(path: Path, text: str) -> bool:
                 if isinstance(record, Message):
                     said = "\n".join((record.text, record.thinking))
                     if wanted in said.casefold():
-                        return True
-    return False
+                        return _line(said, wanted)
+    return None
+
+
+def _line(said: str, wanted: str) -> str:
+    lines = said.splitlines()
+    # What was looked for may itself have several lines.
+    first = wanted.splitlines()[0] if wanted.splitlines() else ""
+    line = " ".join(next((line for line in lines if first in line.casefold()), "").split())
+    at = max(0, line.casefold().find(" ".join(first.split())))
+    start = 0 if len(line) <= MAX_LINE else max(0, at - _BEFORE)
+    end = start + MAX_LINE
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
 def _plain_parts(text: str) -> list[str]:

@@ -2967,6 +2967,7 @@ class SessionSummary(_message.Message):
     CREATED_FIELD_NUMBER: _builtins.int
     UPDATED_FIELD_NUMBER: _builtins.int
     ACTIVE_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Its id."""
     parent_id: _builtins.str
@@ -2983,6 +2984,8 @@ class SessionSummary(_message.Message):
     """The model."""
     active: _builtins.bool
     """Whether it is in memory."""
+    found: _builtins.str
+    """The line in which the text of a search was said, cut around it; empty when the name alone holds it."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -3004,10 +3007,11 @@ class SessionSummary(_message.Message):
         created: _timestamp_pb2.Timestamp | None = ...,
         updated: _timestamp_pb2.Timestamp | None = ...,
         active: _builtins.bool = ...,
+        found: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "updated", b"updated"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "created", b"created", "cwd", b"cwd", "model", b"model", "name", b"name", "parent_id", b"parent_id", "provider", b"provider", "session_id", b"session_id", "title", b"title", "updated", b"updated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "created", b"created", "cwd", b"cwd", "found", b"found", "model", b"model", "name", b"name", "parent_id", b"parent_id", "provider", b"provider", "session_id", b"session_id", "title", b"title", "updated", b"updated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3030,7 +3034,7 @@ class ListSessionsRequest(_message.Message):
     limit: _builtins.int
     """At most this many; 0 means 1,000."""
     search: _builtins.str
-    """A text that the messages must contain."""
+    """A text that a message, or the name, must contain, whatever the case of its letters."""
     def __init__(
         self,
         *,

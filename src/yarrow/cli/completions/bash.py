@@ -16,6 +16,19 @@ _yarrow_offer() {
     [[ -n $each && $each == "$current"* ]] && COMPREPLY+=("${each#"$kept"}")
   done
 }
+_yarrow_ids() {
+  # With what each session is about, but for a single one and for keys that put one after the other into the line.
+  local each ids=() rows=()
+  while IFS= read -r each; do
+    [[ $each == "$current"* ]] && ids+=("${each%%%%  *}") rows+=("$each")
+  done < <(_yarrow_sessions)
+  compopt -o nosort 2>/dev/null
+  if [[ ${#ids[@]} -lt 2 || $COMP_TYPE == 37 || $COMP_TYPE == 42 ]]; then
+    [[ ${#ids[@]} -gt 0 ]] && COMPREPLY=("${ids[@]}")
+  else
+    COMPREPLY=("${rows[@]}")
+  fi
+}
 _yarrow_files() {
   local each
   compopt -o filenames 2>/dev/null
@@ -53,7 +66,7 @@ def bash() -> str:
     """Return the script."""
     values = (f"    {'|'.join(flag.names)}) {_offer(value_of(flag))}; return ;;" for flag in FLAGS if flag.value)
     words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in WORDS.items() if found]
-    words += [f'    "sessions 4 {word}") _yarrow_offer < <(_yarrow_sessions) ;;' for word in OF_SESSIONS]
+    words += [f'    "sessions 4 {word}") _yarrow_ids ;;' for word in OF_SESSIONS]
     return _TEXT % {
         **LOOKUPS,
         "values": "\n".join(values),
@@ -70,7 +83,7 @@ def _offer(value: Value) -> str:
         case Kind.MODELS:
             return "_yarrow_offer < <(_yarrow_models)"
         case Kind.SESSIONS:
-            return "_yarrow_offer < <(_yarrow_sessions)"
+            return "_yarrow_ids"
         case Kind.FILES:
             return '_yarrow_files "$current"'
         case Kind.ANYTHING:

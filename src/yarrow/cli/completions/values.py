@@ -18,21 +18,35 @@ class Kind(Enum):
 
 
 class Value(NamedTuple):
-    """What a value can be; `words` are those of `Kind.WORDS`."""
+    """What a value can be; `words` are those of `Kind.WORDS`, and `texts` says what each does where that is known."""
 
     kind: Kind
     words: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 LOOKUPS = {
     # What a server calls its models is data: a name that a shell could take for more than a name is not offered.
     "models": "yarrow --list-models 2>/dev/null </dev/null | grep -E '^[A-Za-z0-9._:/@+-]+$'",
-    "sessions": (
-        """yarrow sessions --json 2>/dev/null </dev/null | sed -n 's/^{"sessionId": *"\\([0-9a-f-]*\\)".*/\\1/p'"""
-    ),
+    # The end of each id, as it is typed, two blanks, and what the list says of it: when it changed, and its title.
+    "sessions": "yarrow sessions 2>/dev/null </dev/null | grep -E '^[A-Za-z0-9_-]+  '",
 }
 """The commands that print the candidates that only a running Yarrow knows, one a line."""
 
+_TEXTS = {
+    "permissions": {
+        "auto": "nothing is asked; rules and the fence still count",
+        "ask": "what could do harm is asked; the default",
+        "deny": "nothing that writes runs, nobody is asked",
+        "plan": "read-only tools alone",
+    },
+    "sandbox": {
+        "off": "none",
+        "workspace": "write in the workspace alone, network allowed",
+        "strict": "the same without network, or nothing runs",
+    },
+}
+"""What the values of flags do, in few words."""
 _FILES = ("PATH", "FILE", "ADDRESS")
 OF_SESSIONS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
 """Words of `yarrow sessions` that a session's id follows."""
@@ -41,7 +55,8 @@ OF_SESSIONS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", 
 def value_of(flag: Flag) -> Value:
     """Return what follows a flag."""
     if flag.choices:
-        return Value(Kind.WORDS, flag.choices)
+        texts = _TEXTS.get(flag.key, {})
+        return Value(Kind.WORDS, flag.choices, tuple(texts[word] for word in flag.choices) if texts else ())
     match flag.key, flag.value:
         case "model", _:
             return Value(Kind.MODELS)

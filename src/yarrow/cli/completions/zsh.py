@@ -11,8 +11,9 @@ _yarrow_models() {
   compadd -a found
 }
 _yarrow_sessions() {
-  local -a found=(${(f)"$(%(sessions)s)"})
-  compadd -a found
+  local -a rows=(${(f)"$(%(sessions)s)"})
+  local -a ids=("${(@)rows%%%%  *}")
+  (( $#rows )) && compadd -l -V sessions -d rows -a ids
 }
 _yarrow_first() {
   local -a found=(%(commands)s)
@@ -60,6 +61,8 @@ def _flag(flag: Flag) -> str:
 
 def _action(value: Value) -> str:
     match value.kind:
+        case Kind.WORDS if value.texts:
+            return f"(({' '.join(map(_described, value.words, value.texts))}))"
         case Kind.WORDS:
             return f"({' '.join(value.words)})"
         case Kind.MODELS:
@@ -70,6 +73,10 @@ def _action(value: Value) -> str:
             return "_files"
         case Kind.ANYTHING:
             return " "
+
+
+def _described(word: str, text: str) -> str:
+    return f"{word}\\:{text.replace(',', chr(92) + ',').replace(' ', chr(92) + ' ')}"
 
 
 def _quoted(text: str) -> str:

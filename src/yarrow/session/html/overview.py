@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from yarrow.message import Message, Role, Usage
 from yarrow.session.html.blocks import tokens
 from yarrow.session.html.code import plain_block
 from yarrow.session.html.markup import Html, element, fold, join, label, moment, short, size, text
+from yarrow.session.html.relatives import MAX_RELATIVES, Relative
 from yarrow.session.reader import Report
 from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
@@ -17,15 +16,8 @@ MAX_CONTENTS = 500
 """Prompts in the table of contents; the rest is counted."""
 MAX_INDENT = 24
 """Levels of the tree of relatives; what is deeper stands at the last."""
-
-
-class Relative(Struct, frozen=True):
-    """A session of the same tree, as a row of its depth-first list; `indent` counts levels from 0."""
-
-    id: str
-    title: str
-    indent: int = 0
-    is_current: bool = False
+MAX_OPEN = 8
+"""Relatives that are shown at once; a longer list is folded, since a page is opened for its conversation."""
 
 
 def title(state: SessionState) -> str:
@@ -66,10 +58,21 @@ def warnings(report: Report) -> Html:
 
 
 def tree(relatives: Sequence[Relative]) -> Html:
-    """Return the tree of sessions, or nothing; a row more than one level below the one before it is moved up."""
+    """Return the tree of sessions, or nothing; a row more than one level below the one before it is moved up.
+
+    More than `MAX_OPEN` are folded, and of more than `MAX_RELATIVES` the rest is counted.
+    """
     if not relatives:
         return Html("")
-    return element("nav", element("h2", text("Sessions")), join(_rows(relatives)), aria_label="Sessions", class_="tree")
+    rows = join(_rows(relatives[:MAX_RELATIVES]))
+    if rest := len(relatives[MAX_RELATIVES:]):
+        rows = join((rows, element("p", text(f"and {rest:,} more"))))
+    heading = "Sessions it came from and those made of it"
+    if len(relatives) > MAX_OPEN:
+        rows = fold(label(heading, f"{len(relatives):,} sessions"), rows, class_="relatives")
+    else:
+        rows = join((element("h2", text(heading)), rows))
+    return element("nav", rows, aria_label="Sessions", class_="tree")
 
 
 def contents(messages: Sequence[Message], redactor: Redactor) -> Html:
@@ -111,7 +114,8 @@ def _rows(relatives: Sequence[Relative]) -> Iterator[Html]:
         yield Html("<ul>" if indent > level else "</li>" + "</ul></li>" * (level - indent))
         level = indent
         name = text(relative.title or "no text yet")
+        note = element("em", text(relative.note)) if relative.note else Html("")
         shown = element("strong", name, aria_current="page") if relative.is_current else element("span", name)
         # The last eight digits are what people type.
-        yield join((Html("<li>"), shown, element("code", text(relative.id[-8:]))))
+        yield join((Html("<li>"), shown, element("code", text(relative.id[-8:])), note))
     yield Html("</li></ul>" * (level + 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 from yarrow.session.html import overview
 from yarrow.session.html.conversation import Conversation
 from yarrow.session.html.markup import Html, element, join, text, void
-from yarrow.session.html.overview import Relative
+from yarrow.session.html.relatives import Relative
 from yarrow.session.reader import Loaded
 from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState, fold
@@ -17,8 +17,8 @@ from yarrow.session.state import SessionState, fold
 def page(loaded: Loaded, *, relatives: Sequence[Relative] = (), secrets: Collection[str] = ()) -> Iterator[str]:
     """Yield a session as one HTML document, in pieces of about a message each, to be written as UTF-8.
 
-    `relatives` are the rows of the session's tree, or nothing. Each of `secrets` is replaced by `[redacted]`
-    wherever it would be shown.
+    `relatives` are rows as `relatives.relatives` chooses them, or nothing. Each of `secrets` is replaced by
+    `[redacted]` wherever it would be shown.
     """
     redactor = Redactor(secrets)
     state = fold(SessionState(loaded.header), (record.value for record in loaded.records))
