@@ -19,7 +19,15 @@ from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
 from yarrow.client.missed import messages_after
-from yarrow.client.session import Session, make_another, open_session
+from yarrow.client.session import (
+    DELETED,
+    NEEDS_SESSION,
+    Session,
+    is_there,
+    make_another,
+    open_session,
+    renewed,
+)
 from yarrow.client.stub import Stub
 from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui.clipboard import write_text
@@ -72,7 +80,9 @@ class Conversation:
         try:
             await self._do(text)
         except aio.AioRpcError as error:
-            self._complain(refusal(error).message)
+            refused = refusal(error)
+            is_gone = refused.reason == "SESSION_UNKNOWN" and not await is_there(self._stub, self.session.session_id)
+            self._complain(NEEDS_SESSION if is_gone else refused.message)
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
             self._complain(str(error))
 
@@ -80,6 +90,7 @@ class Conversation:
         found = NAME.match(text)
         name = found[1] if found else ""
         if text.startswith(SIGN):
+            await self._renew()
             command = run_by_hand(self._stub, request_of(self.session.session_id, text), out=self._terminal.out)
             await abort_on_interrupt(command, self._stub, self.session)
         elif found and name in OWN:
@@ -91,9 +102,20 @@ class Conversation:
         else:
             if found:
                 await self._refuse_unknown(name)
+            await self._renew()
             prompt = pb.PromptRequest(text=text)
             run = plain.run(self._stub, self.session, prompt, terminal=self._terminal)
             await abort_on_interrupt(run, self._stub, self.session)
+
+    async def _renew(self) -> None:
+        """Go on in another session, set as the present one was, where that was deleted elsewhere."""
+        present = self.session
+        if await is_there(self._stub, present.session_id):
+            return
+        made = await renewed(self._stub, self._make, present.cwd, settings=present.settings or pb.SessionSettings())
+        self._complain(DELETED)
+        self.session = await open_session(self._stub, made, pb.SessionSettings())
+        self.greet()
 
     async def _by_table(self, text: str) -> None:
         here = Here(self._stub, self.session.session_id, self.session.cwd, self._make)

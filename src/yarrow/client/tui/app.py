@@ -11,7 +11,7 @@ from msgspec import Struct
 from prompt_toolkit.key_binding import merge_key_bindings
 
 from yarrow.client.command import Failed, WrongWords
-from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.failure import SessionNotFound
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
 from yarrow.client.tui.commands import Typed, do
@@ -21,6 +21,7 @@ from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.renewing import why
 from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
@@ -216,7 +217,7 @@ class App:
         try:
             await do(self, typed)
         except aio.AioRpcError as error:
-            self._refused(typed, refusal(error).message)
+            self._refused(typed, await why(self, error))
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
             self._refused(typed, str(error))
 

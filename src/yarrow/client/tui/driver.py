@@ -11,6 +11,7 @@ from msgspec import Struct
 from yarrow.client.missed import messages_after
 from yarrow.client.patience import patiently
 from yarrow.client.place import untold
+from yarrow.client.session import is_there
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
 from yarrow.client.tui.history import History
@@ -44,6 +45,8 @@ class Driver:
     def __init__(self, stub: Stub, watcher: Watcher) -> None:
         self.stub = stub
         self.session_id = ""
+        self.settings = pb.SessionSettings()
+        """How the session was set when that was last asked."""
         self._watcher = watcher
         self._following: asyncio.Task[None] | None = None
 
@@ -53,6 +56,7 @@ class Driver:
         state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
         messages = [one async for one in messages_after(self.stub, session_id, "")]
         self.session_id = session_id
+        self.settings = state.settings
         # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
         at = _Place(0 if state.run_id else state.sequence, state.epoch)
         self._following = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
@@ -91,7 +95,13 @@ class Driver:
 
     async def state(self) -> pb.GetStateResponse:
         """Return what the agent is doing."""
-        return await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
+        state = await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
+        self.settings = state.settings
+        return state
+
+    async def is_there(self) -> bool:
+        """Whether the session is there still, which somebody may have deleted."""
+        return await is_there(self.stub, self.session_id)
 
     async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""
