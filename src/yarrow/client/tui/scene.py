@@ -116,6 +116,7 @@ class Scene:
     def printed(self, frame: Frame) -> None:
         """Count a frame as printed."""
         self._shown = frame.shown
+        self._history = replace(self._history, held=self._history.held[frame.told :])
 
     def status_line(self, columns: int) -> str:
         """Return the status line, drawn no wider than `columns`."""
