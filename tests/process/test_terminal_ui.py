@@ -106,7 +106,7 @@ async def test_commands_by_hand(world: World) -> None:
 
 async def test_the_commands_of_the_terminal(world: World) -> None:
     world.script([{"text": "an answer"}], **UNASKED)
-    async with Screen(world, size=(100, 40)) as screen:
+    async with Screen(world, size=(100, 80)) as screen:
         await screen.ready()
         screen.send("hi\r")
         await screen.until("an answer")
@@ -123,7 +123,7 @@ async def test_the_commands_of_the_terminal(world: World) -> None:
             "/fork": "forked: the session is now",
             "/nonsense": "there is no command /nonsense",
             "/statz": "did you mean /stats?",
-            "/thinking lots": "usage: /thinking off|",
+            "/thinking lots": "/thinking takes off|",
             "/export out.jsonl": "wrote",
             "/import out.jsonl": "imported",
             "/new": "a new session",

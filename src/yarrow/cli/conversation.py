@@ -15,7 +15,7 @@ from yarrow.cli.run import abort_on_interrupt
 from yarrow.client import plain
 from yarrow.client.by_hand import SIGN, request_of, run_by_hand
 from yarrow.client.command import Failed, Here, WrongWords
-from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.failure import Refusal, SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
 from yarrow.client.missed import messages_after
@@ -51,8 +51,9 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
         talk.greet()
         lines = Lines(output.err)
         while (line := await lines.next()) is not None:
-            text = line.strip()
-            if text and text.split()[0] in LEAVING:
+            # A space before the slash says that it is no command.
+            text = line.rstrip()
+            if text and text.split(None, 1)[0] in LEAVING and not text[0].isspace():
                 break
             if text:
                 await talk.do(text)
@@ -80,11 +81,16 @@ class Conversation:
         try:
             await self._do(text)
         except aio.AioRpcError as error:
-            refused = refusal(error)
-            is_gone = refused.reason == "SESSION_UNKNOWN" and not await is_there(self._stub, self.session.session_id)
-            self._complain(NEEDS_SESSION if is_gone else refused.message)
+            self._complain(await self._why(refusal(error)))
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
             self._complain(str(error))
+
+    async def _why(self, refused: Refusal) -> str:
+        """Return why the service refused, with what is to be done about a session that is not there."""
+        if refused.reason != "SESSION_UNKNOWN":
+            return refused.message
+        is_open = await is_there(self._stub, self.session.session_id)
+        return f"{refused.message}; /tree lists them" if is_open else NEEDS_SESSION
 
     async def _do(self, text: str) -> None:
         found = NAME.match(text)
@@ -133,7 +139,7 @@ class Conversation:
         """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
         if not {name, f"skill:{name}"} & {one.name for one in await self._listed()}:
             raise WrongWords(
-                f"there is no command /{name} here; /help lists them. To send it as a text, put it in quotes"
+                f"there is no command /{name} here; /help lists them. A space before the slash sends it as it is"
             )
 
     async def _listed(self) -> Iterable[pb.Command]:

@@ -10,6 +10,7 @@ from grpc import aio
 from msgspec import Struct
 from prompt_toolkit.key_binding import merge_key_bindings
 
+from yarrow.client.by_hand import SIGN
 from yarrow.client.command import Failed, WrongWords
 from yarrow.client.failure import SessionNotFound
 from yarrow.client.files import WrongPath
@@ -224,8 +225,8 @@ class App:
     def _refused(self, typed: Typed, why: str) -> None:
         self.note("error", why)
         if not self.editor.text and not typed.by_key:
-            # What was typed is not lost.
-            self.editor.set_text(typed.text)
+            # What was typed is not lost, and a command is not in the way of the next one.
+            self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", SIGN)))
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:

@@ -30,6 +30,6 @@ async def renew(app: "App", text: str) -> None:
 async def why(app: "App", error: aio.AioRpcError) -> str:
     """Return why a call was refused: in words of its own where the session is there no more."""
     refused = refusal(error)
-    if refused.reason == "SESSION_UNKNOWN" and not await app.driver.is_there():
-        return NEEDS_SESSION
-    return refused.message
+    if refused.reason != "SESSION_UNKNOWN":
+        return refused.message
+    return f"{refused.message}; /tree lists them" if await app.driver.is_there() else NEEDS_SESSION

@@ -40,7 +40,7 @@ class Scene:
     def open(self, opened: Opened) -> None:
         """Show a session from its end on."""
         self._history = opened.history
-        self._shown = begin_with(self._history)
+        self._shown = replace(begin_with(self._history), is_begun=self._shown.is_begun)
         self.cwd = opened.state.cwd
         self.replays = bool(opened.state.run_id)
         self._waiting_notes = []
@@ -57,7 +57,7 @@ class Scene:
             # Before what is being written, which a note within would cut in two.
             notes = tuple(Entry("", "note", (NoteItem(*note),)) for note in self._waiting_notes)
             self._history = replace(self._history, closed=(*self._history.closed, *notes))
-            self._shown = begin_with(self._history)
+            self._shown = replace(begin_with(self._history), is_begun=self._shown.is_begun)
         self.status = status_line.fold(self.status, events, time.monotonic())
 
     def note(self, kind: NoteKind, text: str) -> None:
