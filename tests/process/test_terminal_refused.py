@@ -1,8 +1,9 @@
 """What becomes of a line that is refused, or that is no command."""
 
+import asyncio
 import re
 
-from doubles.chat_server import ChatServer, says
+from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -73,3 +74,20 @@ async def test_nothing_that_is_chosen_is_said_to_be_nothing(world: World) -> Non
         await screen.until("Nothing is chosen: Space or A")
         screen.send("a\r")
         await screen.until("rebased: the session is now")
+
+
+async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world: World) -> None:
+    held = Reply([chunk({"role": "assistant", "content": "half of it"}), asyncio.Event(), finish("stop"), DONE])
+    async with ChatServer([held]) as server:
+        world.serve_by(server.root)
+        async with Screen(world) as screen:
+            await screen.ready()
+            screen.send("go\r")
+            await screen.until("half of it")
+            screen.send("steer this\r")
+            await screen.until("1 steering")
+            screen.send("then that\x1b\r")
+            await screen.until("1 to follow")
+            screen.send("\x1b")
+            await screen.until("not delivered: then that")
+            await screen.until(lambda seen: [row.strip() for row in seen.editor] == ["steer this", "then that"])

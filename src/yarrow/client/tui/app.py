@@ -232,6 +232,8 @@ class App:
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:
         self.scene.take(events)
         self._questions.see(events)
+        if (left := self.driver.handed_back(events)) and not self.editor.text:
+            self.editor.set_text(left)
         self._changed.set()
         if self.scene.status.cost is not None and any(event.HasField("message_end") for event in events):
             self.start(self._reload_cost())

@@ -47,6 +47,8 @@ class Driver:
         self.session_id = ""
         self.settings = pb.SessionSettings()
         """How the session was set when that was last asked."""
+        self._queued: list[str] = []
+        """What this client gave to the run that goes on."""
         self._watcher = watcher
         self._following: asyncio.Task[None] | None = None
 
@@ -57,6 +59,7 @@ class Driver:
         messages = [one async for one in messages_after(self.stub, session_id, "")]
         self.session_id = session_id
         self.settings = state.settings
+        self._queued = []
         # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
         at = _Place(0 if state.run_id else state.sequence, state.epoch)
         self._following = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
@@ -83,10 +86,21 @@ class Driver:
 
     async def queue(self, text: str, images: Sequence[pb.Image], *, follow_up: bool) -> None:
         """Give a text to the run: now, or for when it would end."""
+        self._queued.append(text)
         if follow_up:
             await self.stub.FollowUp(pb.FollowUpRequest(session_id=self.session_id, text=text, images=images))
         else:
             await self.stub.Steer(pb.SteerRequest(session_id=self.session_id, text=text, images=images))
+
+    def handed_back(self, events: Sequence[pb.AgentEvent]) -> str:
+        """Return what this client gave to a run that ends with these events, and the run did not take."""
+        texts: list[str] = []
+        for event in events:
+            if event.HasField("agent_end"):
+                left = [one.typed or one.text for one in event.agent_end.undelivered]
+                texts += [text for text in self._queued if text in left]
+                self._queued = []
+        return "\n".join(texts)
 
     async def abort(self) -> None:
         """End the run; nothing is said when there is none."""

@@ -42,7 +42,8 @@ class Actions(Struct, frozen=True):
     """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
 
     keys: Mapping[str, Callable[[int], Any]]
-    """By the library's names of keys; a `Hint` is no result. They act unless a filter is being typed; `enter` acts then too."""
+    """By the library's names of keys; a `Hint` is no result. They act unless a filter is being typed;
+    `enter` acts then too."""
     feet: Sequence[str]
     """What is said of them, the longest first: the first that fits is drawn. The last fits `FEWEST_COLUMNS`."""
 
