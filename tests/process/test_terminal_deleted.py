@@ -61,6 +61,7 @@ async def test_a_service_that_deletes_it_tells_who_watches(world: World) -> None
             await screen.until("the session was deleted")
             screen.send("!echo by hand\r")
             await screen.until(f"{SAID}: the model")
+            await screen.until(lambda seen: re.search(r"(?s)!echo by hand.*by hand\s.*ready", seen.text))
             screen.send("second\r")
             await screen.until("the second")
 

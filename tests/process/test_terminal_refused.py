@@ -91,3 +91,16 @@ async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world
             screen.send("\x1b")
             await screen.until("not delivered: then that")
             await screen.until(lambda seen: [row.strip() for row in seen.editor] == ["steer this", "then that"])
+
+
+async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    async with Screen(world, size=(160, 24)) as screen:
+        await screen.ready()
+        where = re.compile(rf"^yarrow [\w.]+ in {re.escape(str(world.project))}, session \w{{8}}$")
+        await screen.until(lambda seen: where.match(seen.rows[0]))
+        screen.send("hi\r")
+        await screen.until("an answer")
+        screen.send("/new\r")
+        await screen.until("a new session")
+        assert screen.rows[screen.rows.index("a new session") - 1] == ""

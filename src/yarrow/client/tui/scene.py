@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from yarrow.client.describe import begins
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.driver import Opened
 from yarrow.client.tui.fold import called, fold, noted
@@ -45,6 +46,8 @@ class Scene:
         self.replays = bool(opened.state.run_id)
         self._waiting_notes = []
         self.state(opened.state)
+        if not (self._history.closed or self.replays or self._shown.is_begun):
+            self.note("command", begins(opened.state))
         for warning in (opened.state.provider_reason, *opened.state.warnings):
             if warning:
                 self.note("notice", warning)
