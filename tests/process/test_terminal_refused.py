@@ -104,3 +104,14 @@ async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(wo
         screen.send("/new\r")
         await screen.until("a new session")
         assert screen.rows[screen.rows.index("a new session") - 1] == ""
+
+
+async def test_the_mention_of_a_name_with_blanks_is_quoted(world: World) -> None:
+    world.script([{"text": "an answer"}])
+    (world.project / "my file.txt").write_text("x")
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("read @my")
+        await screen.until('"my file.txt"')
+        screen.send("\t")
+        await screen.until('read @"my file.txt"')
