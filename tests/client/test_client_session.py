@@ -33,6 +33,7 @@ async def test_a_session_is_made_as_the_prompt_asks() -> None:
         message_count=3,
         provider_reason="it was running",
         warnings=("1 line was skipped",),
+        settings=service.state.settings,
     )
 
 

@@ -14,7 +14,13 @@ from doubles.screen import Screen
 from doubles.world import Ended, World
 
 TESTS = str(Path(__file__).parents[1])
-NOT_THERE = ("yarrow.client.tui", "yarrow.cli.terminal", "yarrow.cli.type_ahead", "yarrow.cli.first_start")
+NOT_THERE = (
+    "yarrow.client.tui",
+    "yarrow.cli.terminal",
+    "yarrow.cli.type_ahead",
+    "yarrow.cli.first_start",
+    "yarrow.cli.trial",
+)
 """The terminal UI, and what opens it."""
 OF_OTHERS = {f"yarrow.platform.{name}" for name in ("linux", "macos", "openat2", "posix_files", "posix_programs")}
 IMPORT_ALL = """

@@ -39,7 +39,7 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("/thinking high", "thinking: high"),
         ("/thinking", "usage: /thinking off|minimal|"),
         ("/permissions plan", "permissions: plan"),
-        ("/permissions x", "usage: /permissions auto|ask|deny|plan"),
+        ("/permissions x", "/permissions takes auto|ask|deny|plan, not 'x'"),
         ("/dry-run", "dry run: on, nothing is changed"),
         ("/dry-run off", "dry run: off"),
         ("/name A name", "named the session A name"),

@@ -150,4 +150,4 @@ async def test_a_command_that_is_chosen_in_the_menu_is_done_at_once(world: World
         screen.send("\t")
         await screen.until(lambda _: screen.editor[:1] == ["/help"])
         screen.send("\r")
-        await screen.until("While the agent runs")
+        await screen.until("Keys and commands")

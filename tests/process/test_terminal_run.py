@@ -42,7 +42,7 @@ async def test_an_answer_is_streamed_and_its_status_told(world: World) -> None:
         gate.set()
         await screen.until("The end.")
         await screen.until("ready")
-        assert [row for row in screen.rows if row][:2] == [f"{screen.rows[0]}", "Title"]
+        assert "Title" in screen.rows
         assert "thinking" not in screen.text
 
 

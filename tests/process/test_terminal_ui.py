@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from doubles.chat_server import ChatServer
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -105,7 +106,7 @@ async def test_commands_by_hand(world: World) -> None:
 
 async def test_the_commands_of_the_terminal(world: World) -> None:
     world.script([{"text": "an answer"}], **UNASKED)
-    async with Screen(world, size=(100, 40)) as screen:
+    async with Screen(world, size=(100, 80)) as screen:
         await screen.ready()
         screen.send("hi\r")
         await screen.until("an answer")
@@ -122,7 +123,7 @@ async def test_the_commands_of_the_terminal(world: World) -> None:
             "/fork": "forked: the session is now",
             "/nonsense": "there is no command /nonsense",
             "/statz": "did you mean /stats?",
-            "/thinking lots": "usage: /thinking off|",
+            "/thinking lots": "/thinking takes off|",
             "/export out.jsonl": "wrote",
             "/import out.jsonl": "imported",
             "/new": "a new session",
@@ -199,14 +200,21 @@ async def test_an_own_editor_and_a_long_paste(world: World) -> None:
     assert prompt.text.endswith("row 9999 from outside")
 
 
-async def test_a_first_start_asks_for_a_backend(world: World) -> None:
-    async with Screen(world, env={"XDG_DATA_HOME": str(world.home / "data")}) as screen:
+async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_is_given(world: World) -> None:
+    env = {"XDG_DATA_HOME": str(world.home / "data")}
+    async with ChatServer([]) as server, Screen(world, size=(120, 30), env=env) as screen:
         await screen.until("No model backend was found")
         screen.send("\x1b[F\r")
         await screen.until("Its address")
-        screen.send("http://127.0.0.1:9/v1\r")
+        screen.send("nonsense\r")
+        await screen.until("'nonsense' is no address")
+        screen.send("\x15http://127.0.0.1:9/v1\r")
+        await screen.until("Enter takes it all the same")
+        screen.send(f"\x15{server.root}\r")
         await screen.until("The environment variable")
-        screen.send("\r")
+        screen.send("THE_KEY\r")
+        await screen.until("THE_KEY is not set")
+        screen.send("\x15\r")
         await screen.until("The model:")
         screen.send("some-model\r")
         await screen.ready()
@@ -216,8 +224,25 @@ async def test_a_first_start_asks_for_a_backend(world: World) -> None:
     assert json.loads((world.home / ".yarrow/config.json").read_text()) == {
         "provider": "other",
         "model": "some-model",
-        "providers": {"other": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}},
+        "providers": {"other": {"type": "openai", "baseUrl": server.root}},
     }
+
+
+async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_person_says_so(world: World) -> None:
+    file = world.home / ".yarrow/config.json"
+    async with Screen(world, size=(120, 30), env={"OLLAMA_HOST": "127.0.0.1:9"}) as screen:
+        await screen.until("No model backend was found")
+        screen.send("\r")
+        await screen.until("All the same")
+        assert "127.0.0.1:9" in screen.rows[1]
+        assert not file.exists()
+        screen.send("/anthr\r")
+        await screen.until("ANTHROPIC_API_KEY=...")
+        assert not file.exists()
+        screen.send("\x1b[F\r")
+        assert await screen.ended() == 3
+        assert "start yarrow again" in "".join(screen.whole)
+    assert json.loads(file.read_text()) == {"provider": "anthropic"}
 
 
 async def test_a_first_start_that_is_left_says_the_ways(world: World) -> None:

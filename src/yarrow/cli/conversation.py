@@ -15,11 +15,19 @@ from yarrow.cli.run import abort_on_interrupt
 from yarrow.client import plain
 from yarrow.client.by_hand import SIGN, request_of, run_by_hand
 from yarrow.client.command import Failed, Here, WrongWords
-from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.failure import Refusal, SessionNotFound, refusal
 from yarrow.client.files import WrongPath
 from yarrow.client.inert import inert
 from yarrow.client.missed import messages_after
-from yarrow.client.session import Session, make_another, open_session
+from yarrow.client.session import (
+    DELETED,
+    NEEDS_SESSION,
+    Session,
+    is_there,
+    make_another,
+    open_session,
+    renewed,
+)
 from yarrow.client.stub import Stub
 from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui.clipboard import write_text
@@ -43,8 +51,9 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
         talk.greet()
         lines = Lines(output.err)
         while (line := await lines.next()) is not None:
-            text = line.strip()
-            if text and text.split()[0] in LEAVING:
+            # A space before the slash says that it is no command.
+            text = line.rstrip()
+            if text and text.split(None, 1)[0] in LEAVING and not text[0].isspace():
                 break
             if text:
                 await talk.do(text)
@@ -72,14 +81,22 @@ class Conversation:
         try:
             await self._do(text)
         except aio.AioRpcError as error:
-            self._complain(refusal(error).message)
+            self._complain(await self._why(refusal(error)))
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
             self._complain(str(error))
+
+    async def _why(self, refused: Refusal) -> str:
+        """Return why the service refused, with what is to be done about a session that is not there."""
+        if refused.reason != "SESSION_UNKNOWN":
+            return refused.message
+        is_open = await is_there(self._stub, self.session.session_id)
+        return f"{refused.message}; /tree lists them" if is_open else NEEDS_SESSION
 
     async def _do(self, text: str) -> None:
         found = NAME.match(text)
         name = found[1] if found else ""
         if text.startswith(SIGN):
+            await self._renew()
             command = run_by_hand(self._stub, request_of(self.session.session_id, text), out=self._terminal.out)
             await abort_on_interrupt(command, self._stub, self.session)
         elif found and name in OWN:
@@ -91,9 +108,20 @@ class Conversation:
         else:
             if found:
                 await self._refuse_unknown(name)
+            await self._renew()
             prompt = pb.PromptRequest(text=text)
             run = plain.run(self._stub, self.session, prompt, terminal=self._terminal)
             await abort_on_interrupt(run, self._stub, self.session)
+
+    async def _renew(self) -> None:
+        """Go on in another session, set as the present one was, where that was deleted elsewhere."""
+        present = self.session
+        if await is_there(self._stub, present.session_id):
+            return
+        made = await renewed(self._stub, self._make, present.cwd, settings=present.settings or pb.SessionSettings())
+        self._complain(DELETED)
+        self.session = await open_session(self._stub, made, pb.SessionSettings())
+        self.greet()
 
     async def _by_table(self, text: str) -> None:
         here = Here(self._stub, self.session.session_id, self.session.cwd, self._make)
@@ -111,7 +139,7 @@ class Conversation:
         """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
         if not {name, f"skill:{name}"} & {one.name for one in await self._listed()}:
             raise WrongWords(
-                f"there is no command /{name} here; /help lists them. To send it as a text, put it in quotes"
+                f"there is no command /{name} here; /help lists them. A space before the slash sends it as it is"
             )
 
     async def _listed(self) -> Iterable[pb.Command]:

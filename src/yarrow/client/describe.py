@@ -161,3 +161,8 @@ def title_of(session: pb.SessionSummary) -> str:
 
 def _times(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def begins(state: pb.GetStateResponse) -> str:
+    """Return where a session begins in which nothing was said yet."""
+    return f"yarrow {state.version} in {state.cwd}, session {short(state.session_id)}"

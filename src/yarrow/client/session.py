@@ -1,13 +1,20 @@
 """Finds or makes the session that a prompt goes to, before it is sent."""
 
+from collections.abc import Awaitable, Callable
+
+from grpc import aio
 from msgspec import Struct
 
-from yarrow.client.failure import SessionNotFound
+from yarrow.client.failure import SessionNotFound, refusal
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 LOOKED_THROUGH = 50
 """Sessions among which one is looked for in which something was said; past them the newest will do."""
+DELETED = (
+    "the session was deleted elsewhere: the model knows nothing of it any more, and what is sent now begins another"
+)
+NEEDS_SESSION = "the session was deleted elsewhere: /new begins another, and so does a text that is sent"
 
 
 class Session(Struct, frozen=True):
@@ -25,6 +32,8 @@ class Session(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     """What loading the session's file had to skip."""
     dry_run: bool = False
+    settings: pb.SessionSettings | None = None
+    """How it is set; None is as the service does it."""
 
 
 async def make_session(stub: Stub, prompt: pb.PromptRequest) -> Session:
@@ -48,6 +57,16 @@ async def make_another(stub: Stub, prompt: pb.PromptRequest, cwd: str) -> Sessio
     return await make_session(stub, request)
 
 
+async def renewed(stub: Stub, make: Callable[[str], Awaitable[str]], cwd: str, *, settings: pb.SessionSettings) -> str:
+    """Make a session in place of one that was deleted, set as that was, and return its id.
+
+    What held for the deleted one, such as a dry run, was meant for what is said now.
+    """
+    made = await make(cwd)
+    await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=made, settings=settings))
+    return made
+
+
 async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings) -> Session:
     """Load a session and set what `settings` holds. `aio.AioRpcError` with NOT_FOUND when there is none."""
     request = pb.GetStateRequest(session_id=session_id)
@@ -56,6 +75,17 @@ async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings
         await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=session_id, settings=settings))
         state = await stub.GetState(request)
     return _session(state)
+
+
+async def is_there(stub: Stub, session_id: str) -> bool:
+    """Whether a session is there still, which somebody may have deleted. A prompt to one that is not makes another."""
+    try:
+        await stub.GetState(pb.GetStateRequest(session_id=session_id))
+    except aio.AioRpcError as error:
+        if refusal(error).reason != "SESSION_UNKNOWN":
+            raise
+        return False
+    return True
 
 
 async def newest_session(stub: Stub, cwd: str) -> str:
@@ -89,4 +119,5 @@ def _session(state: pb.GetStateResponse) -> Session:
         provider_reason=state.provider_reason,
         warnings=tuple(state.warnings),
         dry_run=state.settings.dry_run,
+        settings=state.settings,
     )

@@ -74,8 +74,10 @@ async def _set(here: Here, settings: pb.SessionSettings) -> None:
 
 
 def _one_of(words: Sequence[str], choices: Sequence[str], name: str) -> str:
-    if len(words) != 1 or words[0] not in choices:
+    if len(words) != 1:
         raise WrongUse(name, "|".join(choices))
+    if words[0] not in choices:
+        raise WrongWords(f"/{name} takes {'|'.join(choices)}, not {words[0]!r}")
     return words[0]
 
 

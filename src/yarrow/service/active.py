@@ -33,13 +33,16 @@ class Active:
         return session_id in self._entries
 
     def get(self, session_id: str) -> Entry | None:
-        """Return the session, now the last touched; None when it is not there, or its file was deleted."""
+        """Return the session, now the last touched; None when it is not there."""
         entry = self._entries.pop(session_id, None)
-        if entry is None or (entry.deleted and not entry.agent.busy):
-            self._touched.pop(session_id, None)
-            return None
-        self.put(entry)
+        if entry is not None:
+            self.put(entry)
         return entry
+
+    def is_deleted(self, session_id: str) -> bool:
+        """Whether a session is here that does nothing and whose file somebody took away."""
+        entry = self._entries.get(session_id)
+        return entry is not None and entry.deleted and not entry.agent.busy
 
     @asynccontextmanager
     async def room(self) -> AsyncGenerator[None]:

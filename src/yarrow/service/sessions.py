@@ -59,7 +59,7 @@ class Sessions:
         """Return the session, loaded if its file exists, else made; and how it was come by."""
         if session_id and not valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
-        await self._active.let_idle_go()
+        await self._let_go(session_id)
         async with self._lock(session_id or new_id()):
             if entry := self._active.get(session_id):
                 return entry, pb.SESSION_ORIGIN_ACTIVE
@@ -74,7 +74,7 @@ class Sessions:
         """
         if not session_id:
             raise InvalidArgument("session_id", "is empty: name the session")
-        await self._active.let_idle_go()
+        await self._let_go(session_id)
         if entry := self._active.get(session_id):
             return entry
         if exact and await self._parts.manager.find(session_id) is None:
@@ -85,7 +85,7 @@ class Sessions:
 
     async def lookup(self, session_id: str) -> Entry:
         """Return the session from memory. Raises `NotFound` (SESSION_NOT_ACTIVE or SESSION_UNKNOWN)."""
-        await self._active.let_idle_go()
+        await self._let_go(session_id)
         if entry := self._active.get(session_id):
             return entry
         if valid_id(session_id) and await self._parts.manager.find(session_id):
@@ -151,6 +151,14 @@ class Sessions:
                 self._active.remove(session_id)
                 await entry.close()
             await self._parts.manager.delete(session_id)
+
+    async def _let_go(self, session_id: str) -> None:
+        """Let idle sessions go, and this one where its file was deleted: whoever watches it hears its end."""
+        await self._active.let_idle_go()
+        if self._active.is_deleted(session_id):
+            async with self._lock(session_id):
+                if self._active.is_deleted(session_id) and (entry := self._active.remove(session_id)) is not None:
+                    await entry.close()
 
     @contextmanager
     def writing(self) -> Generator[None]:

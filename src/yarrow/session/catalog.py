@@ -54,7 +54,8 @@ def resolve(root: Path, text: str) -> str:
     fitting = [path for path in paths if len(text) >= MIN_PART and _has_part(path.stem, text)]
     fitting = fitting or [path for path in paths if _name(path) == text]
     if not fitting:
-        raise NotFound(f"there is no session {text!r}{_near(paths, text)}")
+        short = f"; of an id give at least {MIN_PART} characters" if len(text) < MIN_PART else ""
+        raise NotFound(f"there is no session {text!r}{_near(paths, text)}{short}")
     if len(fitting) > 1:
         found = sorted(map(_glance, fitting), key=_newest_first)
         listed = "; ".join(map(_describe, found[:MAX_CANDIDATES]))

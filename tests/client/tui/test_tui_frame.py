@@ -228,3 +228,11 @@ def test_a_terminal_without_signs_is_given_ascii() -> None:
     )
     assert printed.isascii() or "•" in printed
     assert all(line.isascii() or "•" in line for live in lives for line in live)
+
+
+def test_the_numbers_of_a_list_have_their_dots() -> None:
+    text = "\n".join(f"{number}. W" for number in range(1, 11)) + "\n\n5) V"
+    printed, _ = watch(run(text), view())
+    assert " 1. W\n 2. W\n" in printed
+    assert "10. W\n" in printed
+    assert "5. V" in printed

@@ -19,7 +19,7 @@ from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views import ask as ask_view
 from yarrow.client.tui.views.ask import NO, Answered, Question
-from yarrow.client.tui.views.first_start import choose_backend
+from yarrow.client.tui.views.first_start import FirstStart
 from yarrow.client.tui.views.listing import TOO_SMALL
 from yarrow.client.tui.views.picker import pick
 from yarrow.client.tui.views.reading import read_through
@@ -239,14 +239,17 @@ async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, 
     [("\r", "ollama", False), ("/starter\r", "local", True), ("/gem\r", "gemini", False)],
 )
 async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_starter: bool) -> None:
-    backend, _ = await shown(choose_backend, keys, (80, 24))
+    backend, _ = await shown(lambda terminal: FirstStart(terminal, size="98 MB", about={}).choose(), keys, (80, 24))
     assert backend is not None
     assert (backend.provider, backend.needs_starter) == (provider, needs_starter)
 
 
 async def test_a_first_start_that_is_left_gives_none() -> None:
-    backend, _ = await shown(choose_backend, ESCAPE, (80, 24))
+    backend, picture = await shown(
+        lambda terminal: FirstStart(terminal, size="98 MB", about={}).choose(), ESCAPE, (80, 24)
+    )
     assert backend is None
+    assert "98 MB" in "".join(picture)
 
 
 def asked(request_id: str) -> pb.AgentEvent:

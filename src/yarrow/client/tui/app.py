@@ -10,8 +10,9 @@ from grpc import aio
 from msgspec import Struct
 from prompt_toolkit.key_binding import merge_key_bindings
 
+from yarrow.client.by_hand import SIGN
 from yarrow.client.command import Failed, WrongWords
-from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.failure import SessionNotFound
 from yarrow.client.files import WrongPath
 from yarrow.client.stub import Stub
 from yarrow.client.tui.commands import Typed, do
@@ -21,6 +22,7 @@ from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.items import PROMPT_SIGN
 from yarrow.client.tui.keys import Action, bindings
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.renewing import why
 from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, write_outside
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
@@ -216,20 +218,22 @@ class App:
         try:
             await do(self, typed)
         except aio.AioRpcError as error:
-            self._refused(typed, refusal(error).message)
+            self._refused(typed, await why(self, error))
         except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
             self._refused(typed, str(error))
 
     def _refused(self, typed: Typed, why: str) -> None:
         self.note("error", why)
         if not self.editor.text and not typed.by_key:
-            # What was typed is not lost.
-            self.editor.set_text(typed.text)
+            # What was typed is not lost, and a command is not in the way of the next one.
+            self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", SIGN)))
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:
         self.scene.take(events)
         self._questions.see(events)
+        if (left := self.driver.handed_back(events)) and not self.editor.text:
+            self.editor.set_text(left)
         self._changed.set()
         if self.scene.status.cost is not None and any(event.HasField("message_end") for event in events):
             self.start(self._reload_cost())

@@ -13,6 +13,7 @@ from yarrow.client.tui import choosing
 from yarrow.client.tui.clipboard import write_text
 from yarrow.client.tui.keys import KEYS, WRITING
 from yarrow.client.tui.saying import say, shell
+from yarrow.client.tui.views.reading import read_through
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ WHILE_IT_RUNS = (
     "While the agent runs, texts, templates and skills wait: those sent with Enter for the tools that are running, "
     "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked *."
 )
+HELP_TITLE = "Keys and commands"
+ROWS_BESIDE_HELP = 8
+"""Which the status line, the editor and the end of a long line take when the help is printed."""
 _LONG = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
 """Commands that may take long, and what the status line says meanwhile."""
 SKILL = "skill:"
@@ -55,7 +59,8 @@ async def do(app: "App", typed: Typed) -> None:
     Raises `WrongWords` for a command that does not exist or is not used like that, what the table's commands raise,
     and `aio.AioRpcError` when the service refuses.
     """
-    text = typed.text.strip()
+    # A space before the slash, or before the sign of a shell command, says that it is none.
+    text = typed.text.rstrip()
     if text.startswith(SIGN):
         await shell(app, text)
         return
@@ -100,7 +105,7 @@ def _unknown(name: str, expanding: Iterable[str]) -> str:
     near = get_close_matches(name, [*OWN, *CONVERSING, *expanding], n=1, cutoff=0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists them."
     what = f"skill {name.removeprefix(SKILL)}" if name.startswith(SKILL) else f"command /{name}"
-    return f"there is no {what}; {hint} To send it as a text, begin with another word."
+    return f"there is no {what}; {hint} A space before the slash sends it as it is"
 
 
 async def _tree(app: "App", rest: str) -> None:
@@ -156,7 +161,13 @@ async def _help(app: "App", _rest: str) -> None:
         ("!!COMMAND", f"run it and tell nobody{WAITS}"),
     ]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
-    app.note("command", f"{_columns(rows, app.screen.size[0])}\n\n{WHILE_IT_RUNS}")
+    columns, height = app.screen.size
+    text = f"{_columns(rows, columns)}\n\n{WHILE_IT_RUNS}"
+    if text.count("\n") + ROWS_BESIDE_HELP <= height:
+        app.note("command", text)
+    else:
+        # Its beginning, the keys, would have scrolled away.
+        await app.view(lambda terminal: read_through(terminal, HELP_TITLE, text))
 
 
 def _columns(rows: Iterable[tuple[str, str]], columns: int) -> str:

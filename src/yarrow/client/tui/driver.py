@@ -11,6 +11,7 @@ from msgspec import Struct
 from yarrow.client.missed import messages_after
 from yarrow.client.patience import patiently
 from yarrow.client.place import untold
+from yarrow.client.session import is_there
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
 from yarrow.client.tui.history import History
@@ -44,6 +45,10 @@ class Driver:
     def __init__(self, stub: Stub, watcher: Watcher) -> None:
         self.stub = stub
         self.session_id = ""
+        self.settings = pb.SessionSettings()
+        """How the session was set when that was last asked."""
+        self._queued: list[str] = []
+        """What this client gave to the run that goes on."""
         self._watcher = watcher
         self._following: asyncio.Task[None] | None = None
 
@@ -53,6 +58,8 @@ class Driver:
         state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
         messages = [one async for one in messages_after(self.stub, session_id, "")]
         self.session_id = session_id
+        self.settings = state.settings
+        self._queued = []
         # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
         at = _Place(0 if state.run_id else state.sequence, state.epoch)
         self._following = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
@@ -79,10 +86,21 @@ class Driver:
 
     async def queue(self, text: str, images: Sequence[pb.Image], *, follow_up: bool) -> None:
         """Give a text to the run: now, or for when it would end."""
+        self._queued.append(text)
         if follow_up:
             await self.stub.FollowUp(pb.FollowUpRequest(session_id=self.session_id, text=text, images=images))
         else:
             await self.stub.Steer(pb.SteerRequest(session_id=self.session_id, text=text, images=images))
+
+    def handed_back(self, events: Sequence[pb.AgentEvent]) -> str:
+        """Return what this client gave to a run that ends with these events, and the run did not take."""
+        texts: list[str] = []
+        for event in events:
+            if event.HasField("agent_end"):
+                left = [one.typed or one.text for one in event.agent_end.undelivered]
+                texts += [text for text in self._queued if text in left]
+                self._queued = []
+        return "\n".join(texts)
 
     async def abort(self) -> None:
         """End the run; nothing is said when there is none."""
@@ -91,7 +109,13 @@ class Driver:
 
     async def state(self) -> pb.GetStateResponse:
         """Return what the agent is doing."""
-        return await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
+        state = await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
+        self.settings = state.settings
+        return state
+
+    async def is_there(self) -> bool:
+        """Whether the session is there still, which somebody may have deleted."""
+        return await is_there(self.stub, self.session_id)
 
     async def answer(self, request_id: str, answered: Answered) -> None:
         """Answer a request for permission."""

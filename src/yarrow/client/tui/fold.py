@@ -55,17 +55,20 @@ def from_messages(messages: Iterable[pb.Message]) -> History:
 def close(history: History) -> History:
     """Return the history with nothing open in it."""
     if history.open is None:
-        return history
-    entry = replace(history.open, items=tuple(map(_finished, history.open.items)))
+        return History((*history.closed, *(Entry("", "note", (note,)) for note in history.held)))
+    entry = replace(history.open, items=(*map(_finished, history.open.items), *history.held))
     return History((*history.closed, entry) if entry.items else history.closed)
 
 
 def noted(history: History, kind: NoteKind, text: str) -> History:
-    """Return the history with a note at its end."""
+    """Return the history with a note at its end; one that comes within a text waits until that is whole."""
     note = NoteItem(kind, text)
-    if history.open is None:
+    entry = history.open
+    if entry is None:
         return replace(history, closed=(*history.closed, Entry("", "note", (note,))))
-    return replace(history, open=replace(history.open, items=(*map(_said_out, history.open.items), note)))
+    if entry.items and _grows(entry.items[-1]):
+        return replace(history, held=(*history.held, note))
+    return replace(history, open=replace(entry, items=(*entry.items, note)))
 
 
 def called(history: History, command: str) -> History:
@@ -110,7 +113,7 @@ def _begun(history: History, start: pb.AgentStart) -> History:
     """Return the history with a run that begins; one that is told anew takes the place of what was recorded of it."""
     known = [index for index, entry in enumerate(history.closed) if entry.key == start.message_id]
     if known:
-        history = History(history.closed[: known[-1]])
+        history = History(history.closed[: known[-1]], held=history.held)
     return _said(history, start.message_id, start.typed or start.text)
 
 
@@ -124,7 +127,8 @@ def _grown(history: History, kind: type[TextItem] | type[ThinkingItem], text: st
 def _with(history: History, item: Item) -> History:
     """Return the history with an item at the end of what is open; whatever was said before it is said out."""
     entry = history.open or Entry("", "assistant")
-    return replace(history, open=replace(entry, items=(*map(_said_out, entry.items), item)))
+    items = (*map(_said_out, entry.items), *history.held, item)
+    return replace(history, open=replace(entry, items=items), held=())
 
 
 def _said(history: History, key: str, text: str) -> History:
@@ -136,7 +140,8 @@ def _ended(history: History) -> History:
     """Return the history with a message that is said out; its calls go on."""
     if history.open is None:
         return history
-    return replace(history, open=replace(history.open, items=tuple(map(_said_out, history.open.items))))
+    items = (*map(_said_out, history.open.items), *history.held)
+    return replace(history, open=replace(history.open, items=items), held=())
 
 
 def _running(history: History, delta: pb.ToolDelta) -> History:
@@ -186,6 +191,11 @@ def _changed(history: History, call_id: str, **changes: str) -> History:
         for item in history.open.items
     )
     return replace(history, open=replace(history.open, items=items))
+
+
+def _grows(item: Item) -> bool:
+    """Whether a text is being written there."""
+    return isinstance(item, TextItem | ThinkingItem) and not item.done
 
 
 def _said_out(item: Item) -> Item:

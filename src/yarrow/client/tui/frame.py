@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.tui import markdown
-from yarrow.client.tui.history import Entry, History, Item, TextItem
+from yarrow.client.tui.history import Entry, History, Item, NoteItem, TextItem
 from yarrow.client.tui.items import draw
 from yarrow.client.tui.look import View
 
@@ -33,6 +33,8 @@ class Frame(Struct, frozen=True):
     scrollback: str
     """Whole lines."""
     live: tuple[str, ...] = ()
+    told: int = 0
+    """Of the notes that are held, how many are printed with it, the first ones."""
 
 
 def advance(shown: Shown, history: History, view: View) -> Frame:
@@ -42,12 +44,14 @@ def advance(shown: Shown, history: History, view: View) -> Frame:
         press.items(entry)
         press.next_entry()
     live: list[str] = []
+    told = 0
     if history.open is not None:
         press.items(history.open)
         press.blocks(history.open)
-        live = press.rest(history.open)
+        told = press.notes(history.open, history.held)
+        live = press.rest(history.open, history.held[told:])
     scrollback = "".join(f"{line}\n" for line in press.lines)
-    return Frame(press.shown, scrollback, tuple(live[-view.rows :] if view.rows > 0 else ()))
+    return Frame(press.shown, scrollback, tuple(live[-view.rows :] if view.rows > 0 else ()), told)
 
 
 def begin_with(history: History, last: int = RESUMED_ENTRIES) -> Shown:
@@ -88,9 +92,18 @@ class _Press:
             at = self.shown.characters + cut.end - opened
             self.shown = replace(self.shown, characters=at, opening=cut.opening)
 
-    def rest(self, entry: Entry) -> list[str]:
-        """Return the lines of what is not finished."""
-        waiting: Sequence[Item] = entry.items[self.shown.items :]
+    def notes(self, entry: Entry, held: Sequence[NoteItem]) -> int:
+        """Print notes where they cut no block of what is written; return how many of them."""
+        # A fence that is printed in part goes on after a line of its own.
+        if self.shown.opening or any(item.done for item in entry.items[self.shown.items :]):
+            return 0
+        for note in held:
+            self._print(draw(note, "note", self._view))
+        return len(held)
+
+    def rest(self, entry: Entry, held: Sequence[NoteItem]) -> list[str]:
+        """Return the lines of what is not finished, and of what waits for that."""
+        waiting: Sequence[Item] = (*entry.items[self.shown.items :], *held)
         drawn: list[str] = []
         for index, item in enumerate(waiting):
             block = draw(item if index else _left(item, self.shown), entry.role, self._view)

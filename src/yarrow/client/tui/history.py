@@ -67,3 +67,5 @@ class History(Struct, frozen=True):
 
     closed: tuple[Entry, ...] = ()
     open: Entry | None = None
+    held: tuple[NoteItem, ...] = ()
+    """Notes that came while a text was written: they are printed between two of its blocks, at the latest below it."""

@@ -8,7 +8,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, TableElement
+from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -96,12 +97,28 @@ class _Table(TableElement):
             yield table
 
 
+class _Item(ListItem):
+    """An item of a list, whose number has a dot behind it."""
+
+    def render_number(  # noqa: PLR0917 (how many arguments, and in which order, is rich's)
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        """Yield the item with its number before it."""
+        numeral = f"{number}.".rjust(len(str(last_number)) + 1) + " "
+        parts = iter(super().render_number(console, options, number, last_number))
+        for first in parts:
+            yield Segment(numeral, first.style) if isinstance(first, Segment) else first
+            break
+        yield from parts
+
+
 class _Answer(Markdown):
     elements: ClassVar = {
         **Markdown.elements,
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
+        "list_item_open": _Item,
         "table_open": _Table,
     }
 

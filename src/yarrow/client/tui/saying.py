@@ -12,6 +12,7 @@ from yarrow.client.failure import refusal
 from yarrow.client.tui.clipboard import NoClipboard, read_image
 from yarrow.client.tui.editor.external import NoEditor, edit
 from yarrow.client.tui.editor.pictures import LARGEST, image_of, pasted, pictures
+from yarrow.client.tui.renewing import renew
 from yarrow.client.tui.suspending import NO_SHELL, has_shell, stopped
 from yarrow.v1 import agent_pb2 as pb
 
@@ -29,6 +30,7 @@ async def say(app: "App", typed: "Typed") -> None:
     Raises `WrongWords` for pictures that cannot go with it, and `aio.AioRpcError` when the service refuses.
     """
     request = pb.PromptRequest(text=typed.text, images=await _images(app, typed.text))
+    await renew(app, typed.text)
     if not app.scene.status.running and await _prompted(app, request):
         return
     # A run goes on, perhaps one that began just now, by this client or another.
@@ -58,9 +60,10 @@ async def shell(app: "App", line: str) -> None:
 
     Raises `WrongWords` while the agent runs, and `aio.AioRpcError` when the service refuses.
     """
-    request = request_of(app.driver.session_id, line)
     if app.scene.status.running:
         raise WrongWords("the agent is running: run the command when it is over, or press Esc to end it")
+    await renew(app, line)
+    request = request_of(app.driver.session_id, line)
     app.call(line)
     await app.driver.run_tool(request)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from yarrow.client.describe import begins
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.driver import Opened
 from yarrow.client.tui.fold import called, fold, noted
@@ -40,11 +41,13 @@ class Scene:
     def open(self, opened: Opened) -> None:
         """Show a session from its end on."""
         self._history = opened.history
-        self._shown = begin_with(self._history)
+        self._shown = replace(begin_with(self._history), is_begun=self._shown.is_begun)
         self.cwd = opened.state.cwd
         self.replays = bool(opened.state.run_id)
         self._waiting_notes = []
         self.state(opened.state)
+        if not (self._history.closed or self.replays or self._shown.is_begun):
+            self.note("command", begins(opened.state))
         for warning in (opened.state.provider_reason, *opened.state.warnings):
             if warning:
                 self.note("notice", warning)
@@ -57,7 +60,7 @@ class Scene:
             # Before what is being written, which a note within would cut in two.
             notes = tuple(Entry("", "note", (NoteItem(*note),)) for note in self._waiting_notes)
             self._history = replace(self._history, closed=(*self._history.closed, *notes))
-            self._shown = begin_with(self._history)
+            self._shown = replace(begin_with(self._history), is_begun=self._shown.is_begun)
         self.status = status_line.fold(self.status, events, time.monotonic())
 
     def note(self, kind: NoteKind, text: str) -> None:
@@ -116,6 +119,7 @@ class Scene:
     def printed(self, frame: Frame) -> None:
         """Count a frame as printed."""
         self._shown = frame.shown
+        self._history = replace(self._history, held=self._history.held[frame.told :])
 
     def status_line(self, columns: int) -> str:
         """Return the status line, drawn no wider than `columns`."""

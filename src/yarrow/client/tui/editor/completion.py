@@ -35,7 +35,7 @@ class Sources(Struct, frozen=True):
 
 COMMAND = re.compile(r"/[\w.:-]*")
 _AFTER = re.compile(r"/([\w.:-]+)\s+(\S*)")
-_MENTION = re.compile(r"(?:^|\s)@(\S*)$")
+_MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
 _WORD = re.compile(r"\S+$")
 
 
@@ -65,7 +65,8 @@ class Words(Completer):
     async def _choices(self, text: str, *, asked: bool) -> tuple[str, Sequence[Choice]]:
         """Return what is begun and what it can become."""
         if found := _MENTION.search(text):
-            return found[1], await self._files(found[1])
+            files = await self._files(found[1].removeprefix('"'))
+            return found[1], [Choice(f'"{one.word}"') if " " in one.word else one for one in files]
         if COMMAND.fullmatch(text):
             return text, [
                 Choice(f"/{one.word}", one.help)

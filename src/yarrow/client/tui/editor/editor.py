@@ -15,7 +15,7 @@ from yarrow.client.tui.editor.completion import COMMAND, Sources, Words, opens_b
 from yarrow.client.tui.editor.menu import Menu
 from yarrow.client.tui.editor.past import Past
 from yarrow.client.tui.editor.paste import Pastes
-from yarrow.client.tui.editor.wrapping import Tabs, Wrapped
+from yarrow.client.tui.editor.wrapping import Marked, Tabs, Wrapped
 from yarrow.client.tui.pressed import pressed
 
 MAX_ROWS = 10
@@ -40,7 +40,12 @@ class Editor:
         """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
         self.buffer.on_completions_changed += self._completed
         self.buffer.on_text_changed += self._wait_for_none
-        control = Wrapped(self.buffer, input_processors=[BeforeInput(sign, "class:sign"), Tabs()])
+        self._is_chosen = False
+        """Whether what is written is to make room for what is typed next."""
+        self.buffer.on_text_changed += self._no_longer_chosen
+        self.buffer.on_cursor_position_changed += self._no_longer_chosen
+        marked = Marked(lambda: self._is_chosen)
+        control = Wrapped(self.buffer, input_processors=[marked, BeforeInput(sign, "class:sign"), Tabs()])
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
         self.container = HSplit([text, Menu(self.buffer).container])
 
@@ -70,13 +75,16 @@ class Editor:
         """Begin anew."""
         self.buffer.reset()
 
-    def set_text(self, text: str) -> None:
-        """Put a text in, the cursor at its end."""
+    def set_text(self, text: str, *, chosen: bool = False) -> None:
+        """Put a text in, the cursor at its end; when it is `chosen`, what is written next takes its place."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
+        self._is_chosen = chosen and bool(text)
 
     def put(self, text: str) -> None:
         """Put a text in where the cursor stands."""
+        if self._is_chosen:
+            self.clear()
         self.buffer.insert_text(text)
 
     def remember(self, texts: Iterable[str]) -> None:
@@ -95,7 +103,7 @@ class Editor:
     def keys(self) -> KeyBindings:
         """Return the keys of writing."""
         made = KeyBindings()
-        made.add("c-j")(pressed(lambda: self.buffer.insert_text("\n")))
+        made.add("c-j")(pressed(lambda: self.put("\n")))
         made.add("up")(pressed(self._up))
         made.add("down")(pressed(self._down))
         made.add("tab")(pressed(self._complete))
@@ -104,6 +112,7 @@ class Editor:
         )
         made.add("backspace")(pressed(self._backspace))
         made.add(Keys.BracketedPaste)(self._paste)
+        made.add(Keys.Any, filter=Condition(lambda: self._is_chosen))(self._instead)
         return made
 
     def _up(self) -> None:
@@ -138,7 +147,17 @@ class Editor:
     def _wait_for_none(self, _buffer: Buffer) -> None:
         self._takes_only_one = False
 
+    def _no_longer_chosen(self, _buffer: Buffer) -> None:
+        self._is_chosen = False
+
+    def _instead(self, event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            self.put(event.data)
+
     def _backspace(self) -> None:
+        if self._is_chosen:
+            self.clear()
+            return
         before = self.buffer.document.text_before_cursor
         # A placeholder is one thing: what is left of it would stand for nothing.
         placeholder = self.pastes.placeholder_before(before) or self.attached.placeholder_before(before)

@@ -14,14 +14,15 @@ LARGEST = 6 << 20
 """Bytes of one picture, and of all of one text: what goes to the service at one time is bounded."""
 LONGEST_PASTE = 8_192
 """Characters of a paste that may be paths."""
-_MENTION = re.compile(r"(?:^|\s)@(\S+)")
+_MENTION = re.compile(r"(?:^|\s)@(?:\"([^\"\n]+)\"|(\S+))")
 _FILE = "file://"
 
 
 def pictures(text: str, cwd: str) -> dict[str, pb.Image]:
     """Return the pictures among the files that a text mentions, by the mention; what cannot be read is none."""
     found: dict[str, pb.Image] = {}
-    for name in _MENTION.findall(text):
+    for quoted, plain in _MENTION.findall(text):
+        name = quoted or plain
         if name not in found and len(found) < MOST_PICTURES and (image := picture(Path(cwd) / name)):
             found[name] = image
     return found

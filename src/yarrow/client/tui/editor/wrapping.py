@@ -1,11 +1,11 @@
 """Draws a text that is written: tabs as spaces, and rows counted as a wide character takes them that does not fit."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout.controls import BufferControl, GetLinePrefixCallable, UIContent
-from prompt_toolkit.layout.processors import TabsProcessor, Transformation, TransformationInput
+from prompt_toolkit.layout.processors import Processor, TabsProcessor, Transformation, TransformationInput
 from prompt_toolkit.layout.screen import Char
 
 _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\ufe20-\\ufe2f]*")
@@ -41,6 +41,21 @@ class Tabs(TabsProcessor):
         if any("\t" in text for _, text, *_ in ti.fragments):
             return super().apply_transformation(ti)
         return Transformation(ti.fragments)
+
+
+class Marked(Processor):
+    """Shows a whole text as chosen."""
+
+    def __init__(self, is_chosen: Callable[[], bool]) -> None:
+        self._is_chosen = is_chosen
+
+    # prompt_toolkit names the argument.
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """Return a line as it is, or with its colours turned round."""
+        fragments = transformation_input.fragments
+        if not self._is_chosen():
+            return Transformation(fragments)
+        return Transformation([(f"{style} reverse", text) for style, text, *_ in fragments])
 
 
 class _WithMarks(str):

@@ -32,11 +32,18 @@ class Row(Struct, frozen=True):
     """What a filter looks at besides the text."""
 
 
+class Hint(Struct, frozen=True):
+    """What a key does not do, and why: it stands at the foot until the next key, and the list goes on."""
+
+    text: str
+
+
 class Actions(Struct, frozen=True):
     """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
 
     keys: Mapping[str, Callable[[int], Any]]
-    """By the library's names of keys. They act unless a filter is being typed; `enter` acts then too."""
+    """By the library's names of keys; a `Hint` is no result. They act unless a filter is being typed;
+    `enter` acts then too."""
     feet: Sequence[str]
     """What is said of them, the longest first: the first that fits is drawn. The last fits `FEWEST_COLUMNS`."""
 
@@ -56,6 +63,7 @@ class ListView:
         self._filter = ""
         self._is_filtering = False
         self._first = 0
+        self._hint = ""
         self._is_seen = False
         """Whether the window is large enough to show it: nothing is done to a row that nobody sees."""
 
@@ -92,7 +100,8 @@ class ListView:
             style = f"{row.style} reverse" if index == self._at else row.style
             drawn.append((style, _line(row.text, size.columns, dots)))
         drawn.append(("", "\n" * (room - len(shown[self._first : self._first + room]))))
-        drawn.append(("italic", _line(fitting(self._actions.feet, size.columns), size.columns, dots).rstrip("\n")))
+        foot = self._hint or fitting(self._actions.feet, size.columns)
+        drawn.append(("italic", _line(foot, size.columns, dots).rstrip("\n")))
         return drawn
 
     def _head(self, shown: int, total: int, columns: int) -> str:
@@ -139,7 +148,11 @@ class ListView:
     def _acting(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
         def handle(event: KeyPressEvent) -> None:
             self._is_filtering = False
-            if self._is_seen and self._at in self._shown() and (result := act(self._at)) is not None:
+            self._hint = ""
+            result = act(self._at) if self._is_seen and self._at in self._shown() else None
+            if isinstance(result, Hint):
+                self._hint = result.text
+            elif result is not None:
                 event.app.exit(result=result)
 
         return handle

@@ -8,17 +8,24 @@ from yarrow.client.tui.views.listing import Actions, ListView, Row
 
 
 async def pick(
-    terminal: Terminal, titles: Sequence[str], choices: Sequence[Choice], *, present: str = ""
+    terminal: Terminal,
+    titles: Sequence[str],
+    choices: Sequence[Choice],
+    *,
+    present: str = "",
+    above: Sequence[str] = (),
 ) -> str | None:
     """Show the choices, the present one chosen; return the word that is taken, None when none is.
 
-    Of the titles, the longest first, the first that fits is drawn.
+    Of the titles, the longest first, the first that fits is drawn. `above` are lines of what went wrong before.
     """
-    rows = [
+    rows = [Row(line, "ansired") for line in above]
+    rows += [
         Row(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "") for choice in choices
     ]
     at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
     actions = Actions(
-        {"enter": lambda index: choices[index].word}, ("Enter take it  / filter  Esc back", "Enter, /, Esc")
+        {"enter": lambda index: choices[index - len(above)].word if index >= len(above) else None},
+        ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
     )
-    return await ListView(titles, lambda: rows, actions, at=at).run(terminal)
+    return await ListView(titles, lambda: rows, actions, at=len(above) + at).run(terminal)

@@ -6,10 +6,11 @@ from msgspec import Struct
 
 from yarrow.client.notes import call_note
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.listing import Actions, ListView, Row
+from yarrow.client.tui.views.listing import Actions, Hint, ListView, Row
 from yarrow.v1 import agent_pb2 as pb
 
 TITLES = ("Make a session of these messages", "Make a session of")
+NOTHING = Hint("Nothing is chosen: Space or A")
 FIRST_WORDS = 200
 """Characters of a message that are shown."""
 
@@ -39,16 +40,16 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
     def all_or_none(_index: int) -> None:
         (chosen.clear if chosen else lambda: chosen.update(range(len(messages))))()
 
-    def confirm(*, squash: bool) -> Chosen | None:
-        return Chosen(tuple(sorted(chosen)), squash) if chosen else None
+    def confirm(*, squash: bool) -> Chosen | Hint:
+        return Chosen(tuple(sorted(chosen)), squash) if chosen else NOTHING
 
-    def whole(_index: int) -> Chosen | None:
+    def whole(_index: int) -> Chosen | Hint:
         return confirm(squash=False)
 
-    def squashed(_index: int) -> Chosen | None:
+    def squashed(_index: int) -> Chosen | Hint:
         return confirm(squash=True)
 
-    keys: dict[str, Callable[[int], Chosen | None]] = {
+    keys: dict[str, Callable[[int], Chosen | Hint | None]] = {
         " ": toggle,
         "a": all_or_none,
         "enter": whole,

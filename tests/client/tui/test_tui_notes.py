@@ -1,0 +1,51 @@
+"""What a person is told while an answer is written stands between its blocks, never within one, and once."""
+
+import pytest
+
+from yarrow.client.tui.look import Look
+from yarrow.client.tui.scene import Scene
+from yarrow.v1 import agent_pb2 as pb
+
+NEVER = 10_000
+NOTE = "error: NOTE"
+LONG_FENCE = "```\n" + "".join(f"line {number}\n" for number in range(70)) + "```\n\nbehind it"
+ANSWER = "The first paragraph\ngoes on here.\n\n- an item\n- and another\n\n```py\nx = 1\n\ny = 2\n```\n\nThe end."
+
+
+def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[str], int]:
+    """The lines that are printed of an answer in pieces when a note comes before its piece `at`, and its first row."""
+    scene, printed = Scene(Look()), ""
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    events = [pb.AgentEvent(message_start=pb.MessageStart(message_id="a1"))]
+    events += [pb.AgentEvent(thinking_delta=pb.ThinkingDelta(text=letter)) for letter in thinking]
+    events += [pb.AgentEvent(text_delta=pb.TextDelta(text=piece)) for piece in pieces]
+    events.append(pb.AgentEvent(message_end=pb.MessageEnd(message_id="a1")))
+    noted = -1
+    for index, event in enumerate(events):
+        if index == at:
+            scene.note("error", "NOTE")
+        scene.take([event])
+        frame = scene.frame(60, 20)
+        assert at > index or NOTE in printed + frame.scrollback + "\n".join(frame.live)
+        scene.printed(frame)
+        printed += frame.scrollback
+        if noted < 0 and NOTE in printed:
+            noted = index
+    return [line.rstrip() for line in printed.split("\n") if line.strip()], noted
+
+
+@pytest.mark.parametrize(("text", "size", "thinking"), [(ANSWER, 1, ""), (ANSWER, 3, "a thought"), (LONG_FENCE, 7, "")])
+def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> None:
+    whole, _ = shown(text, NEVER, size, thinking)
+    begins = ("The first paragraph goes on here.", " • an item", "  x = 1", "The end.", "behind it")
+    starts = {0, len(whole), *(whole.index(line) for line in begins if line in whole)}
+    for at in range(1, len(thinking) + len(text) // size + 1):
+        lines, _ = shown(text, at, size, thinking)
+        place = lines.index(NOTE)
+        assert [*lines[:place], *lines[place + 1 :]] == whole
+        assert place in starts, lines
+
+
+def test_a_note_waits_no_longer_than_for_the_block() -> None:
+    _, noted = shown(ANSWER, 5)
+    assert noted == 5
