@@ -165,7 +165,7 @@ async def test_what_else_happens_is_told() -> None:
         "yarrow: the server cut the prompt",
         "yarrow: OVERLOADED; trying again in 2.0 s",
         "yarrow: OVERLOADED; trying again in 4.0 s: the server has␛[2J no room",
-        "yarrow: compacting the context of 9000 tokens",
+        "yarrow: compacting the context of 9,000 tokens",
         "yarrow: compacted it to 900 tokens",
         "yarrow: the context was not compacted: too small",
     ]

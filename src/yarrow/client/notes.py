@@ -68,11 +68,11 @@ def side_note(event: pb.AgentEvent, kind: str) -> str:
             why = f": {retry.message}" if retry.message else ""
             return _cut(f"yarrow: {retry.code}; trying again in {retry.delay:.1f} s{why}")
         case "compaction_start":
-            return f"yarrow: compacting the context of {event.compaction_start.tokens_before} tokens"
+            return f"yarrow: compacting the context of {event.compaction_start.tokens_before:,} tokens"
         case "compaction_end" if event.compaction_end.HasField("error"):
             return f"yarrow: the context was not compacted: {event.compaction_end.error.message}"
         case "compaction_end":
-            return f"yarrow: compacted it to {event.compaction_end.tokens_after} tokens"
+            return f"yarrow: compacted it to {event.compaction_end.tokens_after:,} tokens"
         case "permission_request":
             request = event.permission_request
             return _cut(f"yarrow: {request.tool} was denied, since nobody is there to ask: {request.reason}")

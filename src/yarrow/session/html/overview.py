@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from yarrow.message import Message, Role, Usage
+from yarrow.session.head import first_words
 from yarrow.session.html.blocks import tokens
 from yarrow.session.html.code import plain_block
 from yarrow.session.html.markup import Html, element, fold, join, label, moment, short, size, text
@@ -23,7 +24,7 @@ MAX_OPEN = 8
 def title(state: SessionState) -> str:
     """Return what the session is called: its name, or else the first line of its first prompt."""
     prompt = next((message for message in state.messages if _is_prompt(message)), None)
-    return state.header.name or (short(_first_line(prompt)) if prompt else "") or f"Session {state.header.id}"
+    return state.header.name or (first_words(_first_line(prompt)) if prompt else "") or f"Session {state.header.id}"
 
 
 def facts(header: Header, messages: Sequence[Message]) -> Html:
