@@ -1,6 +1,7 @@
 """Draws the pictures of the documents from runs of the real program with a scripted model: scripts/pictures.py"""
 
 import asyncio
+import re
 import sys
 from io import StringIO
 from itertools import groupby
@@ -48,9 +49,14 @@ TURNS: list[list[dict[str, Any]]] = [
 ]
 
 
-async def draw(folder: Path) -> str:
-    """Return the picture of the terminal UI after a run, as SVG; `folder` is empty."""
-    world = World(folder)
+async def draw() -> str:
+    """Return the picture of the terminal UI after a run, as SVG."""
+    with TemporaryDirectory() as folder:
+        return await drawn(World(Path(folder)))
+
+
+async def drawn(world: World) -> str:
+    """Return the picture of what a run in a world looks like; the path of its directory fits a line."""
     (world.project / "hello.py").write_text(BEFORE)
     world.script(*TURNS, thinking="medium", permissions={"rules": {"bash": "auto", "edit": "auto"}}, sandbox="off")
     script = world.home / "script.json"
@@ -75,8 +81,16 @@ def svg(screen: Screen) -> str:
         for style, run in groupby(cells, _style):
             line.append("".join(cell.data for cell in run), style)
         line.rstrip()
-        console.print(line)
+        console.print(_lasting(line))
     return console.export_svg(title="yarrow", unique_id="yarrow")
+
+
+def _lasting(line: Text) -> Text:
+    """Return a line without what is another in each run: where it was, and what its session is called."""
+    found = re.fullmatch(r"(yarrow \S+ in )\S+(, session )\w+", line.plain)
+    if found is None:
+        return line
+    return Text(f"{found[1]}~/greeting{found[2]}5f961303", line.get_style_at_offset(Console(), 0), no_wrap=True)
 
 
 def _style(cell: Any) -> Style:
@@ -97,8 +111,7 @@ def _colour(name: str) -> str | None:
 
 async def main() -> None:
     """Write the pictures."""
-    with TemporaryDirectory() as folder:
-        PICTURE.write_text(await draw(Path(folder)), "utf-8")
+    PICTURE.write_text(await draw(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ async def test_case_T_12_without_the_extra_a_large_image_is_refused_and_nothing_
     monkeypatch.setitem(sys.modules, "PIL", None)
     house = House(tmp_path, [[{"text": "done"}]])
     async with stub_of(house) as stub:
-        with pytest.raises(grpc.aio.AioRpcError, match=r"8400x100.*yarrow\[images\]"):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"8400x100.*'\.\[images\]'"):
             await play(stub, look(house, LARGE))
     assert not list(house.sessions.rglob("*.jsonl"))
 

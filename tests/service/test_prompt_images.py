@@ -34,7 +34,7 @@ async def test_case_T_12_a_prompt_image_over_the_limits_is_scaled():
 async def test_the_error_names_which_image_and_why(monkeypatch: pytest.MonkeyPatch):
     images = [pb.Image(media_type="image/png", data=png(*size)) for size in ((1, 1), (8_400, 100))]
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(InvalidArgument, match=r"images\[1\].*8400x100.*yarrow\[images\]"):
+    with pytest.raises(InvalidArgument, match=r"images\[1\].*8400x100.*'\.\[images\]'"):
         await fitted(images)
 
 

@@ -229,6 +229,6 @@ async def test_a_foreign_authority_opens_nothing(house: House, tmp_path: Path) -
 
 def test_a_certificate_without_the_library_that_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(UsageError, match=r"yarrow\[tls\].*--tls-cert"):
+    with pytest.raises(UsageError, match=r"'\.\[tls\]'.*--tls-cert"):
         self_made(tmp_path / "tls")
     assert not list((tmp_path / "tls").iterdir())

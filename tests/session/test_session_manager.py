@@ -236,7 +236,7 @@ async def test_what_is_not_found_is_told_with_what_is_near(manager: SessionManag
     with pytest.raises(NotFound) as caught:
         await manager.resolve("session-x")
     assert caught.value.message.count("(hello)") == MAX_CANDIDATES
-    with pytest.raises(NotFound, match=r"there is no session '\?'$"):
+    with pytest.raises(NotFound, match=r"there is no session '\?'; of an id give at least 4 characters$"):
         await manager.resolve("?")
 
 
