@@ -192,7 +192,7 @@ class Agent:
             end = End(EndReason.ABORTED)
         except YarrowError as error:
             end = by_error(error)
-        except Exception as error:  # a bug of ours ends the run as a failure does, with an id to find it in the log
+        except Exception as error:  # whatever a bug raises: the run must end, or the session would stay busy for good
             _logger.exception("run %s failed by a bug", self.run_id)
             end = by_bug(error, self.run_id)
         self._seat.ending()
@@ -247,7 +247,7 @@ class Agent:
             failure = aside.abortion
         except YarrowError as error:
             failure = error.failure()
-        except Exception as error:  # nor may a bug of ours leave the session busy: it is told as that of a run is
+        except Exception as error:  # whatever a bug raises: this must end too, or the session would stay busy for good
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = by_bug(error, self.session.header.id).failure or failure
         self._seat.ending()

@@ -97,7 +97,9 @@ class Loop:
                 async for piece in pieces:
                     draft.add(piece)
             draft.check()
-        except BaseException as error:  # an abort, or a bug, cuts a message too: what came is kept, its bracket closed
+        except (
+            BaseException
+        ) as error:  # also an abort (CancelledError) or a bug: what came must be kept; it is raised again
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)

@@ -8,6 +8,7 @@ from yarrow.cli.arguments import Arguments, parse
 from yarrow.cli.exit_codes import ExitCode, of_code
 
 if TYPE_CHECKING:
+    from yarrow.errors import YarrowError
     from yarrow.extension.load import ExtensionFunction
 
 
@@ -17,12 +18,15 @@ def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFu
         return _dispatch(parse(sys.argv[1:] if argv is None else argv), extensions)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Exception as error:  # ours are named only now, for a version must not wait for their import; others go on
-        from yarrow.errors import YarrowError
-
-        if not isinstance(error, YarrowError):
-            raise
+    except _ours() as error:
         return complain(error.message, of_code(error.code))
+
+
+def _ours() -> "type[YarrowError]":
+    """Return our own errors; called when something was raised, for a version must not wait for their import."""
+    from yarrow.errors import YarrowError
+
+    return YarrowError
 
 
 def complain(message: str, code: ExitCode) -> ExitCode:

@@ -68,7 +68,7 @@ async def follow(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:  # an interrupt or a bug alike: nobody watches any more, and the run is not to go on
+        except BaseException:  # also an interrupt: a run that nobody watches must not go on; it is raised again
             await following.abort()
             raise
     return _outcome(session, end, denied=denied)

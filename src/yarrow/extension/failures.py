@@ -28,6 +28,6 @@ def described(error: BaseException) -> str:
     """Return the exception's name and text, short, also when its text cannot be made."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 - the exception is anybody's code
+    except BaseException:  # noqa: BLE001 (str() runs anybody's code, which may raise even SystemExit)
         text = "(its text cannot be made)"
     return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON]

@@ -204,7 +204,7 @@ class Host:
     async def _run(self, work: Callable[[], Awaitable[T]], future: "Future[T]") -> None:
         try:
             result = await work()
-        except BaseException as error:  # noqa: BLE001 - SystemExit too: an extension ends nothing but its call
+        except BaseException as error:  # noqa: BLE001 (also SystemExit: an extension must end nothing but its own call)
             crossed = crossing(error)
             if future in self._tasks and crossed is not error:
                 _log(f"the extension {self.label} failed", error)

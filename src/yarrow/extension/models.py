@@ -1,7 +1,7 @@
 """Checks the argument model of an extension's tool: decoding to it must run no code of the extension."""
 
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, inspect
@@ -51,10 +51,10 @@ def _with_code(node: Any) -> str:
 
 def _parts(node: Any) -> list[inspect.Type]:
     """Return the types that a type is made of."""
-    values = [getattr(node, name) for name in getattr(node, "__struct_fields__", ())]
-    several = [each for value in values if isinstance(value, tuple) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    values: list[Any] = [getattr(node, name) for name in getattr(node, "__struct_fields__", ())]
+    several = [each for value in values if isinstance(value, tuple) for each in cast("tuple[Any, ...]", value)]
     found: list[inspect.Type] = []
-    for value in (*values, *several):  # pyright: ignore[reportUnknownVariableType]
+    for value in (*values, *several):
         if isinstance(value, inspect.Type):
             found.append(value)
         elif isinstance(value, inspect.Field):

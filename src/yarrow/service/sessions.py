@@ -27,7 +27,6 @@ from yarrow.service.discreet import Redactors, sifting
 from yarrow.service.entry import Entry
 from yarrow.service.making import SessionPlan, make_header
 from yarrow.service.parts import Parts
-from yarrow.service.planned import planned_box
 from yarrow.session.ids import new_id, valid_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState, fold
@@ -241,7 +240,7 @@ class Sessions:
         parts = self._parts
         workspace = replace(workspace, private=parts.private, kept=parts.kept(entry.cwd), secrets=parts.secret_files())
         if entry.state.header.dry_run:
-            box = planned_box(self._parts, workspace)
+            box = self._parts.boxes.planned(workspace)
         else:
             self._tell_of_boxes(entry)
             denied = denied_places(self._parts.consent.rules, entry.cwd)

@@ -100,7 +100,7 @@ class _Table(TableElement):
 class _Item(ListItem):
     """An item of a list, whose number has a dot behind it."""
 
-    def render_number(  # noqa: PLR0917 (how many arguments, and in which order, is rich's)
+    def render_number(  # noqa: PLR0917 (overrides rich's, which has these arguments)
         self, console: Console, options: ConsoleOptions, number: int, last_number: int
     ) -> RenderResult:
         """Yield the item with its number before it."""

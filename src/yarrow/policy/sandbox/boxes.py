@@ -1,16 +1,21 @@
 """Decides what the shell commands of a session run in, by what is configured and what the machine can."""
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from yarrow.errors import ConfigError
+from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.journal import TAKEN, recover
 from yarrow.policy.sandbox.private import remove
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.sandbox import launcher, unavailable
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Refused, Workspace
+
+NOWHERE = Path("/nonexistent")
+"""What stands for a home and a /tmp that nothing is going to run in."""
 
 
 class Boxes:
@@ -61,6 +66,25 @@ class Boxes:
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
         self._given.add(session_id)
+        return self._made(workspace, self._private(session_id), denied)
+
+    def planned(self, workspace: Workspace) -> Box | None:
+        """Return the sandbox that commands would run in, to be told of alone; None for none.
+
+        Whether it works is not tried, for that starts a process, and nothing is made for it. Raises `ConfigError` when
+        one is demanded that there cannot be.
+        """
+        if self._level == "off":
+            return None
+        # The library would tell the directory of temporary files too, and makes a file in it to try it.
+        kept = (self._home, Path(os.environ.get("TMPDIR") or "/tmp").resolve())  # noqa: S108 (where it mostly is)
+        if system.WITHOUT_SANDBOX or launcher() is None or _holds(workspace, kept):
+            if self._level == "strict":
+                raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
+            return None
+        return self._made(workspace, NOWHERE)
+
+    def _made(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> Box:
         # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
         kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
         return Box(
@@ -68,7 +92,7 @@ class Boxes:
             writable=tuple(root for root in workspace.writable if root not in kept),
             readable=(*workspace.readable, *kept),
             home=self._home,
-            private=self._private(session_id),
+            private=private,
             hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
             secrets=workspace.secrets,
             notes=self._notes,
@@ -80,8 +104,11 @@ class Boxes:
 
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
-        kept = (self._home, scratch_directory())
-        return any(place.is_relative_to(root) for place in kept for root in workspace.writable)
+        return _holds(workspace, (self._home, scratch_directory()))
+
+
+def _holds(workspace: Workspace, places: Iterable[Path]) -> bool:
+    return any(place.is_relative_to(root) for place in places for root in workspace.writable)
 
 
 def _inside(places: Iterable[Path], workspace: Workspace) -> list[Path]:

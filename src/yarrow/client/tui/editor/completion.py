@@ -47,8 +47,8 @@ class Words(Completer):
 
     def get_completions(
         self,
-        document: Document,  # noqa: ARG002 (prompt_toolkit names the arguments)
-        complete_event: CompleteEvent,  # noqa: ARG002 (as above)
+        document: Document,  # noqa: ARG002 (prompt_toolkit passes it by this name)
+        complete_event: CompleteEvent,  # noqa: ARG002 (prompt_toolkit passes it by this name)
     ) -> list[Completion]:
         """Return none: they are asked for, which takes a while."""
         return []

@@ -18,7 +18,7 @@ class Wrapped(BufferControl):
         self,
         width: int,
         height: int,
-        preview_search: bool = False,  # noqa: FBT001, FBT002 (prompt_toolkit hands it over by its place)
+        preview_search: bool = False,  # noqa: FBT001, FBT002 (overrides prompt_toolkit's, which passes it by position)
     ) -> UIContent:
         """Return what is shown."""
         made = super().create_content(width, height, preview_search)
@@ -76,11 +76,11 @@ class _WithMarks(str):
 
 
 class _Rows(UIContent):
-    def get_height_for_line(  # noqa: PLR0917 (how many arguments, and in which order, is prompt_toolkit's)
+    def get_height_for_line(  # noqa: PLR0917 (overrides prompt_toolkit's, which has these arguments)
         self,
         lineno: int,
         width: int,
-        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (lines have no prefix here)
+        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (prompt_toolkit passes it; lines have no prefix here)
         slice_stop: int | None = None,
     ) -> int:
         """Return the rows of a line, or of it up to and with the character on which the cursor stands."""
