@@ -106,6 +106,7 @@ class _Item(ListItem):
         """Yield the item with its number before it."""
         numeral = f"{number}.".rjust(len(str(last_number)) + 1) + " "
         parts = iter(super().render_number(console, options, number, last_number))
+        # Of an item without words as yet there are no parts, not even the number.
         for first in parts:
             yield Segment(numeral, first.style) if isinstance(first, Segment) else first
             break
