@@ -1,8 +1,8 @@
-"""What bubblewrap is told: from a description of a sandbox to the words of its command line."""
+"""Command line of bubblewrap for a sandbox, and the plan of its mounts."""
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.sandbox.covers import NOTHING
+from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
 from yarrow.policy.sandbox.places import (
     HIDDEN,
     HIDDEN_PRIVATE,
@@ -70,50 +71,42 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
-    if system.is_root():  # nobody else may write there anyway
-        for path in KERNEL:
-            words += ["--ro-bind-try", path, path]
-    words += _hide(box)
-    home = home_inside(box.home)
-    words += ["--bind", str(box.private / "tmp"), "/tmp", "--bind", str(box.private / "home"), str(home)]  # noqa: S108 (a /tmp of its own)
-    shown = shown_of_home(box.home, environment) if home == box.home else []
-    for path in shown:
-        words += ["--ro-bind", str(path), str(path)]
-    if box.level == "workspace":
-        words += _names_of_hosts()
-    for path in box.readable:
-        words += ["--ro-bind-try", str(path), str(path)]
-    for path in box.writable:
-        words += _bound(path, workplace, read_only=False)
-    words += _protect(workplace)
-    words += _covers(box, workplace, environment)
-    # Last, so that they stay hidden where one of them lies inside of what is shown.
-    seen = (*shown, *box.readable, *box.writable)
-    secrets = home_secrets(box.home)
-    shown_secrets = (path for path in secrets if home != box.home or any(path.is_relative_to(root) for root in seen))
-    words += _covered((*shown_secrets, *linked_secrets(secrets), *box.hidden))
+    words += rendered(mount_plan(box, workplace, environment))
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
     return [*words, "--chdir", str(cwd)]
 
 
-def _hide(box: Box) -> list[str]:
-    words: list[str] = []
-    for name in HIDDEN:
-        if os.path.isdir(name):  # noqa: PTH112 (for each call)
-            words += ["--tmpfs", _real(name)]
-    # What we cannot read ourselves needs no cover, and each mount costs time.
-    for name in HIDDEN_PRIVATE:
-        if os.access(name, os.R_OK | os.X_OK) and os.path.isdir(name):  # noqa: PTH112
-            words += ["--tmpfs", _real(name)]
-    home = str(home_inside(box.home))
-    if home == str(box.home) and not any(home == name or home.startswith(f"{name}/") for name in HIDDEN):
-        words += ["--tmpfs", home]
-    for name in SECRET_FILES:
-        if os.access(name, os.R_OK):
-            words += ["--ro-bind", str(NOTHING), name]
-    return words
+def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:
+    """Return the mounts over a read-only view of the machine, in the order in which they are made."""
+    home = home_inside(box.home)
+    programs = shown_of_home(box.home, environment) if home == box.home else []
+    return [
+        *_kernel(),
+        *_hidden_places(),
+        *_private_places(box, home),
+        *map(shown, programs),
+        *_resolver(box),
+        *(shown(path, optional=True) for path in box.readable),
+        *(mount for path in box.writable for mount in _bound(path, workplace, writable=True)),
+        *_guards(workplace),
+        *_covers(box, workplace, environment),
+        # Last, so that they stay hidden where one of them lies inside of what is shown.
+        *masked(_secret_places(box, home, programs)),
+    ]
+
+
+def _kernel() -> list[Mount]:
+    """Return what keeps root from setting the kernel; other users cannot write there anyway."""
+    return [shown(path, optional=True) for path in KERNEL] if system.is_root() else []
+
+
+def _hidden_places() -> list[Mount]:
+    # A directory that we cannot read ourselves needs no mask, and each mount costs time.
+    private = (name for name in HIDDEN_PRIVATE if os.access(name, os.R_OK | os.X_OK))
+    places: list[Mount] = [Empty(_real(name)) for name in (*HIDDEN, *private) if os.path.isdir(name)]  # noqa: PTH112
+    return places + [Bind(str(NOTHING), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
 
 
 @lru_cache(maxsize=len(HIDDEN) + len(HIDDEN_PRIVATE))
@@ -122,41 +115,56 @@ def _real(name: str) -> str:
     return os.path.realpath(name)
 
 
-def _names_of_hosts() -> list[str]:
-    """Return how the file that says who knows the names of hosts is shown, where it lies below /run."""
+def _private_places(box: Box, home: Path) -> list[Mount]:
+    """Return the /tmp and the home of the session."""
+    return [
+        Bind(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
+        Bind(str(box.private / "home"), str(home), writable=True),
+    ]
+
+
+def _resolver(box: Box) -> list[Mount]:
+    """Return the mount of the file that names the name servers, where it lies below /run."""
     real = os.path.realpath("/etc/resolv.conf")
-    return ["--ro-bind-try", real, real] if real.startswith("/run/") else []
+    return [shown(real, optional=True)] if box.level == "workspace" and real.startswith("/run/") else []
 
 
-def _protect(workplace: Workplace) -> list[str]:
-    words: list[str] = []
+def _secret_places(box: Box, home: Path, programs: Sequence[Path]) -> list[Path]:
+    """Return the keys of the home, where they are shown, and the service's own directories."""
+    seen = (*programs, *box.readable, *box.writable)
+    secrets = home_secrets(box.home)
+    bare = [path for path in secrets if home != box.home or any(path.is_relative_to(root) for root in seen)]
+    return [*bare, *linked_secrets(secrets), *box.hidden]
+
+
+def _guards(workplace: Workplace) -> list[Mount]:
+    """Return the mounts that keep git's own files as they are."""
+    mounts: list[Mount] = []
     for one in workplace.found:
         for path in one.pinned:
-            words += _bound(path, workplace, read_only=False)
+            mounts += _bound(path, workplace, writable=True)
         for path in one.fixed:
-            words += _bound(path, workplace, read_only=True)
-        for path in one.closed:
-            words += ["--tmpfs", str(path)]
-    return words
+            mounts += _bound(path, workplace, writable=False)
+        mounts += (Empty(str(path)) for path in one.closed)
+    return mounts
 
 
-def _covers(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[str]:
-    words: list[str] = []
+def _covers(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:
+    mounts: list[Mount] = []
     for path, cover in workplace.covers.items():
         is_within = any(path.is_relative_to(root) for root in box.writable)
         # Where a link leads out of the workspace, what is hidden anyway needs no cover, and could not be given one.
         if is_within or seen_inside(box, path, environment) == path:
-            words += ["--ro-bind-try", str(cover), str(path)]
-    return words
+            mounts.append(Bind(str(cover), str(path), optional=True))
+    return mounts
 
 
-def _bound(path: Path, workplace: Workplace, *, read_only: bool) -> list[str]:
-    """Return how a path is bound on itself; by a descriptor, a link that is put there meanwhile changes nothing."""
-    option = "--ro-bind" if read_only else "--bind"
+def _bound(path: Path, workplace: Workplace, *, writable: bool) -> list[Mount]:
+    """Return a bind of a path on itself; by a descriptor, a link that is put there meanwhile changes nothing."""
     if workplace.hold is None:
-        return [f"{option}-try", str(path), str(path)]
+        return [shown(path, writable=writable, optional=True)]
     descriptor = workplace.hold(path)
-    return [] if descriptor is None else [f"{option}-fd", str(descriptor), str(path)]
+    return [] if descriptor is None else [Held(descriptor, str(path), writable=writable)]
 
 
 def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | None:
@@ -173,18 +181,3 @@ def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | 
             return box.private / name / path.relative_to(place)
     hidden = [os.path.realpath(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
     return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path
-
-
-def _covered(paths: Iterable[Path]) -> list[str]:
-    """Return how nothing stands in the place of each; read-only, so that what is written there does not vanish."""
-    words: list[str] = []
-    empty = list[Path]()
-    for path in sorted(set(paths)):  # what lies in a directory comes after it, and is gone with it
-        if any(path.is_relative_to(above) for above in empty) or not path.exists():
-            continue
-        if path.is_dir():
-            empty.append(path)
-            words += ["--tmpfs", str(path), "--remount-ro", str(path)]
-        else:
-            words += ["--ro-bind", str(NOTHING), str(path)]
-    return words
