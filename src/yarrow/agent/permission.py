@@ -16,7 +16,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import Request
+from yarrow.policy.permission.request import Kind, Request
 from yarrow.session.ids import new_id
 from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState
@@ -121,8 +121,17 @@ class Questions:
         Raises `StorageError`. When this is cancelled the answer is no.
         """
         redactor = self._desk.redactor
-        arguments, reason = redactor.json(call.arguments), redactor.text(reason)
-        told = PermissionRequest(new_id(), call.id, call.name, arguments, reason, request.contained)
+        told = PermissionRequest(
+            new_id(),
+            call.id,
+            call.name,
+            redactor.json(call.arguments),
+            redactor.text(reason),
+            request.contained,
+            outside=request.leaves_sandbox,
+            model_reason=redactor.text(request.model_reason),
+            cwd=redactor.text(request.like.cwd) if request.kind is Kind.SHELL else "",
+        )
         question = _Question(told, request.like, consent.keep)
         question.holds_key = redactor.struct(request.like) != request.like
         await to_the_end(self._begin(question))

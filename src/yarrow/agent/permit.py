@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from yarrow.agent.permission import Given, Questions
 from yarrow.agent.ports import Equipment
+from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
-from yarrow.policy.permission.decide import Allow, Ask, Deny, decide, denial
+from yarrow.policy.permission.decide import Allow, Ask, Deny, decide, denial, refused_by_mode
 from yarrow.policy.permission.paths import ALL_FILE_TOOLS, Closed, PathRules
 from yarrow.policy.permission.request import Kind, Request
 from yarrow.policy.permission.rules import matched
@@ -43,7 +44,7 @@ class Permission:
             return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
         if context.dry_run and not tool.read_only:
             # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
-            denied = denial(matched(consent.rules, request))
+            denied = denial(matched(consent.rules, request)) or _undescribed(request, equipment.settings.permissions)
             return ToolFailed(denied.text) if denied else context
         allowed = consent.always | self._questions.allowed if self._questions else consent.always
         decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
@@ -92,8 +93,13 @@ def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: b
         command: str = arguments.command
         # Where it runs is part of what it does.
         where = str(locate(arguments.cwd, context.cwd)) if arguments.cwd else cwd
-        like = AllowedCall(tool.name, command, where, uncontained=not contained)
-        return Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained)
+        leaves = contained and getattr(arguments, "outside", False) is True
+        if leaves:
+            # Commands inside can make a link lead elsewhere after the user agreed to where it led.
+            where = str(_real(Path(where)))
+        like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
+        request = Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained and not leaves)
+        return replace(request, **_way_out(arguments, context)) if leaves else request
     if tool.name in ALL_FILE_TOOLS:
         path = locate(arguments.path, context.cwd)
         real = _real(path)
@@ -105,6 +111,29 @@ def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: b
     # Sorted, so that the same arguments are the same text in whatever order a model names them.
     subject = msgspec.json.encode(arguments, order="sorted").decode()
     return Request(tool.name, Kind.OTHER, tool.read_only, subject, AllowedCall(tool.name, subject, cwd))
+
+
+def _way_out(arguments: Any, context: ToolContext) -> dict[str, Any]:
+    """Return what a request knows of a call that asks to leave the sandbox."""
+    is_strict = context.sandbox is not None and context.sandbox.level == "strict"
+    said = " ".join(str(getattr(arguments, "reason", "")).split())
+    return {"leaves_sandbox": True, "is_strict": is_strict, "model_reason": said}
+
+
+def asks_outside(call: ToolCall) -> bool:
+    """Whether a call asks to leave the sandbox."""
+    try:
+        return bool(msgspec.json.decode(call.arguments, type=dict[str, Any]).get("outside"))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _undescribed(request: Request, mode: PermissionMode) -> Deny | None:
+    """Return why a dry run does not describe a call as one that it would make; None when it does."""
+    if not request.leaves_sandbox:
+        return None
+    where = f"It would ask to run this outside the sandbox, in {request.like.cwd}:\n{request.subject}"
+    return refused_by_mode(request, mode) or Deny(f"Not run: this is a dry run. {where}")
 
 
 def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
@@ -126,7 +155,9 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
 
 
 def _widened(context: ToolContext, request: Request) -> ToolContext:
-    """Return the context with the directory of a path that was allowed outside the workspace, for this one call."""
+    """Return the context with what was allowed for this one call: a directory outside the workspace, or no sandbox."""
+    if request.leaves_sandbox:
+        return replace(context, sandbox=None, outside=Path(request.like.cwd))
     if not request.outside:
         return context
     place, workspace = Path(request.like.subject), context.workspace

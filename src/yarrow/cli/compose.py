@@ -12,7 +12,7 @@ from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.secrets import secret_values
-from yarrow.provider.keys import known_keys
+from yarrow.provider.keys import key_names, known_keys
 from yarrow.service.parts import Parts, Watch
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
@@ -62,6 +62,7 @@ def compose(
             private=tuple({_real(path) for path in private}),
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
             keys=lambda: known_keys(settings, environment),
+            key_names=lambda: key_names(settings),
             watch=_watch(settings, environment),
         )
     )

@@ -198,6 +198,12 @@ class PermissionRequest(Struct, frozen=True):
     reason: str
     contained: bool = False
     """Whether the call would run in a sandbox."""
+    outside: bool = False
+    """Whether the call asks to leave the sandbox that the session's commands run in."""
+    model_reason: str = ""
+    """The model's own words for why it should, on one line of at most 200 characters."""
+    cwd: str = ""
+    """The directory that a command would run in."""
 
 
 Answer = Literal["once", "session", "always", "no"]

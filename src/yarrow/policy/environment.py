@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from yarrow.policy.secrets import without_secrets
 
 REMOVED = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_ASKPASS", "LESSOPEN"})
@@ -29,6 +31,20 @@ FIXED = {
     "NO_COLOR": "1",
 }
 """Variables that are set whatever they were."""
+ASKING = frozenset({"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE"})
+"""Variables of `FIXED` that keep helpers from opening a window."""
+
+
+class ProviderKeys(Struct, frozen=True):
+    """The keys of model providers in an environment."""
+
+    names: frozenset[str] = frozenset()
+    """Variables that settings or vendors name for a key."""
+    values: frozenset[str] = frozenset()
+
+    def has(self, name: str, value: str) -> bool:
+        """Whether a variable holds such a key."""
+        return name in self.names or any(key in value for key in self.values)
 
 
 def child_environment(variables: Mapping[str, str], passed: Iterable[str] = ()) -> dict[str, str]:
@@ -41,4 +57,14 @@ def child_environment(variables: Mapping[str, str], passed: Iterable[str] = ()) 
     environment = without_secrets(variables, keep)
     for name in REMOVED - keep:
         environment.pop(name, None)
+    return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}
+
+
+def outside_environment(variables: Mapping[str, str], keys: ProviderKeys, passed: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment of a command that the user allowed outside the sandbox: theirs, without provider keys.
+
+    Tokens, agents and helpers that ask for a password stay; pagers, editors and prompts on a terminal do not.
+    """
+    keep = frozenset(passed) | ASKING
+    environment = {name: value for name, value in variables.items() if not keys.has(name, value)}
     return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}

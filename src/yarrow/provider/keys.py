@@ -43,15 +43,19 @@ _used: dict[str, None] = {}
 
 def known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[str]:
     """Return the keys of providers that this process knows now, without those that are too short to be looked for."""
-    named = [one.api_key_env for one in settings.providers.values()]
-    names = itertools.chain(named, *VENDOR_KEYS.values())
     values = itertools.chain(
         _used,
-        (environment.get(name, "").strip() for name in names),
+        (environment.get(name, "").strip() for name in key_names(settings)),
         *(_of_address(environment.get(name, "").strip()) for name in VENDOR_ADDRESSES),
         *map(_brought, settings.providers.values()),
     )
     return frozenset(value for value in values if len(value) >= SHORTEST)
+
+
+def key_names(settings: Settings) -> frozenset[str]:
+    """Return the variables that settings or vendors name for the key of a provider."""
+    named = (one.api_key_env for one in settings.providers.values())
+    return frozenset(filter(None, itertools.chain(named, *VENDOR_KEYS.values())))
 
 
 def _brought(settings: ProviderSettings) -> Iterator[str]:

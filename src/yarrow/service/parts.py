@@ -62,6 +62,8 @@ class Parts(Struct, frozen=True):
     """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
     keys: Callable[[], Collection[str]] = tuple
     """Keys of providers, which are recorded and told nowhere."""
+    key_names: Callable[[], Collection[str]] = tuple
+    """Variables that are named for such a key."""
     watch: Watch | None = None
     """Who measures what the service does, if anybody does."""
 

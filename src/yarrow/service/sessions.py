@@ -17,6 +17,7 @@ from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.agent.seat import Seats
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
+from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.permission.unknown import unknown_tools
 from yarrow.policy.workspace import Workspace
@@ -245,7 +246,8 @@ class Sessions:
             self._tell_of_boxes(entry)
             denied = denied_places(self._parts.consent.rules, entry.cwd)
             box = self._parts.boxes.box(entry.id, workspace, denied)
-        return ToolContext(cwd=entry.cwd, workspace=workspace, bash=self._parts.settings.bash, sandbox=box)
+        keys = ProviderKeys(frozenset(parts.key_names()), frozenset(parts.keys()))
+        return ToolContext(cwd=entry.cwd, workspace=workspace, bash=parts.settings.bash, sandbox=box, keys=keys)
 
     async def _load(self, session_id: str) -> Entry:
         async with self._active.room():

@@ -87,6 +87,9 @@ def to_question(asked: ev.PermissionRequest) -> pb.PermissionRequest:
         arguments_json=asked.arguments,
         reason=asked.reason,
         contained=asked.contained,
+        outside=asked.outside,
+        model_reason=asked.model_reason,
+        cwd=asked.cwd,
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from yarrow.config.settings import BashSettings
 from yarrow.message import Image
+from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.sandbox.arguments import Box
 from yarrow.policy.workspace import Workspace
 
@@ -48,6 +49,10 @@ class ToolContext(Struct, frozen=True):
     """What shell commands run in; None is nothing."""
     sieve: Callable[[], Sieve] = Open
     """Returns what an output goes through before any of it is cut, or kept in a file."""
+    outside: Path | None = None
+    """The real directory in which a command was allowed to run outside the session's sandbox; None for all others."""
+    keys: ProviderKeys = ProviderKeys()
+    """Keys of providers, which no command gets."""
     dry_run: bool = False
     """Whether nothing may be changed and no process started, as the registry sets it."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.environment import child_environment
+from yarrow.policy.environment import child_environment, outside_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.arguments import seen_inside
 from yarrow.policy.sandbox.sandbox import Boxed
@@ -26,6 +26,8 @@ MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
 ARGUMENT_BYTES = 131_072
 """Of so many a command is too long on Linux; other systems take more."""
+REASON_CHARACTERS = 200
+"""Longest reason for running outside the sandbox."""
 CWD_CHARACTERS = 200
 """How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
@@ -33,11 +35,20 @@ SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `bash`; `timeout` is in seconds, 0 is the configured one."""
+    """Arguments of `bash`; `timeout` is in seconds, 0 is the configured one; `outside` is outside the sandbox."""
 
     command: str
     timeout: float = 0
     cwd: str = ""
+    outside: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a call that leaves the sandbox without saying why."""
+        if self.outside and not self.reason.strip():
+            raise ValueError("`outside` needs a `reason`, which the user is shown")
+        if len(self.reason) > REASON_CHARACTERS:
+            raise ValueError(f"`reason` has {len(self.reason):,} characters; at most {REASON_CHARACTERS} are shown")
 
 
 class Bash:
@@ -126,8 +137,11 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
         return ToolFailed(f"timeout is in seconds, above 0 and at most {MOST_SECONDS}.")
     if not arguments.command.strip():
         return ToolFailed("The command is empty.")
-    cwd, note = context.cwd, ""
-    if arguments.cwd:
+    cwd, note = context.outside or context.cwd, ""
+    if context.outside is not None:
+        if os.path.realpath(cwd) != str(cwd) or not cwd.is_dir():
+            return ToolFailed(f"The command was not run: {cwd} is not the directory any more that the user allowed.")
+    elif arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
         if why := _unfit(cwd, context):
             return ToolFailed(f"The command was not run: cwd {_told_cwd(arguments.cwd)} {why}.")
@@ -140,7 +154,11 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
     shell = system.find_shell(os.environ)
     if not shell:
         return ToolFailed(f"No command can be run here: {system.WITHOUT_SHELL}. Tell the user.")
-    environment = child_environment(os.environ, context.bash.pass_environment)
+    passed = context.bash.pass_environment
+    if context.outside is not None:
+        environment = outside_environment(os.environ, context.keys, passed)
+    else:
+        environment = child_environment(os.environ, passed)
     return Command((shell, "-c", arguments.command), cwd, environment, timeout), note
 
 

@@ -1606,6 +1606,9 @@ class PermissionRequest(_message.Message):
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     CONTAINED_FIELD_NUMBER: _builtins.int
+    OUTSIDE_FIELD_NUMBER: _builtins.int
+    MODEL_REASON_FIELD_NUMBER: _builtins.int
+    CWD_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Names it in AnswerPermission."""
     tool_call_id: _builtins.str
@@ -1618,6 +1621,12 @@ class PermissionRequest(_message.Message):
     """Why it is asked."""
     contained: _builtins.bool
     """Whether the call would run in a sandbox; of the tools only bash does."""
+    outside: _builtins.bool
+    """Whether the call asks to run outside the sandbox that the session's commands run in."""
+    model_reason: _builtins.str
+    """With outside, the model's own words for why: one line, at most 200 characters. Untrusted text."""
+    cwd: _builtins.str
+    """The directory that a command would run in; empty for other tools."""
     def __init__(
         self,
         *,
@@ -1627,10 +1636,13 @@ class PermissionRequest(_message.Message):
         arguments_json: _builtins.str = ...,
         reason: _builtins.str = ...,
         contained: _builtins.bool = ...,
+        outside: _builtins.bool = ...,
+        model_reason: _builtins.str = ...,
+        cwd: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "contained", b"contained", "reason", b"reason", "request_id", b"request_id", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "contained", b"contained", "cwd", b"cwd", "model_reason", b"model_reason", "outside", b"outside", "reason", b"reason", "request_id", b"request_id", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

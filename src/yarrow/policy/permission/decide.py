@@ -33,6 +33,7 @@ Decision = Allow | Ask | Deny
 
 _PLANNING = "Not run: this session only plans, so that nothing may be changed. Say what you would do instead."
 _READING = "Not run: in this session nothing may be changed. Read, and answer from that."
+_STRICT = "Not run: the strict sandbox cannot be left. Ask the user to run the command, or go on without it."
 _UNASKED = "Not run: in this session nobody is asked, and this would need to be. Go on without it."
 
 
@@ -43,13 +44,11 @@ def decide(
 
     What denies wins over everything that was ever allowed. `allowed` is what a person answered for calls like it.
     """
-    if not call.read_only and mode is PermissionMode.PLAN:
-        return Deny(_PLANNING)
-    if not call.read_only and mode is PermissionMode.DENY:
-        return Deny(_READING)
     rule = matched(rules, call)
-    if denied := denial(rule):
+    if denied := denial(rule) or refused_by_mode(call, mode):
         return denied
+    if call.leaves_sandbox and call.is_strict:
+        return Deny(_STRICT)
     # What was allowed without a sandbox is allowed in one too, and not the other way round.
     if call.like in allowed or (call.contained and replace(call.like, uncontained=True) in allowed):
         return Allow()
@@ -57,6 +56,15 @@ def decide(
     if not reason:
         return Allow()
     return Deny(_UNASKED) if mode is PermissionMode.DENY else Ask(reason)
+
+
+def refused_by_mode(call: Request, mode: PermissionMode) -> Deny | None:
+    """Return the refusal of a mode in which nothing may be changed; None for a call that may run in it."""
+    if call.read_only:
+        return None
+    if mode is PermissionMode.PLAN:
+        return Deny(_PLANNING)
+    return Deny(_READING) if mode is PermissionMode.DENY else None
 
 
 def denial(rule: Matched | None) -> Deny | None:
@@ -70,6 +78,8 @@ def _doubt(mode: PermissionMode, rule: Matched | None, call: Request) -> str:
     """Return why a person should be asked; empty when there is no reason to."""
     if rule and rule.verdict is Verdict.ASK:
         return f"the rule {rule.rule!r} says to ask"
+    if call.leaves_sandbox:
+        return "it would run outside the sandbox"
     # A rule for a whole tool says nothing about where it may go; one that names the place does.
     if call.outside and not (rule and rule.has_pattern):
         return f"{call.subject} lies outside the workspace"

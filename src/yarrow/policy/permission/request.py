@@ -34,3 +34,9 @@ class Request(Struct, frozen=True):
     """Whether it runs in a sandbox."""
     outside: bool = False
     """Whether its path lies outside the workspace."""
+    leaves_sandbox: bool = False
+    """Whether the call asks to run outside the sandbox that the session's commands run in."""
+    is_strict: bool = False
+    """Whether that sandbox may not be left."""
+    model_reason: str = ""
+    """The model's own words for why, on one line."""
