@@ -138,3 +138,10 @@ async def test_a_cancel_leaves_nothing(place: Corner) -> None:
 async def test_a_flood_of_sandboxes_at_once(place: Corner) -> None:
     outcomes = await asyncio.gather(*(place.run(f"echo {n}") for n in range(20)))
     assert outcomes == [(f"{n}\n", 0) for n in range(20)]
+
+
+async def test_control_groups_are_named_as_they_are_mounted(place: Corner) -> None:
+    """Programs such as Java look up their limits by these paths, and fail where they do not fit together."""
+    output, code = await place.run('awk \'$9 == "cgroup" || $9 == "cgroup2" { print $4 }\' /proc/self/mountinfo')
+    assert code == 0
+    assert not [path for path in output.split() if path.startswith("/..")]

@@ -66,7 +66,8 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     `cwd` is where it begins; that opens nothing, for it is the model that names it.
     Raises OSError when there is more to keep than the launcher takes.
     """
-    words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")]
+    # No namespace of control groups: the paths in /proc would not fit the mounts below /sys, on which Java fails.
+    words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")]
     if box.level == "strict":
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
