@@ -53,6 +53,19 @@ def test_trusted_content_applies_whole(checkout: Checkout) -> None:
     assert loaded.origins()["model"] == f"{checkout.file}:1"
 
 
+@pytest.mark.parametrize(("users", "theirs"), [("read", "write"), ("write", "read"), ("read", "read")])
+def test_a_trusted_project_only_tightens_the_access_to_the_repository(
+    checkout: Checkout, users: str, theirs: str
+) -> None:
+    checkout.users.mkdir()
+    (checkout.users / "config.json").write_text(json.dumps({"workspace": {"repository": users}}))
+    checkout.write({"workspace": {"repository": theirs, "read": ["/opt"]}})
+    checkout.trust()
+    loaded = checkout.load()
+    assert (loaded.settings.workspace.repository, loaded.settings.workspace.read) == ("read", ("/opt",))
+    assert ["workspace.repository is ignored" in notice for notice in loaded.notices] == [True] * (theirs == "write")
+
+
 def test_changed_content_is_not_trusted_and_that_is_told(checkout: Checkout) -> None:
     checkout.trust()
     before = checkout.file.read_bytes()

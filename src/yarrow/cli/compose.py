@@ -10,7 +10,7 @@ from yarrow.agent.added import Added
 from yarrow.agent.permission import Consent
 from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
-from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.boxes import Boxes, Reach
 from yarrow.policy.secrets import secret_values
 from yarrow.provider.keys import key_names, known_keys
 from yarrow.service.parts import Parts, Watch
@@ -58,6 +58,7 @@ def compose(
                 home=home,
                 hidden=(_real(users), _real(root.expanduser())),
                 notes=_real(users) / "sandbox",
+                reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
             ),
             private=tuple({_real(path) for path in private}),
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},

@@ -18,7 +18,7 @@ HARMLESS = ("thinking", "compaction", "permissions")
 
 Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
 """
-USERS_ALONE = ("extensions", "sandbox", "secretFiles", "service", "telemetry")
+USERS_ALONE = ("extensions", "sandbox", "sandboxNetwork", "secretFiles", "service", "telemetry")
 """Keys that no project's file may set, trusted or not: what runs with the user's rights, what holds the rest,
 what is kept from models, what one service takes, and what others are told."""
 NAMED_KEYS = 12
@@ -92,7 +92,7 @@ def apply(project: Project, below: Mapping[str, Any]) -> Applied:
     if not ignored:
         return applied
     layer = applied.layer
-    notice = f"{layer.label} is a project's file and can only tighten permissions, so {_ignored(ignored)} there"
+    notice = f"{layer.label} is a project's file and can only tighten, so {_ignored(ignored)} there"
     return Applied(FileLayer(layer.label, layer.text, kept), (*applied.notices, notice))
 
 

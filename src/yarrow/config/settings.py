@@ -76,6 +76,9 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """To read and to write."""
     read: tuple[str, ...] = ()
     """To read."""
+    repository: Literal["write", "read"] = "write"
+    """Access of shell commands to the repository around a working directory that is one of its subdirectories.
+    A project's file can only set `read`."""
 
 
 class SecretFilesSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -184,6 +187,8 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     sandbox: Literal["off", "workspace", "strict"] = "workspace"
     """What shell commands run in, where the machine can: `strict` has no network and is never done without.
     Only from the user's own file."""
+    sandbox_network: Literal["on", "off"] = "on"
+    """Whether shell commands in a sandbox of level `workspace` reach the network. Only from the user's own file."""
     workspace: WorkspaceSettings = WorkspaceSettings()
     secret_files: SecretFilesSettings = SecretFilesSettings()
     """Only from the user's own file."""

@@ -1,4 +1,4 @@
-"""What of a project's `permissions` may apply: only what is stricter than the settings below it."""
+"""Settings that a project's file can only tighten: `permissions` and `workspace.repository`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,8 @@ STRICTER = ("auto", "ask", "plan", "deny")
 
 
 def tightened(values: dict[str, Any], below: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
-    """Return a project's checked settings without the permissions that loosen anything, and the paths of these."""
+    """Return a project's checked settings without those that loosen anything, and the paths of these."""
+    values, loosened = _repository(values, below)
     own: dict[str, Any] = values.get("permissions", {})
     under: Mapping[str, Any] = below.get("permissions", {})
     ignored: list[KeyPath] = [("permissions", key) for key in own if key not in ("mode", "rules")]
@@ -20,9 +21,17 @@ def tightened(values: dict[str, Any], below: Mapping[str, Any]) -> tuple[dict[st
     rules = {rule: word for rule, word in own.get("rules", {}).items() if _tightens(word, under_rules.get(rule))}
     ignored += [("permissions", "rules", rule) for rule in own.get("rules", {}) if rule not in rules]
     if not ignored:
-        return values, []
+        return values, loosened
     kept = {key: value for key, value in own.items() if ("permissions", key) not in ignored}
-    return {**values, "permissions": {**kept, "rules": rules} if "rules" in own else kept}, ignored
+    return {**values, "permissions": {**kept, "rules": rules} if "rules" in own else kept}, [*loosened, *ignored]
+
+
+def _repository(values: dict[str, Any], below: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
+    own: dict[str, Any] = values.get("workspace", {})
+    if own.get("repository") != "write" or below.get("workspace", {}).get("repository") != "read":
+        return values, []
+    kept = {key: value for key, value in own.items() if key != "repository"}
+    return {**values, "workspace": kept}, [("workspace", "repository")]
 
 
 def _rank(word: str) -> int:

@@ -48,6 +48,10 @@ class Box(Struct, frozen=True):
     """Files of the workspace that are not read."""
     notes: Path | None = None
     """Where is written down what to take away if the service is killed; None is nowhere."""
+    locked: frozenset[Path] = frozenset()
+    """Roots among `writable` that are guarded as the others are, and are read-only."""
+    network: bool = True
+    """Whether commands reach the network; never in `strict`."""
 
 
 class Workplace(Struct, frozen=True):
@@ -68,7 +72,7 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     """
     # No namespace of control groups: the paths in /proc would not fit the mounts below /sys, on which Java fails.
     words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")]
-    if box.level == "strict":
+    if box.level == "strict" or not box.network:
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
@@ -90,8 +94,8 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         *map(shown, programs),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
-        *(mount for path in box.writable for mount in _bound(path, workplace, writable=True)),
-        *_guards(workplace),
+        *(mount for path in box.writable for mount in _bound(path, workplace, writable=path not in box.locked)),
+        *_guards(box, workplace),
         *_covers(box, workplace, environment),
         # Last, so that they stay hidden where one of them lies inside of what is shown.
         *masked(_secret_places(box, home, programs)),
@@ -127,7 +131,8 @@ def _private_places(box: Box, home: Path) -> list[Mount]:
 def _resolver(box: Box) -> list[Mount]:
     """Return the mount of the file that names the name servers, where it lies below /run."""
     real = os.path.realpath("/etc/resolv.conf")
-    return [shown(real, optional=True)] if box.level == "workspace" and real.startswith("/run/") else []
+    has_network = box.network and box.level == "workspace"
+    return [shown(real, optional=True)] if has_network and real.startswith("/run/") else []
 
 
 def _secret_places(box: Box, home: Path, programs: Sequence[Path]) -> list[Path]:
@@ -138,13 +143,13 @@ def _secret_places(box: Box, home: Path, programs: Sequence[Path]) -> list[Path]
     return [*bare, *linked_secrets(secrets), *box.hidden]
 
 
-def _guards(workplace: Workplace) -> list[Mount]:
-    """Return the mounts that keep git's own files as they are."""
+def _guards(box: Box, workplace: Workplace) -> list[Mount]:
+    """Return the mounts that keep git's own files as they are; a locked root needs no more than its own."""
     mounts: list[Mount] = []
-    for one in workplace.found:
-        for path in one.pinned:
+    for root, one in zip(box.writable, workplace.found, strict=False):
+        for path in one.pinned if root not in box.locked else ():
             mounts += _bound(path, workplace, writable=True)
-        for path in one.fixed:
+        for path in one.fixed if root not in box.locked else ():
             mounts += _bound(path, workplace, writable=False)
         mounts += (Empty(str(path)) for path in one.closed)
     return mounts

@@ -2,14 +2,18 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.journal import TAKEN, recover
 from yarrow.policy.sandbox.private import remove
+from yarrow.policy.sandbox.repository import repository_around
 from yarrow.policy.sandbox.sandbox import launcher, unavailable
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Refused, Workspace
@@ -18,12 +22,29 @@ NOWHERE = Path("/nonexistent")
 """What stands for a home and a /tmp that nothing is going to run in."""
 
 
+class Reach(Struct, frozen=True):
+    """What commands reach besides the workspace."""
+
+    repository: Literal["write", "read"] = "write"
+    """Access to the repository around a workspace that is one of its subdirectories."""
+    network: bool = True
+
+
 class Boxes:
     """The sandboxes of one service."""
 
-    def __init__(self, level: Level, *, home: Path, hidden: tuple[Path, ...] = (), notes: Path | None = None) -> None:
+    def __init__(
+        self,
+        level: Level,
+        *,
+        home: Path,
+        hidden: tuple[Path, ...] = (),
+        notes: Path | None = None,
+        reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+    ) -> None:
         """`hidden` are the service's own directories; in `notes` it is written down what runs, in case it is killed."""
         self._level: Level = level
+        self._reach = reach
         self._home = home.resolve()
         self._hidden = hidden
         self._notes = notes
@@ -34,6 +55,15 @@ class Boxes:
         """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
         why = unavailable() if self._level == "workspace" else ""
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+
+    def around(self, cwd: Path) -> str:
+        """Return, in a sentence, which repository around a workspace commands can use; empty for none."""
+        top = self._repository(cwd)
+        if top is None or self._level == "off" or unavailable():
+            return ""
+        access = "change" if self._reach.repository == "write" else "read"
+        name = f"~/{top.relative_to(self._home)}" if top.is_relative_to(self._home) else str(top)
+        return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
 
     def recovered(self) -> str:
         """Take away what commands of a service that was killed left, and say so in a sentence; empty for nothing."""
@@ -87,16 +117,27 @@ class Boxes:
     def _made(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> Box:
         # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
         kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
+        top = None if workspace.writable[0] in kept else self._repository(workspace.writable[0])
+        around = () if top is None or top in workspace.writable else (top,)
         return Box(
             level=self._level,
-            writable=tuple(root for root in workspace.writable if root not in kept),
+            writable=(*around, *(root for root in workspace.writable if root not in kept)),
+            locked=frozenset(around if self._reach.repository == "read" else ()),
+            network=self._reach.network,
             readable=(*workspace.readable, *kept),
             home=self._home,
             private=private,
-            hidden=(*self._hidden, *workspace.private, *_inside(denied, workspace)),
+            hidden=(
+                *self._hidden,
+                *workspace.private,
+                *_inside(denied, (*around, *workspace.writable, *workspace.readable)),
+            ),
             secrets=workspace.secrets,
             notes=self._notes,
         )
+
+    def _repository(self, cwd: Path) -> Path | None:
+        return repository_around(cwd, (self._home, *self._hidden))
 
     def _private(self, session_id: str) -> Path:
         # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
@@ -111,10 +152,9 @@ def _holds(workspace: Workspace, places: Iterable[Path]) -> bool:
     return any(place.is_relative_to(root) for place in places for root in workspace.writable)
 
 
-def _inside(places: Iterable[Path], workspace: Workspace) -> list[Path]:
+def _inside(places: Iterable[Path], roots: Sequence[Path]) -> list[Path]:
     """Return those that lie in what is shown of a workspace; hiding others could take away what commands run on."""
-    shown = workspace.writable + workspace.readable
-    return [place for place in places if any(place.is_relative_to(root) for root in shown)]
+    return [place for place in places if any(place.is_relative_to(root) for root in roots)]
 
 
 NO_BOXES = Boxes("off", home=Path("/"))
