@@ -1,6 +1,7 @@
 """What extensions add to a service: hooks, tools, commands and providers."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ class Added(Struct, frozen=True):
     commands: tuple[AddedCommand, ...] = ()
     providers: Mapping[str, Builder] = {}
     """What builds a provider, by the id it is configured and named with."""
+    files: tuple[Path, ...] = ()
+    """Files and directories that extensions were loaded from."""
     warnings: tuple[str, ...] = ()
     """What a person should be told: an extension that could not be loaded, a name that was taken."""
 

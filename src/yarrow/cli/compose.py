@@ -10,6 +10,7 @@ from yarrow.agent.added import Added
 from yarrow.agent.permission import Consent
 from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
+from yarrow.policy.obeyed import obeyed_paths
 from yarrow.policy.sandbox.boxes import Boxes, Reach
 from yarrow.policy.secrets import secret_values
 from yarrow.provider.keys import key_names, known_keys
@@ -60,6 +61,7 @@ def compose(
                 notes=_real(users) / "sandbox",
                 reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
             ),
+            obeyed=_obeyed(settings, environment, added.files),
             private=tuple({_real(path) for path in private}),
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
             keys=lambda: known_keys(settings, environment),
@@ -79,6 +81,12 @@ def _watch(settings: Settings, environment: Mapping[str, str]) -> Watch | None:
     from yarrow.telemetry.start import start
 
     return start(settings.telemetry, environment)
+
+
+def _obeyed(settings: Settings, environment: Mapping[str, str], extensions: Iterable[Path]) -> tuple[Path, ...]:
+    named = environment.get("YARROW_CONFIG")
+    commands = [one.api_key_command for one in settings.providers.values()]
+    return obeyed_paths((*([Path(named)] if named else []), *extensions), commands, environment)
 
 
 def _real(path: Path) -> Path:

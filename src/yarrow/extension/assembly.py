@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from inspect import isawaitable
+from pathlib import Path
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -60,13 +61,14 @@ class Assembly:
         for registration in registered:
             self._take(host, registration)
 
-    def added(self) -> Added:
-        """Return everything, in order."""
+    def added(self, files: tuple[Path, ...] = ()) -> Added:
+        """Return everything, in order; `files` are those that the extensions came from."""
         return Added(
             Hooks(self._hooks),
             tuple(self._tools),
             tuple(self._commands.values()),
             self._providers,
+            files,
             tuple(self._warnings),
         )
 

@@ -75,10 +75,12 @@ def load(
     if not (points or files or given):
         return Extensions(Added(nothing().hooks, warnings=tuple(warnings)), (), None)
     from yarrow.extension.assembly import Assembly
+    from yarrow.extension.origins import origins
     from yarrow.extension.sources import from_entry_point, from_file, from_function
 
     if before is not None:
         before()
+    imported = frozenset(sys.modules)
     printed, sys.stdout = sys.stdout, sys.stderr
     assembly = Assembly(tools, warnings)
     for point in points:
@@ -87,4 +89,4 @@ def load(
         assembly.load(from_file(file))
     for function in given:
         assembly.load(from_function(function))
-    return Extensions(assembly.added(), assembly.hosts, printed)
+    return Extensions(assembly.added(origins(files, points, imported)), assembly.hosts, printed)

@@ -90,10 +90,9 @@ def find_shell(environment: Mapping[str, str]) -> str:
     for path in SHELLS:
         if os.access(path, os.X_OK):
             return path
-    import shutil
+    from yarrow.platform.search_path import find_program
 
-    found = shutil.which("bash", path=environment.get("PATH", os.defpath))
-    return found if found is not None and Path(found).is_absolute() else "/bin/sh"
+    return find_program("bash", environment) or "/bin/sh"
 
 
 # ---- terminals and pipes of others ----

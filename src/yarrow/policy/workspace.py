@@ -13,6 +13,7 @@ from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.gitconfig import included
 from yarrow.policy.keys import Keys
+from yarrow.policy.obeyed import same_file
 from yarrow.policy.permission.paths import Closed
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
@@ -57,6 +58,8 @@ class Workspace(Struct, frozen=True):
     """Files and directories of the service itself, such as its token: nobody reads or writes them."""
     kept: tuple[Path, ...] = ()
     """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
+    obeyed: tuple[Path, ...] = ()
+    """Files and directories that the next start executes or obeys, such as an extension: nobody writes to them."""
     closed: Closed = Closed()
     """What the rules of the settings keep from the tool that is given this."""
     secrets: SecretFiles = ENV_FILES
@@ -105,7 +108,8 @@ class Workspace(Struct, frozen=True):
             )
         literal = Path(os.path.normpath(path))
         if (
-            any(system.lies_in(real, own) for own in self.kept)
+            any(system.lies_in(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
+            or same_file(real, self.obeyed)
             or _is_included(real, root)
             or _is_of_repository(real)
             or _is_protected(real, root)

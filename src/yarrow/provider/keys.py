@@ -6,6 +6,7 @@ import itertools
 import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,6 +14,7 @@ from yarrow.config.secrets import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
+from yarrow.platform.search_path import trusted_environment
 from yarrow.policy.secrets import SHORTEST, is_secret_variable
 from yarrow.provider.plan import Plan
 
@@ -147,7 +149,14 @@ def brings_credentials(settings: ProviderSettings) -> bool:
 
 async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:
     process = await asyncio.create_subprocess_shell(
-        command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True
+        command,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        # What lies in the working directory, or is on PATH because of it, decides nothing about a key.
+        cwd=_home(),
+        env=trusted_environment(environment),
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(COMMAND_LIMIT):
@@ -165,6 +174,11 @@ async def _run(command: str, place: str, environment: Mapping[str, str]) -> str:
     if not key or len(output) > MAX_OUTPUT or not key.isprintable():
         raise _missing(f"{place} printed {'no key' if not key else 'more than one line, or something that is no key'}")
     return key
+
+
+def _home() -> Path:
+    home = Path.home()
+    return home if home.is_dir() else Path(home.anchor)
 
 
 async def _outputs(process: Process) -> tuple[bytes, bytes]:

@@ -56,6 +56,8 @@ class Parts(Struct, frozen=True):
     """What shell commands run in."""
     private: tuple[Path, ...] = ()
     """Files of the service that no tool may reach: real paths."""
+    obeyed: tuple[Path, ...] = ()
+    """Files that the next start executes or obeys, which no tool writes to: as named, and their real paths."""
     pause: Pause = WITH_TIME
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple

@@ -5,6 +5,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.agent.seat import Seats
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
+from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.permission.unknown import unknown_tools
@@ -239,7 +241,13 @@ class Sessions:
         skills = skill_directories(self._parts.places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
         parts = self._parts
-        workspace = replace(workspace, private=parts.private, kept=parts.kept(entry.cwd), secrets=parts.secret_files())
+        workspace = replace(
+            workspace,
+            private=parts.private,
+            kept=parts.kept(entry.cwd),
+            obeyed=parts.obeyed,
+            secrets=parts.secret_files(),
+        )
         if entry.state.header.dry_run:
             box = self._parts.boxes.planned(workspace)
         else:
@@ -276,6 +284,7 @@ class Sessions:
 
     async def _enter(self, log: SessionLog | MemoryLog, state: SessionState, warnings: tuple[str, ...]) -> Entry:
         session_id = state.header.id
+        remember_roots(Path(state.header.cwd), self._parts.settings.workspace.extra)
         bus = Bus(session_id, now=self._parts.now)
         source = Source(log, state, partial(self._reread, session_id))
         limits = self._parts.settings.service

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from yarrow.platform import system
+from yarrow.platform.search_path import find_program
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.environment import child_environment
 from yarrow.policy.family import has_own_proc
@@ -84,12 +85,10 @@ def ripgrep_program(workspace: Workspace) -> str | None:
 
     One inside the workspace is not run.
     """
-    import shutil
-
     if not system.BOUNDING_SHELL:
         return None
-    found = shutil.which("rg")
-    if found is None or not Path(found).is_absolute():
+    found = find_program("rg", os.environ)
+    if found is None:
         return None
     real = Path(os.path.realpath(found))
     return None if any(real.is_relative_to(root) for root in workspace.writable) else found

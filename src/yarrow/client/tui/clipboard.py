@@ -1,12 +1,13 @@
 """The clipboard of the machine, by the programs that read and write it where they are there."""
 
 import asyncio
-import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from yarrow.platform import system
+from yarrow.platform.search_path import find_program
 
 READ_SECONDS = 3.0
 WRITE_SECONDS = 2.0
@@ -49,16 +50,16 @@ async def write_text(text: str, environment: Mapping[str, str]) -> str:
     """Put a text into the clipboard; return the name of the program that took it, empty when none did."""
     for program in _there(_WRITERS, environment):
         if await _run(program, text.encode("utf-8", "replace"), WRITE_SECONDS) is not None:
-            return program[0]
+            return Path(program[0]).stem
     return ""
 
 
 def _there(table: Sequence[tuple[Sequence[str], str]], environment: Mapping[str, str]) -> Iterator[Sequence[str]]:
     """Yield the programs that are on the path and have a clipboard."""
     for program, variable in table:
-        found = (not variable or environment.get(variable)) and shutil.which(program[0], path=environment.get("PATH"))
+        found = (not variable or environment.get(variable)) and find_program(program[0], environment)
         if found:
-            yield program
+            yield (found, *program[1:])
 
 
 async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | None:

@@ -14,11 +14,11 @@ from yarrow.policy.sandbox.protected import Found, between
 
 def add_other_names(roots: Sequence[Path], found: Sequence[Found]) -> None:
     """Add to what was found of each root the names there of any file of secrets that has several."""
-    wanted = {identity for one in found for path in one.secret if (identity := _of_several_names(path))}
+    wanted = {identity for one in found for path in one.secret if (identity := of_several_names(path))}
     if not wanted:  # as nearly always
         return
     for root, one in zip(roots, found, strict=True):
-        for path in _named(root, wanted):
+        for path in named(root, wanted):
             if path not in one.secret:
                 one.secret.append(path)
                 one.pinned += between(root, path)
@@ -34,7 +34,8 @@ def pin_keys(home: Path, roots: Sequence[Path], found: Sequence[Found]) -> None:
                 one.pinned = sorted({*one.pinned, *between(root, path)})
 
 
-def _of_several_names(path: Path) -> tuple[int, int] | None:
+def of_several_names(path: Path) -> tuple[int, int] | None:
+    """Return device and number of a file that has hard links; None of anything else."""
     try:
         status = path.lstat()
     except OSError:
@@ -42,7 +43,7 @@ def _of_several_names(path: Path) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 else None
 
 
-def _named(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
+def named(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the paths below a root of the files of these devices and numbers, the nearest first."""
     numbers = {number for _, number in wanted}
     waiting, looked = deque([str(root)]), 0

@@ -46,6 +46,8 @@ class Box(Struct, frozen=True):
     """The service's own directories."""
     secrets: SecretFiles = ENV_FILES
     """Files of the workspace that are not read."""
+    kept: tuple[Path, ...] = ()
+    """Files and directories that are not changed, wherever they lie; absolute, perhaps through symlinks."""
     notes: Path | None = None
     """Where is written down what to take away if the service is killed; None is nowhere."""
     locked: frozenset[Path] = frozenset()

@@ -133,6 +133,7 @@ class Boxes:
                 *_inside(denied, (*around, *workspace.writable, *workspace.readable)),
             ),
             secrets=workspace.secrets,
+            kept=workspace.obeyed,
             notes=self._notes,
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.platform.search_path import find_program
 from yarrow.policy.once import Once
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
@@ -19,6 +20,7 @@ from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
+from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.made import running
 from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.protected import look_at, remembered
@@ -95,8 +97,8 @@ def launcher() -> str | None:
 
     One that lies where commands may write is none: what is there next time would run outside of the sandbox.
     """
-    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or shutil.which("bwrap")
-    return os.path.realpath(found) if found is not None and Path(found).is_absolute() else None
+    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or find_program("bwrap", os.environ)
+    return None if found is None else os.path.realpath(found)
 
 
 @lru_cache(maxsize=1)
@@ -133,6 +135,7 @@ class Boxed:
         found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
         add_other_names(box.writable, found)
         pin_keys(box.home, box.writable, found)
+        keep(box.kept, box.writable, found)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""

