@@ -14,7 +14,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.event import events as ev
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import Workspace
-from yarrow.tool.base import ToolContext
+from yarrow.tool.base import Tool, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry
 
@@ -28,13 +28,14 @@ class Real(Rig):
         super().__init__([*turns, [{"text": "done"}]], permissions=permissions, dry_run=more.pop("dry_run", False))
         self.cwd = cwd
         self.contained = more.pop("contained", False)
+        self.tools: tuple[Tool, ...] = more.pop("tools", BUILTIN_TOOLS)
         self.secrets: SecretFiles = more.pop("secrets", ENV_FILES)
         self.consent = Consent(**more)
 
     @property
     def equipment(self) -> Equipment:
         context = ToolContext(cwd=self.cwd, workspace=replace(Workspace.make(self.cwd), secrets=self.secrets))
-        made = replace(super().equipment, registry=Registry(BUILTIN_TOOLS), context=context)
+        made = replace(super().equipment, registry=Registry(self.tools), context=context)
         return replace(made, contained=self.contained)
 
     async def answered(self, *answers: str, before: Callable[[], None] = lambda: None) -> list[str]:

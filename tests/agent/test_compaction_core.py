@@ -33,6 +33,8 @@ from yarrow.provider.scripted import ScriptedProvider
 from yarrow.session import record as rec
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.state import SessionState, apply, fold
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.tool.registry import Registry
 
 NOW = "2026-11-28T00:00:00.000Z"
 MARK = "<!-- yarrow-summary -->"
@@ -72,7 +74,7 @@ class Session:
         return self.meter.context(self.state)
 
     def plan(self, frame: Frame, reason: CompactionReason = "auto", **more: Any) -> Plan | Notice:
-        return plan(Task(self.state, self.context, frame, reason, **more), self.meter)
+        return plan(Task(self.state, self.context, frame, reason, Registry(BUILTIN_TOOLS), **more), self.meter)
 
     async def compact(self, planned: Plan | Notice, *answers: str) -> Compaction:
         """Compact with a model that gives these answers, the last one again and again."""

@@ -21,7 +21,7 @@ from yarrow.policy.sandbox.arguments import Box
 from yarrow.policy.workspace import Workspace
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolContext
-from yarrow.tool.bash import BashArguments
+from yarrow.tool.bash import Bash, BashArguments
 from yarrow.tool.registry import Registry
 
 COMMAND = "git push"
@@ -34,6 +34,7 @@ class Recorder:
     name = "bash"
     read_only = False
     arguments = BashArguments
+    access = Bash.access
 
     def __init__(self) -> None:
         self.ran: list[ToolContext] = []

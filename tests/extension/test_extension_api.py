@@ -10,6 +10,7 @@ from extending import Say, Shout, extended
 from msgspec import Meta, Struct
 
 from yarrow.extension.api import Yarrow
+from yarrow.tool.access import Access
 
 
 def attempt(register: Callable[[Yarrow], None]) -> str:
@@ -35,6 +36,19 @@ def payload_only(payload: dict[str, Any]) -> None: ...
 )
 def test_a_hook_has_a_known_name_and_a_function(name: Any, function: Any, told: str) -> None:
     assert told in attempt(lambda yarrow: yarrow.hook(name, function))
+
+
+@pytest.mark.parametrize(
+    ("access", "told"),
+    [
+        ("file", "must be a yarrow.tool.access.Access"),
+        (Access.file("where"), "the argument 'where'; the arguments are text"),
+    ],
+)
+def test_a_tool_declares_its_access_by_its_own_arguments(access: Any, told: str) -> None:
+    shout = Shout()
+    shout.access = access  # type: ignore[attr-defined]
+    assert told in attempt(lambda yarrow: yarrow.tool(shout))
 
 
 class Odd(Struct, forbid_unknown_fields=True):

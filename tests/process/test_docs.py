@@ -85,8 +85,14 @@ async def test_adding_a_tool_is_true(world: World, tmp_path: Path) -> None:
     row = table.read_text().replace("Bash())", "Bash(), Reverse())")
     table.write_text(row.replace("\nBUILTIN", "from yarrow.tool.reverse import Reverse\n\nBUILTIN", 1))
     world.environment["PYTHONPATH"] = str(package.parent)
-    call = {"call": {"name": "reverse", "arguments": {"text": "abc"}}}
-    world.script([call], [{"expect": {"contains": "cba"}}, {"text": "done"}])
+    (world.project / "secret").mkdir()
+    for name in ("open", "secret/plan"):
+        (world.project / name).write_text("abc")
+    calls = [[{"call": {"name": "reverse", "arguments": {"path": name}}}] for name in ("open", "secret/plan")]
+    denied = "Not run: the rule 'read(secret/*)'"
+    seen, refused = ([{"expect": {"contains": text}}] for text in ("cba", denied))
+    rules = {"rules": {"read(secret/*)": "deny"}}
+    world.script(calls[0], seen + calls[1], [*refused, {"text": "done"}], permissions=rules)
     ended = await world.run("--tools", "reverse", "hi")
     assert (ended.code, ended.out) == (0, "done\n"), ended.err
 

@@ -42,7 +42,7 @@ async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: Ho
         for _ in range(2):
             ids.append((await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id)
             arguments = json.dumps({"command": "echo x > ~/cache; mkdir -m 500 -p /tmp/shut/in"})
-            request = pb.RunToolRequest(session_id=ids[-1], tool="bash", arguments_json=arguments)
+            request = pb.RunToolRequest(session_id=ids[-1], arguments_json=arguments)
             events = [response.event async for response in stub.RunTool(request)]
             assert not events[-1].tool_output.is_error
         assert len(kept() - before) == 2

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from yarrow.agent.permit import SHELL_TOOLS, Permission, asks_outside
+from yarrow.agent.permit import Permission, asks_outside
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
 from yarrow.agent.settle import to_the_end
@@ -168,7 +168,9 @@ class Batch:
                 result = await points.before_call(
                     call,
                     read_only=equipment.registry.read_only(call.name),
-                    contained=equipment.contained and call.name in SHELL_TOOLS and not asks_outside(call),
+                    contained=equipment.contained
+                    and equipment.registry.access(call.name).sandboxed
+                    and not asks_outside(call),
                 )
             if result is None:
                 async for piece in pieces:

@@ -121,7 +121,8 @@ class Compactor:
         session = self._desk.session
         context = self._meter.context(session)
         summariser = session.header.compaction.model
-        return Task(session, context, self._frame(equipment, window), reason, summariser=summariser)
+        frame = self._frame(equipment, window)
+        return Task(session, context, frame, reason, equipment.registry, summariser=summariser)
 
     def _announce(self, planned: "Plan") -> None:
         self._desk.publish(CompactionStart(planned.task.reason, planned.tokens_before))

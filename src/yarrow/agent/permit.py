@@ -15,15 +15,14 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
 from yarrow.policy.permission.decide import Allow, Ask, Deny, decide, denial, refused_by_mode
-from yarrow.policy.permission.paths import ALL_FILE_TOOLS, Closed, PathRules
+from yarrow.policy.permission.paths import READING, Closed, PathRules
 from yarrow.policy.permission.request import Kind, Request
 from yarrow.policy.permission.rules import matched
 from yarrow.policy.permission.verdict import Verdict
 from yarrow.policy.workspace import Refused, Workspace
+from yarrow.tool.access import access_of
 from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
-
-SHELL_TOOLS = frozenset({"bash"})
 
 
 class Permission:
@@ -65,18 +64,25 @@ class Permission:
 def _closed(context: ToolContext, request: Request, rules: Mapping[str, str]) -> ToolContext:
     """Return the context in which the rules close what a call may not reach, wherever it finds it.
 
-    A shell can reach what `read` can. What a rule says to ask about is open to a call that is itself asked about.
+    What a rule says to ask about is open to a call that is itself asked about, and to a shell.
     """
-    if request.kind is Kind.OTHER or not rules:
+    if not rules:
         return context
-    tool = "read" if request.kind is Kind.SHELL else request.tool
-    by_path = PathRules.make(rules, tool, context.cwd)
-    if request.kind is Kind.SHELL:
-        closed = Closed(PathRules(tuple(one for one in by_path.rules if one.verdict is Verdict.DENY)))
-    else:
+    if request.kind is Kind.FILE:
+        by_path = PathRules.make(rules, request.tool, context.cwd, writes=not request.read_only)
         first = by_path.first(request.subject, *request.names)
         closed = Closed(by_path, excused=first.rule if first and first.verdict is Verdict.ASK else "")
-    return replace(context, workspace=replace(context.workspace, closed=closed))
+        return replace(context, workspace=replace(context.workspace, closed=closed))
+    # What these touch is known when they do: whatever they read, or write, obeys the rules for that.
+    reading, writing = (PathRules.make(rules, READING, context.cwd, writes=writes) for writes in (False, True))
+    if request.kind is Kind.SHELL:
+        reading, writing = _denying(reading), _denying(writing)
+    workspace = replace(context.workspace, closed=Closed(reading), unwritable=Closed(writing))
+    return replace(context, workspace=workspace)
+
+
+def _denying(by_path: PathRules) -> PathRules:
+    return PathRules(tuple(one for one in by_path.rules if one.verdict is Verdict.DENY))
 
 
 def _closes_where_it_runs(closed: Closed, request: Request) -> str:
@@ -88,29 +94,57 @@ def _closes_where_it_runs(closed: Closed, request: Request) -> str:
 
 def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
     """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
-    cwd = str(context.cwd)
-    if tool.name in SHELL_TOOLS:
-        command: str = arguments.command
-        # Where it runs is part of what it does.
-        where = str(locate(arguments.cwd, context.cwd)) if arguments.cwd else cwd
-        leaves = contained and getattr(arguments, "outside", False) is True
-        if leaves:
-            # Commands inside can make a link lead elsewhere after the user agreed to where it led.
-            where = str(_real(Path(where)))
-        like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
-        request = Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained and not leaves)
-        return replace(request, **_way_out(arguments, context)) if leaves else request
-    if tool.name in ALL_FILE_TOOLS:
-        path = locate(arguments.path, context.cwd)
-        real = _real(path)
-        directory = real if _is_directory(real) else real.parent
-        like = AllowedCall(tool.name, str(directory), cwd)
-        outside = _outside(path, context.workspace, writes=not tool.read_only)
-        names = (os.path.normpath(path),)
-        return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, names=names, outside=outside)
+    access = access_of(tool)
+    named = access.named(arguments)
+    if named is None or access.kind is Kind.OTHER:
+        subject = _as_json(arguments)
+        like = AllowedCall(tool.name, subject, str(context.cwd))
+        return Request(tool.name, Kind.OTHER, tool.read_only, subject, like)
+    if access.kind is Kind.SHELL:
+        request = _shell_request(tool, arguments, context, contained=contained)
+    else:
+        request = _file_request(tool, named, context)
+    return request if access.declared else _undeclared(request, arguments)
+
+
+def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
+    access = access_of(tool)
+    command, contained = access.named(arguments) or "", contained and access.sandboxed
+    # Where it runs is part of what it does.
+    directory: object = getattr(arguments, access.directory, "") if access.directory else ""
+    where = str(locate(directory, context.cwd)) if directory and isinstance(directory, str) else str(context.cwd)
+    leaves = contained and getattr(arguments, "outside", False) is True
+    if leaves:
+        # Commands inside can make a link lead elsewhere after the user agreed to where it led.
+        where = str(_real(Path(where)))
+    like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
+    request = Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained and not leaves)
+    return replace(request, **_way_out(arguments, context)) if leaves else request
+
+
+def _file_request(tool: Tool, named: str, context: ToolContext) -> Request:
+    path = locate(named, context.cwd)
+    real = _real(path)
+    directory = real if _is_directory(real) else real.parent
+    like = AllowedCall(tool.name, str(directory), str(context.cwd))
+    outside = _outside(path, context.workspace, writes=not tool.read_only)
+    names = (os.path.normpath(path),)
+    return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, names=names, outside=outside)
+
+
+def _undeclared(request: Request, arguments: Struct) -> Request:
+    """Return the request of a tool that does not say what it touches.
+
+    Its `path` may be no path of a file, and is not all that it may touch: it is asked about as a tool of unknown reach.
+    """
+    subject = _as_json(arguments)
+    like = AllowedCall(request.tool, subject, request.like.cwd)
+    return replace(request, declared=False, outside=False, arguments=subject, like=like)
+
+
+def _as_json(arguments: Struct) -> str:
     # Sorted, so that the same arguments are the same text in whatever order a model names them.
-    subject = msgspec.json.encode(arguments, order="sorted").decode()
-    return Request(tool.name, Kind.OTHER, tool.read_only, subject, AllowedCall(tool.name, subject, cwd))
+    return msgspec.json.encode(arguments, order="sorted").decode()
 
 
 def _way_out(arguments: Any, context: ToolContext) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
-TOOL = "bash"
 SIGN = "!"
 """How such a line begins; with two of them the model is not told."""
 KEPT = 1 << 16
@@ -27,13 +26,13 @@ def request_of(session_id: str, line: str) -> pb.RunToolRequest:
     if not command:
         raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
     arguments = dumps({"command": command})
-    return pb.RunToolRequest(session_id=session_id, tool=TOOL, arguments_json=arguments, silent=silent)
+    return pb.RunToolRequest(session_id=session_id, arguments_json=arguments, silent=silent)
 
 
-def line_of(typed: str) -> str:
-    """Return the line that a person typed for a message, by what is recorded of it: `!ls` for a shell command."""
+def line_of(typed: str, text: str) -> str:
+    """Return the line that the user typed for a message with a text: `!ls` for the run of a shell command."""
     tool, _, arguments = typed.partition(" ")
-    if tool != TOOL:
+    if not text.startswith(f"I ran the tool {tool} with "):
         return typed
     try:
         return f"{SIGN}{msgspec.json.decode(arguments, type=_Arguments).command}"

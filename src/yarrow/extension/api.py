@@ -14,6 +14,7 @@ from yarrow.extension.models import check_arguments
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, Offer
 from yarrow.prompt.front_matter import one_line
+from yarrow.tool.access import Access, access_of
 
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
@@ -101,7 +102,7 @@ class Yarrow:
         if preview is not None and not inspect.iscoroutinefunction(preview):
             raise TypeError(f"preview of the tool {name} must be `async def preview(self, arguments, context)`")
         model = cast("type[Struct]", arguments)
-        self._add(Offer(name, read_only, model, _description(tool, name), tool, preview))
+        self._add(Offer(name, read_only, model, _description(tool, name), tool, preview, _access(tool, name)))
 
     def command(self, name: str, function: CommandFunction, description: str = "") -> None:
         """Let a prompt begin with `/name`: `function(arguments, cwd)` returns the prompt to send; it may be async."""
@@ -175,6 +176,19 @@ def _description(tool: ExtensionTool, name: str) -> str:
     if not text.strip():
         raise ValueError(f"the tool {name} needs a docstring, whose first line tells the model what it does")
     return text.strip()
+
+
+def _access(tool: ExtensionTool, name: str) -> Access:
+    """Return what a tool touches. Raises TypeError and ValueError when it declares that wrongly."""
+    declared: object = getattr(tool, "access", None)
+    if declared is not None and not isinstance(declared, Access):
+        raise TypeError(f"access of the tool {name} must be a yarrow.tool.access.Access, as in Access.file('path')")
+    access = access_of(tool)
+    try:
+        access.check(tool.arguments)
+    except ValueError as error:
+        raise ValueError(f"the tool {name}: {error}") from None
+    return access
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from yarrow.extension.failures import ExtensionError
 from yarrow.extension.host import Host
 from yarrow.extension.plain import plain
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 
 PREVIEW_SECONDS = 30.0
@@ -17,7 +18,10 @@ PREVIEW_SECONDS = 30.0
 
 
 class ExtensionTool(Protocol):
-    """A `yarrow.tool.base.Tool`, except that `preview` may be missing."""
+    """A `yarrow.tool.base.Tool`, except that `preview` may be missing.
+
+    With `access`, a `yarrow.tool.access.Access`, it declares what it touches.
+    """
 
     @property
     def name(self) -> str:
@@ -48,6 +52,7 @@ class Offer(Struct, frozen=True):
     description: str
     tool: ExtensionTool
     preview: Callable[[Any, ToolContext], Awaitable[Result]] | None
+    access: Access
 
 
 class HostedTool:
@@ -57,6 +62,7 @@ class HostedTool:
         self.name = offer.name
         self.read_only = offer.read_only
         self.arguments = offer.arguments
+        self.access = offer.access
         self.description = offer.description
         """The prose the model sees."""
         self._host = host

@@ -62,6 +62,8 @@ class Workspace(Struct, frozen=True):
     """Files and directories that the next start executes or obeys, such as an extension: nobody writes to them."""
     closed: Closed = Closed()
     """What the rules of the settings keep from the tool that is given this."""
+    unwritable: Closed = Closed()
+    """What the rules keep from being written besides."""
     secrets: SecretFiles = ENV_FILES
     """Files that nobody reads or writes."""
 
@@ -98,7 +100,7 @@ class Workspace(Struct, frozen=True):
             return real
         if self._is_secret(path, real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
-        if closed := self._closed(path, real):
+        if closed := self._closed(path, real) or _closed_by(self.unwritable, path, real):
             return closed
         root = _root(real, self.writable)
         if root is None:
@@ -142,9 +144,7 @@ class Workspace(Struct, frozen=True):
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(system.lies_in(real, own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
-        if rule := self.closed.against(str(real), os.path.normpath(path)):
-            return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
-        return None
+        return _closed_by(self.closed, path, real)
 
     def open_read(self, path: Path, flags: int = READING) -> int | Refused:
         """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
@@ -267,6 +267,13 @@ def _is_included(real: Path, root: Path) -> bool:
     """Whether the configuration of git of a root includes a file."""
     home = Path.home()
     return any(_real(path) == real for path in included(root / ".git/config", home))
+
+
+def _closed_by(closed: Closed, path: Path, real: Path) -> Refused | None:
+    """Return why the rules close a path, None if they do not."""
+    if rule := closed.against(str(real), os.path.normpath(path)):
+        return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
+    return None
 
 
 def _both(path: Path, real: Path) -> str:

@@ -43,7 +43,8 @@ class Tools:
 
     def _call(self, request: pb.RunToolRequest) -> ToolCall:
         names = self._parts.registry.names()
-        if request.tool not in names:
+        name = request.tool or self._parts.registry.shell()
+        if name not in names:
             raise InvalidArgument("tool", f"{request.tool!r} is none of {', '.join(names)}")
         if len(request.arguments_json.encode()) > MAX_TEXT_BYTES:
             raise LimitExceeded(f"arguments_json has more than {MAX_TEXT_BYTES} bytes", code=Code.TOO_LARGE)
@@ -52,4 +53,4 @@ class Tools:
             msgspec.json.decode(arguments, type=dict[str, object])
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgument("arguments_json", f"is not a JSON object: {error}") from None
-        return ToolCall(new_id(), request.tool, arguments)
+        return ToolCall(new_id(), name, arguments)

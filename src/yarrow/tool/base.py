@@ -82,7 +82,10 @@ Result = Done | ToolFailed
 
 
 class Tool(Protocol):
-    """One tool. `arguments` is the `msgspec.Struct` whose JSON Schema the model sees and that a call is decoded to."""
+    """One tool. `arguments` is the `msgspec.Struct` whose JSON Schema the model sees and that a call is decoded to.
+
+    It may declare what it touches with `access`, an `Access`; `yarrow.tool.access` says what counts without it.
+    """
 
     @property
     def name(self) -> str:

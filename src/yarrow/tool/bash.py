@@ -17,6 +17,7 @@ from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.arguments import seen_inside
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.scratch import fallback_directory
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.capture import Capture, Deltas
 from yarrow.tool.names import told
@@ -57,6 +58,7 @@ class Bash:
     name = "bash"
     read_only = False
     arguments = BashArguments
+    access = Access.shell(directory="cwd", sandboxed=True)
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield output as it comes, then all of it within the limits, with the exit code when it is not 0."""

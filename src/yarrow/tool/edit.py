@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from yarrow.tool.access import Access
 from yarrow.tool.base import Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
 from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
@@ -30,6 +31,7 @@ class Edit:
     name = "edit"
     read_only = False
     arguments = EditArguments
+    access = Access.file()
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield how many places were changed, and the diff."""

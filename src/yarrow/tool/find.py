@@ -15,6 +15,7 @@ from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS
@@ -44,6 +45,7 @@ class Find:
     name = "find"
     read_only = True
     arguments = FindArguments
+    access = Access.file()
 
     async def run(self, arguments: FindArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the paths, sorted, a directory's with a slash behind it."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
@@ -48,6 +49,7 @@ class Grep:
     name = "grep"
     read_only = True
     arguments = GrepArguments
+    access = Access.file()
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the matching lines as `path:line:text`, in order of paths."""

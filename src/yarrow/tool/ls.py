@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.workspace import READING, Refused
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
@@ -33,6 +34,7 @@ class Ls:
     name = "ls"
     read_only = True
     arguments = LsArguments
+    access = Access.file()
 
     async def run(self, arguments: LsArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the names, sorted, a directory's with a slash behind it."""

@@ -16,6 +16,7 @@ from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 from yarrow.imaging.header import image_type
 from yarrow.message import Image
 from yarrow.policy.workspace import Refused
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, Sieve, ToolContext, ToolFailed
 from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size, without_half
@@ -45,6 +46,7 @@ class Read:
     name = "read"
     read_only = True
     arguments = ReadArguments
+    access = Access.file()
 
     async def run(self, arguments: ReadArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the page, the image or the listing."""

@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import ToolCall, ToolSpec
+from yarrow.policy.permission.request import Kind
+from yarrow.tool.access import OTHER, Access, access_of
 from yarrow.tool.arguments import Invalid, decode, schema_of
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
 from yarrow.tool.limits import PROGRESS_BYTES, bounded, bounded_diff, clean, last_bytes
@@ -44,6 +46,15 @@ class Registry:
         """Whether a call of that name changes nothing; so it is for an unknown one, which only yields an error."""
         tool = self._tools.get(name)
         return tool is None or tool.read_only
+
+    def access(self, name: str) -> Access:
+        """Return what a tool touches; an unknown one touches nothing that is known."""
+        tool = self._tools.get(name)
+        return OTHER if tool is None else access_of(tool)
+
+    def shell(self) -> str:
+        """Return the name of the first tool that runs shell commands, empty if there is none."""
+        return next((name for name in self._tools if self.access(name).kind is Kind.SHELL), "")
 
     async def execute(
         self,

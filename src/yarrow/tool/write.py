@@ -5,6 +5,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
 from yarrow.tool.content import decode
@@ -27,6 +28,7 @@ class Write:
     name = "write"
     read_only = False
     arguments = WriteArguments
+    access = Access.file()
 
     async def run(self, arguments: WriteArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield whether the file was created or replaced, and the diff."""

@@ -3502,7 +3502,7 @@ class RunToolRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     tool: _builtins.str
-    """The tool's name."""
+    """The tool's name; empty runs the tool for shell commands, whose argument is `command`."""
     arguments_json: _builtins.str
     """The arguments as the text of a JSON object."""
     silent: _builtins.bool

@@ -59,7 +59,7 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
     task = plan.task
     writer, notes, prefix = await _written(plan, meter, summarise)
     previous = task.state.compaction
-    files = files_of(plan.dropped, previous, task.state.header.cwd)
+    files = files_of(plan.dropped, previous, cwd=task.state.header.cwd, registry=task.registry)
     messages = task.context.messages
     kept = messages[plan.cut.first_kept].id if plan.cut.first_kept < len(messages) else ""
     draft = Compaction(

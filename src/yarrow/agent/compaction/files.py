@@ -7,12 +7,11 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import Message, Role, ToolCall
+from yarrow.policy.permission.request import Kind
 from yarrow.session.record import Compaction
+from yarrow.tool.access import Access
 from yarrow.tool.paths import locate, shown
-from yarrow.tool.registry import NOTHING_CHANGED
-
-READING = frozenset({"read", "grep", "ls", "find"})
-MODIFYING = frozenset({"write", "edit"})
+from yarrow.tool.registry import NOTHING_CHANGED, Registry
 
 
 class Files(Struct, frozen=True):
@@ -22,22 +21,14 @@ class Files(Struct, frozen=True):
     modified: tuple[str, ...] = ()
 
 
-class _Arguments(Struct, frozen=True):
-    """What the tools that read and modify have in common."""
-
-    path: str = ""
-
-
-def files_of(messages: Iterable[Message], previous: Compaction | None, cwd: str) -> Files:
-    """Return the files of the calls that succeeded, and those of the compaction before."""
+def files_of(messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: Registry) -> Files:
+    """Return the files of the calls that succeeded, and those of the previous compaction."""
     read = set(previous.read_files if previous else ())
     modified = set(previous.modified_files if previous else ())
     for call in _succeeded(messages):
-        path = _path(call, Path(cwd))
-        if path and call.name in READING:
-            read.add(path)
-        elif path and call.name in MODIFYING:
-            modified.add(path)
+        access = registry.access(call.name)
+        if access.kind is Kind.FILE and (path := _path(call, access, Path(cwd))):
+            (read if registry.read_only(call.name) else modified).add(path)
     return Files(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 
@@ -52,9 +43,9 @@ def _succeeded(messages: Iterable[Message]) -> Iterable[ToolCall]:
                 yield call
 
 
-def _path(call: ToolCall, cwd: Path) -> str:
+def _path(call: ToolCall, access: Access, cwd: Path) -> str:
     try:
-        path = msgspec.json.decode(call.arguments, type=_Arguments).path
+        path = msgspec.json.decode(call.arguments, type=dict[str, object]).get(access.argument)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
-    return shown(locate(path, cwd), cwd) if path else ""
+    return shown(locate(path, cwd), cwd) if path and isinstance(path, str) else ""

@@ -12,6 +12,7 @@ from yarrow.errors import Code, RunError
 from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Message
 from yarrow.session.state import SessionState
+from yarrow.tool.registry import Registry
 
 MIN_ANSWER = 256
 """Tokens of window that must be left for an answer; with less a request does not fit."""
@@ -30,6 +31,8 @@ class Task(Struct, frozen=True):
     context: Context
     frame: Frame
     reason: CompactionReason
+    registry: Registry
+    """Tools of the session."""
     instructions: str = ""
     """What the user asks of the summary."""
     summariser: str = ""

@@ -42,7 +42,7 @@ def from_messages(messages: Iterable[pb.Message]) -> History:
     for message in messages:
         match message.role:
             case pb.ROLE_USER:
-                history = _said(history, message.id, line_of(message.typed) or _text(message))
+                history = _said(history, message.id, line_of(message.typed, _text(message)) or _text(message))
             case pb.ROLE_ASSISTANT:
                 history = replace(close(history), open=_recorded(message))
             case pb.ROLE_TOOL:

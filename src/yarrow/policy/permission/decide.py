@@ -86,11 +86,11 @@ def _doubt(mode: PermissionMode, rule: Matched | None, call: Request) -> str:
     if rule or call.read_only or mode is PermissionMode.AUTO:
         return ""
     match call.kind:
-        case Kind.FILE:
+        case Kind.FILE if call.declared:
             return ""
         case Kind.SHELL:
             return "" if call.contained else "it runs without a sandbox"
-        case Kind.OTHER:
+        case Kind.FILE | Kind.OTHER:
             return "it may change something outside the workspace"
         case _:
             assert_never(call.kind)

@@ -10,9 +10,10 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.permission.verdict import Verdict, parts_of
 
-ALL_FILE_TOOLS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
-COVERED = {"read": ALL_FILE_TOOLS, "write": frozenset({"write", "edit"}), "edit": frozenset({"write", "edit"})}
-"""Tools that a stricter rule with a path counts for besides its own: they show, or change, the same files."""
+READING = "read"
+"""Name of a rule that, with a path, is stricter on every tool that touches files: they all show what they read."""
+WRITING = frozenset({"write", "edit"})
+"""Names of rules that, with a path, are stricter on every tool that changes files."""
 _WILD = re.compile(r"(/\*\*/|\*+)")
 _BELOW = re.compile(r"(?:/\*+)+$")
 
@@ -38,14 +39,15 @@ class PathRules(Struct, frozen=True):
     rules: tuple[PathRule, ...] = ()
 
     @classmethod
-    def make(cls, rules: Mapping[str, str], tool: str, cwd: Path) -> "PathRules":
-        """Take those of the configured rules that concern a tool."""
+    def make(cls, rules: Mapping[str, str], tool: str, cwd: Path, *, writes: bool = False) -> "PathRules":
+        """Take those of the configured rules that concern a tool; `writes` says whether it changes files."""
         found: list[PathRule] = []
         for rule, word in rules.items():
             named, pattern = parts_of(rule)
             verdict = Verdict[word.upper()]
             strict = verdict is not Verdict.AUTO
-            if pattern is None or not (named in (tool, "*") or (strict and tool in COVERED.get(named, ()))):
+            covered = strict and (named == READING or (writes and named in WRITING))
+            if pattern is None or not (covered or named in (tool, "*")):
                 continue
             rank = (verdict is Verdict.DENY, len(pattern) + 1, verdict, rule)
             compiled = _compiled(_absolute(pattern, cwd), strict=strict)
@@ -90,7 +92,7 @@ def denied_places(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
     places: list[Path] = []
     for rule, word in rules.items():
         named, pattern = parts_of(rule)
-        if named in ("read", "*") and pattern is not None and word == "deny":
+        if named in (READING, "*") and pattern is not None and word == "deny":
             stem = _BELOW.sub("", _absolute(pattern, cwd))
             if os.path.isabs(stem) and "*" not in stem:  # noqa: PTH117 (a Path would take the pattern apart)
                 places.append(Path(os.path.realpath(stem)))

@@ -15,7 +15,7 @@ class Kind(Enum):
     SHELL = "shell"
     """Whatever a command can, less what its sandbox keeps from it."""
     OTHER = "other"
-    """Nobody knows: a tool of an extension."""
+    """Unknown: neither a path nor a command is among its arguments."""
 
 
 class Request(Struct, frozen=True):
@@ -40,3 +40,7 @@ class Request(Struct, frozen=True):
     """Whether that sandbox may not be left."""
     model_reason: str = ""
     """The model's own words for why, on one line."""
+    declared: bool = True
+    """Whether the tool itself says what it touches."""
+    arguments: str = ""
+    """Arguments as JSON of a tool that does not say what it touches: what rules match besides."""

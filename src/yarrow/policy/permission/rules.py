@@ -24,15 +24,16 @@ def matched(rules: Mapping[str, str], request: Request) -> Matched | None:
     for rule, word in rules.items():
         tool, pattern = parts_of(rule)
         verdict = Verdict[word.upper()]
-        if pattern is not None and request.kind is Kind.FILE:
+        if pattern is not None and request.kind is Kind.FILE and not request.arguments:
             continue  # below
         if tool in (request.tool, "*") and _matches(pattern, verdict, request):
             rank = len(pattern) + 1 if pattern is not None else int(tool != "*")
             found.append((verdict is Verdict.DENY, rank, verdict, rule))
     if request.kind is Kind.FILE:
         cwd = Path(request.like.cwd)
-        by_path = PathRules.make(rules, request.tool, cwd).first(request.subject, *request.names)
-        found += [by_path.rank] if by_path else []
+        by_path = PathRules.make(rules, request.tool, cwd, writes=not request.read_only)
+        first = by_path.first(request.subject, *request.names)
+        found += [first.rank] if first else []
     if not found:
         return None
     _, _, verdict, rule = max(found)
@@ -42,6 +43,10 @@ def matched(rules: Mapping[str, str], request: Request) -> Matched | None:
 def _matches(pattern: str | None, verdict: Verdict, request: Request) -> bool:
     if pattern is None:
         return True
+    if request.arguments and _compiled(pattern).fullmatch(request.arguments):
+        return True
+    if request.kind is Kind.FILE:
+        return False  # its patterns are paths, which `PathRules` matches
     # What a shell makes of a text is not known without being one: such a pattern spares a question inside a sandbox,
     # and grants nothing where there is none.
     grants = verdict is Verdict.AUTO and request.kind is Kind.SHELL

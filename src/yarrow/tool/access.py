@@ -1,0 +1,67 @@
+"""The access of a tool: whether it touches one file, runs a shell command or does something else."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.policy.permission.request import Kind
+
+PATH = "path"
+"""Argument that makes a tool without a declared access a file tool."""
+COMMAND = "command"
+"""Argument that makes a tool without a declared access a shell tool."""
+
+
+class Access(Struct, frozen=True):
+    """What a tool touches, and the argument that names it. `read_only` of the tool says whether it writes there."""
+
+    kind: Kind
+    argument: str = ""
+    """Name of the argument that holds the path or the command."""
+    directory: str = ""
+    """Name of the argument that holds the directory of a command; empty if it always runs in the session's."""
+    sandboxed: bool = False
+    """Whether its commands run in the sandbox of the session."""
+    declared: bool = True
+    """Whether the tool says so itself, which spares the question about tools of unknown reach."""
+
+    @classmethod
+    def file(cls, argument: str = PATH) -> "Access":
+        """Return the access of a tool that touches the file or directory in an argument, through the workspace."""
+        return cls(Kind.FILE, argument)
+
+    @classmethod
+    def shell(cls, argument: str = COMMAND, *, directory: str = "", sandboxed: bool = False) -> "Access":
+        """Return the access of a tool that runs the shell command in an argument."""
+        return cls(Kind.SHELL, argument, directory, sandboxed)
+
+    def named(self, arguments: Struct) -> str | None:
+        """Return the path or the command of a call; None if it has none."""
+        value: object = getattr(arguments, self.argument, None) if self.argument else None
+        return value if isinstance(value, str) else None
+
+    def check(self, arguments: type[Struct]) -> None:
+        """Raise ValueError if an argument that this names does not exist."""
+        known = arguments.__struct_fields__
+        for name in filter(None, (self.argument, self.directory)):
+            if name not in known:
+                raise ValueError(f"access names the argument {name!r}; the arguments are {', '.join(known)}")
+
+
+OTHER = Access(Kind.OTHER)
+
+
+def access_of(tool: Any) -> Access:
+    """Return the access that a tool declares, or the one that the names of its arguments suggest."""
+    declared: object = getattr(tool, "access", None)
+    return declared if isinstance(declared, Access) else _suggested(tool.arguments)
+
+
+def _suggested(arguments: type[Struct]) -> Access:
+    fields = arguments.__struct_fields__
+    if PATH in fields:
+        return Access(Kind.FILE, PATH, declared=False)
+    if COMMAND in fields:
+        return Access(Kind.SHELL, COMMAND, declared=False)
+    return msgspec.structs.replace(OTHER, declared=False)
