@@ -50,7 +50,7 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
     socket = folder / "yarrow.sock"
     token = own_token(token_beside(socket))
     if kind == "tcp":
-        server = aio.server(interceptors=(Guard(token),))
+        server = aio.server(interceptors=(Guard(token, house.servicer.refusals),))
         register(house.servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

@@ -89,7 +89,7 @@ _SERVICE = """\
   // wait in one session and their characters, connections to one address, seconds that one of them may be without
   // a call, calls on one of them, and the bytes of a request, a response and a request's metadata.
   // "service": {"sessions": 4096, "runs": 256, "subscribers": 256, "queuedTexts": 64, "queuedCharacters": 8388608,
-  //   "connections": 512, "idleSeconds": 600, "streams": 256,
+  //   "connections": 4096, "idleSeconds": 600, "streams": 256,
   //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
 """
 _TELEMETRY = """\

@@ -8,7 +8,7 @@ from yarrow.cli.certificates import authority, given
 from yarrow.cli.compose import compose
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import complain
-from yarrow.cli.open_files import allow_more
+from yarrow.cli.open_files import within_open_files
 from yarrow.cli.opened import Start, token_file
 from yarrow.cli.places import absolute, home_directory, split_address
 from yarrow.config.files import user_directory
@@ -24,7 +24,6 @@ async def serve(start: Start) -> ExitCode:
     settings, added = start.loaded.settings, start.extensions.added
     for notice in (*start.loaded.notices, *added.warnings):
         complain(notice, ExitCode.DONE)
-    allow_more()
     try:
         listening = await asyncio.to_thread(_listening, start)
         service = compose(settings, os.environ, added, private=_private(start, listening))
@@ -57,7 +56,7 @@ def _listening(start: Start) -> Listening:
     return Listening(
         socket=socket,
         token=own_token(token_file(remote) or token_beside(socket)),
-        limits=start.loaded.settings.service,
+        limits=within_open_files(start.loaded.settings.service),
         tcp=_tcp(start, users.absolute() / "tls") if remote.listen else None,
         reflection=remote.reflection,
     )

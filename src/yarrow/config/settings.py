@@ -137,8 +137,8 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Steers and follow-ups that wait in one session; the next one is refused."""
     queued_characters: int = 8 << 20
     """Of those texts together; what would exceed them is refused."""
-    connections: int = 512
-    """To one address; the next one is hung up on. Each is an open file, of which a process often has but 1,024."""
+    connections: int = 4096
+    """To one address; the next one is closed. At most the process's limit of open files less 256."""
     idle_seconds: int = 600
     """For which a connection may be without a call; then it is hung up on, and a client makes another when it calls."""
     streams: int = 256

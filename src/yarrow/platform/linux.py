@@ -84,6 +84,7 @@ __all__ = [
     "can_write_in",
     "comes",
     "compared",
+    "connected_to",
     "copy_attributes",
     "end_with_input",
     "entries_in",
@@ -167,6 +168,31 @@ def copy_attributes(source: int, target: int) -> None:
     if hasattr(os, "listxattr"):  # not so on systems that are like Linux in all else
         for attribute in os.listxattr(source):
             os.setxattr(target, attribute, os.getxattr(source, attribute))
+
+
+def connected_to(port: int) -> list[str]:
+    """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
+    found: list[str] = []
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as lines:
+                words = [line.split(None, 4) for line in lines]
+        except OSError:  # no IPv6, or no such file
+            continue
+        own, established = f":{port:04X}", "01"
+        found += [_address(row[2]) for row in words[1:] if row[1].endswith(own) and row[3] == established]
+    return found
+
+
+def _address(text: str) -> str:
+    """Return the address in `0100007F:1F90`, whose 32-bit words are in the machine's byte order."""
+    import socket
+    import struct
+
+    digits = text.partition(":")[0]
+    numbers = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
+    family = socket.AF_INET if len(numbers) == 1 else socket.AF_INET6
+    return socket.inet_ntop(family, struct.pack(f"={len(numbers)}I", *numbers)).removeprefix("::ffff:")
 
 
 def process_descriptor(pid: int) -> int:

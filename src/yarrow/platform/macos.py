@@ -84,6 +84,7 @@ __all__ = [
     "can_write_in",
     "comes",
     "compared",
+    "connected_to",
     "copy_attributes",
     "end_with_input",
     "entries_in",
@@ -128,6 +129,11 @@ WITHOUT_SANDBOX = "the sandbox of macOS is written as a profile and is not used 
 """Why there can be no sandbox on this system; empty where a program makes one."""
 _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENODEV})
 """How a file system, such as one of the network, says that it cannot empty a drive's cache."""
+
+
+def connected_to(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
+    """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
+    return []
 
 
 def compared(path: str) -> str:

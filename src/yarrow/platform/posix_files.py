@@ -127,14 +127,19 @@ def alone_in(path: Path) -> Generator[int]:
         os.close(descriptor)
 
 
-def allow_open_files(most: int) -> None:
-    """Raise the limit of this process on open files to so many, as far as the system lets it; it is never lowered."""
+def allow_open_files(most: int) -> int:
+    """Raise the limit of this process on open files to so many, as far as the system allows, and return the limit.
+
+    It is never lowered.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else soft
 
 
 def user_id() -> int:

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import logging
 import os
 import secrets
 import stat
@@ -15,6 +14,7 @@ import grpc
 from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.service.errors import deny
+from yarrow.service.refusals import Refusals
 
 TOKEN_BYTES = 32
 """Of randomness in a token."""
@@ -28,8 +28,6 @@ _NONE = (
 )
 _WRONG = "the token is not that of this service: read the file beside its socket again"
 _FROM_A_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
-
-_logger = logging.getLogger("yarrow.service")
 
 if TYPE_CHECKING:
     # Generic for type checkers alone.
@@ -76,8 +74,9 @@ def own_token(path: Path) -> str:
 class Guard(grpc.aio.ServerInterceptor):
     """Lets calls pass that carry the token; the others are answered UNAUTHENTICATED before their request is read."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, refusals: Refusals) -> None:
         self._digest = _digest(token)
+        self._refusals = refusals
 
     async def intercept_service(
         self,
@@ -91,7 +90,7 @@ class Guard(grpc.aio.ServerInterceptor):
         if not handler or method.startswith(HEALTH):
             return handler
         reason = self._reason_against(handler_call_details.invocation_metadata)
-        return _refusing(method, reason) if reason else handler
+        return self._refusing(method, reason) if reason else handler
 
     def _reason_against(self, metadata: Any) -> str:
         """Return why a call with this metadata may not pass; empty when it may."""
@@ -108,16 +107,15 @@ class Guard(grpc.aio.ServerInterceptor):
         right = hmac.compare_digest(_digest(token.strip()), self._digest)
         return "" if right and scheme.lower() == "bearer" else _WRONG
 
+    def _refusing(self, method: str, reason: str) -> "Handler":
+        async def refuse(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            self._refusals.call(method, context.peer())
+            await deny(context, reason)
+
+        # As a stream of requests, whatever the method takes: grpc waits for the request of any other kind, and a
+        # stranger would have it hold calls that never end and megabytes of each.
+        return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)
+
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-def _refusing(method: str, reason: str) -> "Handler":
-    async def refuse(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        _logger.info("%s refused: UNAUTHENTICATED", method.rpartition("/")[2])
-        await deny(context, reason)
-
-    # As a stream of requests, whatever the method takes: grpc waits for the request of any other kind, and a stranger
-    # would have it hold calls that never end and megabytes of each.
-    return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)

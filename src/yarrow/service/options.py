@@ -6,6 +6,8 @@ FOR_EVER = 2**31 - 1
 """Milliseconds that never pass: the largest number that an option takes."""
 MOST_CONNECTIONS = 1 << 20
 """More are not asked for: the largest number that an option takes makes grpc end the process."""
+HANDSHAKE_MILLISECONDS = 10_000
+"""Time in which a connection must have agreed on TLS and HTTP/2; then it is closed."""
 _KEEPALIVE = (
     # A connection that is gone without a word is noticed after the sum of both.
     ("grpc.keepalive_time_ms", 15_000),
@@ -40,7 +42,8 @@ def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
         ("grpc.max_receive_message_length", limits.message_bytes_in),
         ("grpc.max_send_message_length", limits.message_bytes_out),
         ("grpc.max_allowed_incoming_connections", min(limits.connections, MOST_CONNECTIONS)),
-        # A connection that never says what it is for counts as well.
+        # One that never says what it is for is closed soon, or it would keep out those who know the token.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
         ("grpc.max_connection_idle_ms", min(limits.idle_seconds * 1000, FOR_EVER)),
         ("grpc.max_concurrent_streams", limits.streams),
         # What is between the two would be refused at random.

@@ -66,16 +66,21 @@ async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
 @asynccontextmanager
 async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
     get_ready()
-    server = grpc.aio.server(interceptors=(Guard(listening.token),), options=server_options(listening.limits))
+    server = grpc.aio.server(
+        interceptors=(Guard(listening.token, servicer.refusals),), options=server_options(listening.limits)
+    )
     register(servicer, server)
     health = Health(server)
     if listening.reflection:
         _reflect(server)
     addresses = await _listen(server, listening)
+    watching = _watch(servicer, addresses, listening)
     servicer.heartbeat = listening.heartbeat
     try:
         yield addresses
     finally:
+        if watching is not None:
+            watching.cancel()
         servicer.drain()
         # Told to end a second time, it does not wait for runs any longer.
         with suppress(TimeoutError, asyncio.CancelledError):
@@ -84,6 +89,14 @@ async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
         await servicer.close()
         await server.stop(grace=1.0)
         listening.socket.unlink(missing_ok=True)
+
+
+def _watch(servicer: Servicer, addresses: tuple[str, ...], listening: Listening) -> "asyncio.Task[None] | None":
+    """Watch how many connections the network holds; what is owned by the context that serves."""
+    if listening.tcp is None:
+        return None
+    port = int(addresses[-1].rpartition(":")[2])
+    return asyncio.create_task(servicer.refusals.watch(port, listening.limits.connections))
 
 
 def _reflect(server: grpc.aio.Server) -> None:

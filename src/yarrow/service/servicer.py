@@ -1,6 +1,7 @@
 """The generated server interface: each RPC in terms of sessions and their agents."""
 
 import os
+import time
 from collections.abc import AsyncIterator
 
 from yarrow.event.events import AgentEnd, CompactionEnd
@@ -17,6 +18,7 @@ from yarrow.service.images import check_seen, fitted
 from yarrow.service.making import SessionPlan
 from yarrow.service.parts import Parts
 from yarrow.service.permissions import Permissions, attending
+from yarrow.service.refusals import Refusals
 from yarrow.service.saved import SavedSessions
 from yarrow.service.sessions import Sessions
 from yarrow.service.tools import Tools
@@ -36,6 +38,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
         self.window = BATCH_SECONDS
         self.epoch = os.urandom(16).hex()
+        self.refusals = Refusals(time.monotonic)
+        """What was refused at the door."""
 
     def keys(self) -> Redactor:
         """Return what takes the keys of providers out of all that is answered."""
@@ -113,6 +117,8 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
         response = views.state(entry, await self._sessions.info(entry))
         response.epoch = self.epoch
         response.version = self._parts.version
+        response.refused_calls = self.refusals.calls
+        response.full_seconds = self.refusals.full_seconds
         if (spent := so_far(entry.state, self._parts.settings.prices)) is not None:
             response.cost = spent
         return response

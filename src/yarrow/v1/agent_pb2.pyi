@@ -2051,6 +2051,8 @@ class GetStateResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     PERMISSION_REQUESTS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    REFUSED_CALLS_FIELD_NUMBER: _builtins.int
+    FULL_SECONDS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     name: _builtins.str
@@ -2077,6 +2079,10 @@ class GetStateResponse(_message.Message):
     """What the answers and the last summary cost so far by the configured prices, in US dollars; absent when no model of
     the session has one. GetStats knows all summaries.
     """
+    refused_calls: _builtins.int
+    """Calls without the service's token that it refused since it started."""
+    full_seconds: _builtins.int
+    """Seconds since it started in which it accepted no more connections from the network; looked at every 5 s, on Linux."""
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
         """How the session is set."""
@@ -2127,10 +2133,12 @@ class GetStateResponse(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         permission_requests: _abc.Iterable[Global___PermissionRequest] | None = ...,
         cost: _builtins.float | None = ...,
+        refused_calls: _builtins.int = ...,
+        full_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "provider", b"provider", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "context_tokens", b"context_tokens", "cost", b"cost", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "message_count", b"message_count", "name", b"name", "permission_requests", b"permission_requests", "provider", b"provider", "provider_reason", b"provider_reason", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "context_tokens", b"context_tokens", "cost", b"cost", "cwd", b"cwd", "dropped", b"dropped", "epoch", b"epoch", "follow_ups", b"follow_ups", "full_seconds", b"full_seconds", "message_count", b"message_count", "name", b"name", "permission_requests", b"permission_requests", "provider", b"provider", "provider_reason", b"provider_reason", "refused_calls", b"refused_calls", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "settings", b"settings", "state", b"state", "steering", b"steering", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

@@ -1,0 +1,147 @@
+"""Strangers at the door of the service: they do not keep its owner out, and leave a trace."""
+
+import logging
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House
+from doubles.reached import METHODS, Door, behind, call
+from yarrow.config.settings import ServiceSettings
+from yarrow.platform import system
+from yarrow.service import options
+from yarrow.service.refusals import LOG_SECONDS, LOOK_SECONDS, Refusals, host_of
+from yarrow.v1 import agent_pb2 as pb
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
+
+S = grpc.StatusCode
+FEW = 8
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, [[{"text": "x"}]])
+
+
+def connect(door: Door) -> socket.socket:
+    host, _, port = door.address.rpartition(":")
+    return socket.create_connection((host, int(port)))
+
+
+async def served(door: Door) -> bool:
+    async with door.channel(("grpc.initial_reconnect_backoff_ms", 100)) as channel:
+        return (await call(channel, METHODS["ListModels"], pb.ListModelsRequest(), metadata=door.bearer))[0] is S.OK
+
+
+def test_case_rs_m1_the_limits_of_a_service() -> None:
+    given = dict(options.server_options(ServiceSettings()))
+    assert given["grpc.server_handshake_timeout_ms"] == 10_000
+    assert given["grpc.max_allowed_incoming_connections"] == 4_096
+
+
+async def test_case_rs_m1_silent_connections_end_and_the_owner_is_served_again(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "HANDSHAKE_MILLISECONDS", 500)
+    limits = ServiceSettings(connections=FEW)
+    house.settings = replace(house.settings, service=limits)
+    async with behind(house, tmp_path / "run", "tls") as door:
+        assert await served(door)
+        with ExitStack() as held:
+            silent = [held.enter_context(connect(door)) for _ in range(4 * FEW)]
+            while not await served(door):
+                pass
+            # They were closed, not this side's patience: each can be read to its end.
+            for one in silent:
+                one.settimeout(30)
+                assert one.recv(64) == b""
+
+
+async def test_a_refused_call_is_counted_and_logged_with_its_peer(
+    house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with behind(house, tmp_path / "run", "tls") as door, door.channel() as channel:
+        for _ in range(3):
+            wrong = (("authorization", "Bearer wrong-token"),)
+            assert (await call(channel, METHODS["Prompt"], pb.PromptRequest(), metadata=wrong))[0] is S.UNAUTHENTICATED
+        stub: AgentServiceStub = AgentServiceStub(channel)
+        session = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)), metadata=door.bearer)
+        state = await stub.GetState(pb.GetStateRequest(session_id=session.session_id), metadata=door.bearer)
+    assert state.refused_calls == 3
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert lines == ["Prompt from 127.0.0.1 refused: UNAUTHENTICATED"]
+    assert "wrong-token" not in caplog.text
+
+
+def test_one_line_a_minute_of_each_peer_says_how_many_there_were(caplog: pytest.LogCaptureFixture) -> None:
+    time = [0.0]
+    refusals = Refusals(lambda: time[0])
+    for port in range(1_000):
+        refusals.call("/yarrow.v1.AgentService/Prompt", f"ipv4:192.0.2.1:{port}")
+    refusals.call("/yarrow.v1.AgentService/GetState", "ipv6:%5B2001:db8::1%5D:5")
+    time[0] = LOG_SECONDS
+    refusals.call("/yarrow.v1.AgentService/Prompt", "ipv4:192.0.2.1:9")
+    assert [record.getMessage() for record in caplog.records] == [
+        "Prompt from 192.0.2.1 refused: UNAUTHENTICATED",
+        "GetState from 2001:db8::1 refused: UNAUTHENTICATED",
+        "Prompt from 192.0.2.1 refused: UNAUTHENTICATED (999 more calls since the last line)",
+    ]
+    assert refusals.calls == 1_002
+
+
+def test_however_many_peers_call_the_memory_is_bounded() -> None:
+    refusals = Refusals(lambda: 0.0)
+    for number in range(5_000):
+        refusals.call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:1")
+        refusals.call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:2")
+    assert refusals.calls == 10_000
+    assert max(len(value) for value in vars(refusals).values() if isinstance(value, dict)) <= 1_024
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:192.0.2.1:50000", "192.0.2.1"),
+        ("ipv6:%5B::1%5D:50000", "::1"),
+        ("ipv6:[fe80::1%25eth0]:1", "fe80::1%eth0"),
+        ("unix:", "a socket of this machine"),
+        ("unix:/run/x", "a socket of this machine"),
+        ("", "an unknown peer"),
+        ("vsock:1:2\n", "an unknown peer"),
+    ],
+)
+def test_the_host_of_a_peer(peer: str, host: str) -> None:
+    assert host_of(peer) == host
+
+
+def test_full_connections_are_logged_with_the_peers_that_hold_most(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals = Refusals(lambda: 0.0)
+    there = ["192.0.2.1"] * 5 + ["192.0.2.2"] * 2 + ["192.0.2.3"]
+    monkeypatch.setattr("yarrow.service.refusals.system.connected_to", lambda port: there)
+    refusals.look(1, len(there) + 1)
+    assert refusals.full_seconds == 0
+    for _ in range(3):
+        refusals.look(1, len(there))
+    assert refusals.full_seconds == 3 * LOOK_SECONDS
+    assert [record.getMessage() for record in caplog.records] == [
+        "no more than 8 connections are accepted (service.connections): 192.0.2.1 (5), 192.0.2.2 (2), 192.0.2.3 (1)"
+    ]
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_the_system_tells_who_is_connected(family: socket.AddressFamily, address: str) -> None:
+    with socket.socket(family) as server, ExitStack() as held:
+        server.bind((address, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert system.connected_to(port) == []
+        for _ in range(3):
+            client = held.enter_context(socket.socket(family))
+            client.connect((address, port))
+        assert system.connected_to(port) == [address] * 3
