@@ -16,6 +16,7 @@ from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.toolchains import VARIABLES
 
 NOBODY = 65_534
 SECRET = "stolen-9b1f"
@@ -39,6 +40,8 @@ class Corner(Struct, frozen=True):
     """What the environment calls the home, if not by its path."""
     given: Box | None = None
     """A sandbox that was made otherwise."""
+    variables: dict[str, str] = {}
+    """Environment variables; PATH comes before that of the system."""
 
     @property
     def workspace(self) -> Path:
@@ -74,7 +77,9 @@ class Corner(Struct, frozen=True):
         home = self.called or str(self.at_home or self.home)
         environment = child_environment({**os.environ, "HOME": home, "EXAMPLE_API_KEY": SECRET})
         # The name of this very interpreter may lead into a home that is hidden.
-        environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        environment = {name: value for name, value in environment.items() if name not in VARIABLES} | self.variables
+        system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        environment["PATH"] = f"{self.variables['PATH']}:{system}" if "PATH" in self.variables else system
         command = Command(("/bin/bash", "-c", script), cwd or self.workspace, environment, seconds)
         with without_group() if self.user == "nobody" else nullcontext():
             boxed = Boxed(self.box, command)

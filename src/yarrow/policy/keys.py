@@ -1,45 +1,95 @@
-"""Knows what holds keys below a home, by its place: no file tool shows it, wherever the search began."""
+"""Files below a home that hold keys: no file tool shows them, wherever a search began."""
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.secrets import HOME_SECRETS
+from yarrow.policy.secret_places import LIBRARIES, SECRET_PLACES, is_secret_file, is_secret_name
 
 LOOK_SECONDS = 1.0
-"""For which it is remembered which keys are links: one call asks several times."""
+"""Seconds for which a look at the symlinks among the places counts: one call asks several times."""
+REMEMBERED = 16
+"""Maximum looks remembered; then all are dropped."""
+SETTINGS = {".gitconfig": True, ".config/git/config": True, ".cargo/config.toml": False, ".cargo/config": False}
+"""Settings below a home that are secret when they hold tokens, and whether they are git's."""
 
 
 class Keys(Struct, frozen=True):
-    """Files and directories that hold keys, as their paths are compared, each with a slash behind it."""
+    """Files and directories that hold keys; paths are as they are compared, each with a slash behind it."""
 
+    home: str
     places: tuple[str, ...]
+    named: tuple[str, ...] = ()
+    """Places of keys that `workspace.read` names: they are shown."""
+    writable: tuple[str, ...] = ()
+    """Roots of the workspace, where a name alone makes no file secret."""
 
     @classmethod
-    def of(cls, home: Path) -> "Keys":
-        """Take those of a home, and what they lead to where they are links, as it was a second ago at most."""
+    def of(cls, home: Path, readable: Sequence[Path] = (), writable: Sequence[Path] = ()) -> "Keys":
+        """Return those of a home, and what they lead to where they are symlinks, as it was a second ago at most."""
         now = time.monotonic()
-        at, known = _looks.get(home, (0.0, None))
+        key = (home, tuple(readable), tuple(writable))
+        at, known = _looks.get(key, (0.0, None))
         if known is None or now - at > LOOK_SECONDS:
-            known = cls._of(home)
-            _looks.clear()
-            _looks[home] = (now, known)
+            known = cls._of(*key)
+            if len(_looks) >= REMEMBERED:
+                _looks.clear()
+            _looks[key] = (now, known)
         return known
 
     @classmethod
-    def _of(cls, home: Path) -> "Keys":
+    def _of(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "Keys":
         real = os.path.realpath(home).rstrip("/")
-        named = [f"{real}/{name}" for name in HOME_SECRETS]
+        named = [f"{real}/{name}" for name in SECRET_PLACES]
         linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (for each call)
-        return cls(tuple(f"{system.compared(place)}/" for place in (*named, *linked)))
+        places = (*named, *linked)
+        everything = cls(
+            _compared(real), tuple(map(_compared, places)), (), tuple(_compared(str(root)) for root in writable)
+        )
+        return cls(
+            everything.home,
+            everything.places,
+            tuple(_compared(str(root)) for root in readable if everything.has(str(root))),
+            everything.writable,
+        )
 
     def has(self, real: str) -> bool:
         """Whether a real path is one of them, or lies in one."""
-        return f"{system.compared(real)}/".startswith(self.places)
+        path = _compared(real)
+        if self.shows(real):
+            return False
+        if path.startswith(self.places):
+            return True
+        if not path.startswith(self.home) or path[len(self.home) : len(self.home) + 1] != ".":
+            return False
+        below = path[len(self.home) : -1]
+        if below in SETTINGS:
+            from yarrow.policy.sandbox.settings import holds_keys
+
+            return holds_keys(Path(real), is_git=SETTINGS[below])
+        if self.writable and path.startswith(tuple(root for root in self.writable if not self.home.startswith(root))):
+            return False
+        return _has_secret_name(below, real)
+
+    def shows(self, real: str) -> bool:
+        """Whether a real path is, or lies in, a place of keys that `workspace.read` names."""
+        return bool(self.named) and _compared(real).startswith(self.named)
 
 
-_looks: dict[Path, tuple[float, Keys]] = {}
-"""Of the home that was asked for last."""
+def _has_secret_name(below: str, real: str) -> bool:
+    """Whether a path below a home holds keys by the name of it, or of a directory above it."""
+    *above, name = below.split("/")
+    if not LIBRARIES.isdisjoint(above):
+        return False
+    return any(map(is_secret_name, above)) or is_secret_file(os.path.dirname(real), name)  # noqa: PTH120
+
+
+def _compared(path: str) -> str:
+    return f"{system.compared(path)}/"
+
+
+_looks: dict[tuple[Path, tuple[Path, ...], tuple[Path, ...]], tuple[float, Keys]] = {}

@@ -10,13 +10,6 @@ ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
 """Last parts of the names of env files that are made to be read, as in `.env.example`."""
 
-HOME_SECRETS = (
-    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".password-store", ".netrc", ".pgpass", ".my.cnf"),
-    *(".git-credentials", ".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
-    *(".config/gh", ".config/gcloud", ".config/op", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
-)
-"""Keys below a home: closed to file tools and sandboxes also where a home is itself a workspace."""
-
 # Patterns are texts, compiled at their first use and not when a program starts that may never need them.
 TELLING_NAME = (
     r"(?:^|_)(?:keys?|pass|pwd|pat|jwt|cookie|bearer|auth|authorization|headers)(?:_|$)"

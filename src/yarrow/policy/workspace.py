@@ -125,6 +125,10 @@ class Workspace(Struct, frozen=True):
         name = system.compared(real)
         return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
 
+    def keys(self) -> Keys:
+        """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
+        return Keys.of(Path.home(), self.readable, self.writable)
+
     def linked(self) -> SecretLinks:
         """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
         return SecretLinks(self.writable, self.readable, self.secrets)
@@ -134,8 +138,13 @@ class Workspace(Struct, frozen=True):
 
         The name of a directory says nothing: a virtual environment may be called `.env`.
         """
-        if Keys.of(Path.home()).has(str(real)):
+        if real in self.readable:  # named by the user
+            return False
+        keys = self.keys()
+        if keys.has(str(real)):
             return True
+        if keys.shows(str(real)):
+            return False
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
         names = (real.name, *(link.name for link in links(path)))

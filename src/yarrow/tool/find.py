@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
-from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
@@ -96,7 +95,7 @@ class _Search:
         self._root = root
         self._workspace = workspace
         self._linked = workspace.linked()
-        self._keys = Keys.of(Path.home())
+        self._keys = workspace.keys()
         self._glob = Glob(arguments.pattern)
         self._was_slow = False
         self._start()

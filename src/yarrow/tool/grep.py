@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.keys import Keys
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
@@ -110,7 +109,7 @@ class _Search:
         self._target = target
         self._workspace = workspace
         self._linked = workspace.linked()
-        self._keys = Keys.of(Path.home())
+        self._keys = workspace.keys()
         self._is_file = target.is_file()
         self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
         self._prefix = prefix

@@ -3,14 +3,15 @@
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.policy.keys import Keys
 from yarrow.policy.sandbox.covers import NOTHING
+from yarrow.policy.sandbox.footing import clear
 from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
 from yarrow.policy.sandbox.places import (
     HIDDEN,
@@ -20,9 +21,13 @@ from yarrow.policy.sandbox.places import (
     home_inside,
     home_secrets,
     linked_secrets,
-    shown_of_home,
+    real,
+    surroundings,
 )
 from yarrow.policy.sandbox.protected import Found
+from yarrow.policy.sandbox.settings import copies
+from yarrow.policy.sandbox.sight import Sight, sight_of
+from yarrow.policy.sandbox.trails import stages
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_WORDS = 8_900
@@ -78,7 +83,9 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
-    words += rendered(mount_plan(box, workplace, environment))
+    plan = mount_plan(box, workplace, environment)
+    clear(plan, {str(home_inside(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")})  # noqa: S108
+    words += rendered(plan)
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
@@ -88,19 +95,20 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
 def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:
     """Return the mounts over a read-only view of the machine, in the order in which they are made."""
     home = home_inside(box.home)
-    programs = shown_of_home(box.home, environment) if home == box.home else []
+    sight = _sight(box, environment)
     return [
         *_kernel(),
         *_hidden_places(),
         *_private_places(box, home),
-        *map(shown, programs),
+        *(Bind(source, target, optional=True) for source, target in sight.shown),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
+        *_settings(box),
         *(mount for path in box.writable for mount in _bound(path, workplace, writable=path not in box.locked)),
         *_guards(box, workplace),
         *_covers(box, workplace, environment),
         # Last, so that they stay hidden where one of them lies inside of what is shown.
-        *masked(_secret_places(box, home, programs)),
+        *_masks(box, home, sight),
     ]
 
 
@@ -112,14 +120,8 @@ def _kernel() -> list[Mount]:
 def _hidden_places() -> list[Mount]:
     # A directory that we cannot read ourselves needs no mask, and each mount costs time.
     private = (name for name in HIDDEN_PRIVATE if os.access(name, os.R_OK | os.X_OK))
-    places: list[Mount] = [Empty(_real(name)) for name in (*HIDDEN, *private) if os.path.isdir(name)]  # noqa: PTH112
+    places: list[Mount] = [Empty(real(name)) for name in (*HIDDEN, *private) if os.path.isdir(name)]  # noqa: PTH112
     return places + [Bind(str(NOTHING), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
-
-
-@lru_cache(maxsize=len(HIDDEN) + len(HIDDEN_PRIVATE))
-def _real(name: str) -> str:
-    """Return where a directory of the system's really lies; whoever could make it lie elsewhere meanwhile is root."""
-    return os.path.realpath(name)
 
 
 def _private_places(box: Box, home: Path) -> list[Mount]:
@@ -131,18 +133,51 @@ def _private_places(box: Box, home: Path) -> list[Mount]:
 
 
 def _resolver(box: Box) -> list[Mount]:
-    """Return the mount of the file that names the name servers, where it lies below /run."""
-    real = os.path.realpath("/etc/resolv.conf")
-    has_network = box.network and box.level == "workspace"
-    return [shown(real, optional=True)] if has_network and real.startswith("/run/") else []
+    """Return the mounts of the file that names the name servers, wherever symlinks lead to it through hidden places."""
+    if box.level != "workspace" or not box.network:
+        return []
+    *_, end = trail = list(stages("/etc/resolv.conf"))
+    hidden = surroundings(box.home, (), ()).hidden
+    places = (stage for stage in trail if stage.startswith(tuple(f"{place}/" for place in hidden)))
+    return [Bind(end, place, optional=True) for place in places]
 
 
-def _secret_places(box: Box, home: Path, programs: Sequence[Path]) -> list[Path]:
-    """Return the keys of the home, where they are shown, and the service's own directories."""
-    seen = (*programs, *box.readable, *box.writable)
+def _sight(box: Box, environment: Mapping[str, str]) -> Sight:
+    return sight_of(surroundings(box.home, box.writable, box.readable), environment)
+
+
+def _masks(box: Box, home: Path, sight: Sight) -> list[Mount]:
+    """Return the masks of keys, where they are shown, and of the service's own directories.
+
+    A place of keys that `workspace.read` names is shown, whatever is masked above it.
+    """
+    seen = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
     secrets = home_secrets(box.home)
     bare = [path for path in secrets if home != box.home or any(path.is_relative_to(root) for root in seen)]
-    return [*bare, *linked_secrets(secrets), *box.hidden]
+    keys = [*bare, *map(Path, sight.masked), *linked_secrets(secrets)]
+    named = _named_places(box)
+    if not named:
+        return masked((*keys, *box.hidden))
+    others = (path for path in keys if not any(path.is_relative_to(place) for place in named))
+    return [*masked(others), *(shown(path, optional=True) for path in named), *masked(box.hidden)]
+
+
+def _named_places(box: Box) -> list[Path]:
+    if not box.readable:
+        return []
+    keys = Keys.of(box.home)
+    return [path for path in box.readable if keys.has(str(path))]
+
+
+def _settings(box: Box) -> list[Mount]:
+    """Return the mounts of the person's settings of git and cargo, without the tokens in them."""
+    is_bare = home_inside(box.home) != box.home
+    mounts: list[Mount] = []
+    for path, source in copies(box.home, box.private / "settings"):
+        is_shown = path in box.readable or any(path.is_relative_to(root) for root in box.writable)
+        if not is_shown and not (is_bare and source == path):
+            mounts.append(Bind(str(source), str(path), optional=True))
+    return mounts
 
 
 def _guards(box: Box, workplace: Workplace) -> list[Mount]:
@@ -162,7 +197,7 @@ def _covers(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> l
     for path, cover in workplace.covers.items():
         is_within = any(path.is_relative_to(root) for root in box.writable)
         # Where a link leads out of the workspace, what is hidden anyway needs no cover, and could not be given one.
-        if is_within or seen_inside(box, path, environment) == path:
+        if path not in box.readable and (is_within or seen_inside(box, path, environment) == path):
             mounts.append(Bind(str(cover), str(path), optional=True))
     return mounts
 
@@ -182,10 +217,10 @@ def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | 
         return None
     if any(path.is_relative_to(root) for root in (*box.writable, *box.readable)):
         return path
-    if home == box.home and any(path.is_relative_to(root) for root in shown_of_home(home, environment)):
+    if any(path.is_relative_to(target) for source, target in _sight(box, environment).shown if source == target):
         return path
     for place, name in ((home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
         if path.is_relative_to(place):
             return box.private / name / path.relative_to(place)
-    hidden = [os.path.realpath(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
+    hidden = [real(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
     return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path

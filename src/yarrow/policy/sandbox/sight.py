@@ -1,0 +1,82 @@
+"""What a sandbox shows of a person's programs and which keys it masks there, remembered while nothing changes."""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.keyfiles import key_files
+from yarrow.policy.sandbox.programs import Finder, Surroundings
+from yarrow.policy.sandbox.toolchains import VARIABLES
+
+REMEMBERED = 16
+"""Maximum searches remembered; the oldest is dropped."""
+SETTLED_NANOSECONDS = 2_000_000_000
+"""Age of the last change from which on one more change shows in its time."""
+State = tuple[int, int, int] | None
+"""Device, number and time of the last change of a path, which no program can set; None where nothing is."""
+
+
+class Sight(Struct, frozen=True):
+    """Paths of a sandbox."""
+
+    shown: tuple[tuple[str, str], ...]
+    """What is shown read-only: the path on the machine, and the path inside."""
+    masked: tuple[str, ...]
+    """Files and directories of keys that lie in what is shown; nothing is to be seen there."""
+
+
+class _Remembered(Struct, frozen=True):
+    sight: Sight
+    states: dict[str, State]
+
+
+_known: dict[tuple[Surroundings, tuple[str, ...]], _Remembered] = {}
+_lock = threading.Lock()
+
+
+def sight_of(around: Surroundings, environment: Mapping[str, str]) -> Sight:
+    """Return what is shown for an environment; nothing is read again while no directory that matters changed."""
+    key = (around, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES)))
+    with _lock:
+        known = _known.get(key)
+    if known is not None and all(_state(path) == state for path, state in known.states.items()):
+        return known.sight
+    start = time.time_ns()
+    sight, watched = _looked(around, environment)
+    states = {path: _state(path) for path in watched}
+    if all(state is None or start - state[2] > SETTLED_NANOSECONDS for state in states.values()):
+        with _lock:
+            if len(_known) >= REMEMBERED:
+                _known.pop(next(iter(_known)), None)
+            _known[key] = _Remembered(sight, states)
+    return sight
+
+
+def _looked(around: Surroundings, environment: Mapping[str, str]) -> tuple[Sight, set[str]]:
+    finder = Finder(around)
+    found = finder.find(environment)
+    keys = set(around.closed)
+    for directory in {*found.values(), *finder.directories}:
+        if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (else everybody can see it)
+            keys.update(f"{directory}/{name}" for name in key_files(directory, finder.watched))
+    masked = tuple(sorted(_inside(keys, found)))
+    return Sight(tuple((source, target) for target, source in found.items()), masked), finder.watched
+
+
+def _inside(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[str]:
+    """Yield where paths of the machine are inside; one path may be shown in several places."""
+    for path in paths:
+        for target, source in found.items():
+            if path.startswith(f"{source}/"):
+                yield f"{target}{path[len(source) :]}"
+
+
+def _state(path: str) -> State:
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
