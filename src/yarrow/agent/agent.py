@@ -211,6 +211,8 @@ class Agent:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
+        if (notice := loop.notice()) is not None:
+            self._desk.publish(self._desk.redactor.struct(notice))
         left = self._delivery.close()
         self.questions.presence.end_run()
         usage = loop.usage + self._compactor.spent

@@ -12,6 +12,7 @@ from yarrow.agent.permit import Permission, asks_outside
 from yarrow.agent.ports import Equipment, Ports
 from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
 from yarrow.agent.settle import to_the_end
+from yarrow.agent.traces import Traces
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
@@ -43,6 +44,8 @@ class Batch:
         self._ports = ports
         self._equipment = equipment
         self._repetition = Repetition()
+        self.traces = Traces()
+        """Files written that other tools execute."""
         self._offered: frozenset[str] = frozenset()
         self._by_person = False
 
@@ -144,6 +147,8 @@ class Batch:
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )
+        if self._runs_alone(call) and not (self._by_person or equipment.settings.dry_run or call.invalid_arguments):
+            pieces = self.traces.left_by(pieces, call, equipment)
         if self._ports.points.at_tools:
             # Hooks are told what came of it without keys, and may put others in.
             pieces = self._hooked(call, self._discreet(pieces))

@@ -39,6 +39,10 @@ class Loop:
         self.usage = Usage()
         """Tokens of the run so far."""
 
+    def notice(self) -> Notice | None:
+        """Return what a person should know of what the run left behind; None if there is nothing."""
+        return self._batch.traces.notice()
+
     async def run(self) -> None:
         """Go on until the model is done and nothing waits. Raises `YarrowError` for what ends a run early."""
         if not self._equipment.info.has_tool_call:

@@ -1,0 +1,124 @@
+"""Files that other tools execute without the user running them are named when a run wrote them, and no others are."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House, stub_of
+from yarrow.policy.executed import EXECUTED, MOST_ENTRIES, changed, is_executed, look
+from yarrow.service.servicer import Servicer
+from yarrow.tool.bash import Bash
+from yarrow.tool.edit import Edit
+from yarrow.tool.registry import Registry
+from yarrow.tool.write import Write
+from yarrow.v1 import agent_pb2 as pb
+
+ORDINARY = (
+    *("Makefile", "package.json", "README.md", "src/main.py", "conftest.py", ".gitignore", ".editorconfig", "build.rs"),
+    *("docs/AGENTS.txt", "agents/x.md", "vscode/tasks.json", ".vscodeignore", "mise/readme.md", ".github/FUNDING.yml"),
+    *(".github/ISSUE_TEMPLATE/bug.md", "Dockerfile", "pyproject.toml", ".idea/workspace.xml", ".idea/shelf/x.patch"),
+    *(
+        "AGENTS.md.bak",
+        "my.envrc",
+        ".envrc.example",
+        "Cargo.toml",
+        ".cargo/registry",
+        ".config/other.toml",
+        ".hg/store",
+    ),
+)
+WRITTEN = "This run changed files that other tools execute: "
+
+
+def steps(*calls: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [*([{"call": {"name": name, "arguments": arguments}}] for name, arguments in calls), [{"text": "end"}]]
+
+
+async def notices(folder: Path, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
+    house = House(folder, steps(*calls), rules={"bash": "auto", "write": "auto", "edit": "auto"})
+    house.servicer = Servicer(replace(house.parts, registry=Registry([Bash(), Write(), Edit()])))
+    async with stub_of(house) as stub:
+        request = pb.PromptRequest(text="go", cwd=str(house.cwd), settings=pb.SessionSettings(**options))
+        events = [response.event async for response in stub.Prompt(request)]
+    assert events[-1].HasField("agent_end")
+    found = [event.notice for event in events if event.HasField("notice")]
+    return [one.text for one in found if one.code == "EXECUTED_FILES"]
+
+
+@pytest.mark.parametrize("row", EXECUTED)
+def test_case_rs_m3_each_row_is_seen_when_it_is_made_changed_or_replaced(tmp_path: Path, row: str) -> None:
+    for name in (row, f"{row}/deep/er/file"):
+        root = tmp_path / str(len(name))
+        path = root / name
+        path.parent.mkdir(parents=True)
+        before = look([root])
+        path.write_text("one")
+        made = look([root])
+        assert changed(before, made) == [str(path)]
+        assert changed(made, look([root])) == []
+        path.chmod(0o700)
+        moded = look([root])
+        assert changed(made, moded) == [str(path)]
+        beside = path.with_name("beside")
+        beside.write_text("two")
+        beside.replace(path)
+        assert changed(moded, look([root])) == [str(path)]
+        assert is_executed(path.relative_to(root))
+        assert is_executed(Path("packages/app", path.relative_to(root)))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_case_rs_m3_ordinary_files_are_not(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    assert look([tmp_path]) == {}
+    assert not is_executed(path.relative_to(tmp_path))
+
+
+def test_a_directory_of_any_size_is_looked_at_in_bounded_time(tmp_path: Path) -> None:
+    folder = tmp_path / ".vscode"
+    folder.mkdir()
+    for number in range(MOST_ENTRIES + 20):
+        (folder / str(number)).touch()
+    assert len(look([tmp_path])) == MOST_ENTRIES
+
+
+async def test_case_rs_m3_a_notice_names_what_commands_and_file_tools_wrote(tmp_path: Path) -> None:
+    told = await notices(
+        tmp_path,
+        ("bash", {"command": "mkdir -p .vscode && echo '{}' > .vscode/tasks.json; echo x > Makefile"}),
+        ("write", {"path": "packages/app/AGENTS.md", "content": "obey"}),
+        ("write", {"path": "src/main.py", "content": "x"}),
+        ("edit", {"path": ".vscode/tasks.json", "edits": [{"oldText": "{}", "newText": "[]"}]}),
+    )
+    assert told == [f"{WRITTEN}.vscode/tasks.json, packages/app/AGENTS.md. Review them."]
+
+
+async def test_case_rs_m3_ordinary_work_gets_no_notice(tmp_path: Path) -> None:
+    made = "; ".join(f"mkdir -p {shlex.quote(str(Path(name).parent))}; echo x > {name}" for name in ORDINARY)
+    assert await notices(tmp_path, ("bash", {"command": made})) == []
+
+
+async def test_reading_moving_away_and_a_dry_run_are_no_change(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/AGENTS.md").write_text("mine")
+    (tmp_path / "project/.envrc").write_text("mine")
+    assert await notices(tmp_path, ("bash", {"command": "cat AGENTS.md .envrc; rm .envrc"})) == []
+    assert await notices(tmp_path, ("write", {"path": "AGENTS.md", "content": "x"}), dry_run=True) == []
+
+
+async def test_a_run_that_fails_names_them_too_and_many_are_counted(tmp_path: Path) -> None:
+    command = "mkdir .claude; for n in $(seq 10 30); do echo x > .claude/$n; done; exit 3"
+    (told,) = await notices(tmp_path, ("bash", {"command": command}))
+    assert told.count(".claude/") == 10
+    assert told.endswith(" and 11 more. Review them.")
+
+
+async def test_names_are_told_on_one_line(tmp_path: Path) -> None:
+    (told,) = await notices(tmp_path, ("bash", {"command": "mkdir .claude; echo x > $'.claude/a\\n\\e]0;b'"}))
+    assert "\n" not in told
+    assert "\x1b" not in told
