@@ -162,6 +162,22 @@ MUTANTS = (
     ),
     Mutant(
         "7",
+        "a rule that denies sees the first command of a line alone",
+        "policy/permission/rules.py",
+        "for one in spellings(line))",
+        "for one in spellings(line) if False)",
+        "tests/policy/test_shell_lines.py",
+    ),
+    Mutant(
+        "7",
+        "a rule that allows matches a part of a line",
+        "policy/permission/rules.py",
+        "request.kind is Kind.SHELL and verdict is not Verdict.AUTO and",
+        "request.kind is Kind.SHELL and",
+        "tests/policy/test_shell_lines.py",
+    ),
+    Mutant(
+        "7",
         "a tool is taken to run in the sandbox that does not say so",
         "agent/permit.py",
         "contained and access.sandboxed",

@@ -52,7 +52,18 @@ def _matches(pattern: str | None, verdict: Verdict, request: Request) -> bool:
     grants = verdict is Verdict.AUTO and request.kind is Kind.SHELL
     if grants and (not request.contained or METACHARACTERS.search(request.subject)):
         return False
-    return _compiled(pattern).fullmatch(request.subject) is not None
+    if _compiled(pattern).fullmatch(request.subject):
+        return True
+    return request.kind is Kind.SHELL and verdict is not Verdict.AUTO and _matches_a_command(pattern, request.subject)
+
+
+def _matches_a_command(pattern: str, line: str) -> bool:
+    """Whether a pattern matches a simple command of a shell line, however it is spelled there."""
+    # Here, since few rules have a pattern for commands.
+    from yarrow.policy.permission.shell_line import spellings
+
+    squeezed = _compiled(" ".join(pattern.split()))
+    return any(_compiled(pattern).fullmatch(one) or squeezed.fullmatch(one) for one in spellings(line))
 
 
 @lru_cache(_KEPT)
