@@ -20,10 +20,34 @@ async def in_a_view(screen: Screen) -> None:
 
 async def at_a_question(screen: Screen) -> None:
     screen.send("go\r")
-    await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
+    await screen.until(TO_ANSWER)
 
 
-PLACES = [in_the_editor, in_a_view, at_a_question]
+async def in_a_question(screen: Screen) -> None:
+    await at_a_question(screen)
+    await to_the_question(screen)
+
+
+TO_ANSWER = "Tab to answer"
+"""What is drawn below a question while the keys go to the editor."""
+SELECTS = "Enter confirm"
+"""What is drawn below it when the keys go there."""
+PAUSE = 1.1
+"""Seconds without a key after which a question takes the keys."""
+
+
+async def to_the_question(screen: Screen) -> None:
+    """Move the keys from the editor to the question."""
+    await screen.press_until("\t", SELECTS, every=PAUSE)
+
+
+async def answer(screen: Screen, number: int) -> None:
+    """Take one of the choices."""
+    await to_the_question(screen)
+    screen.send(f"{number}\r")
+
+
+PLACES = [in_the_editor, in_a_view, at_a_question, in_a_question]
 
 
 def asking(world: World) -> World:

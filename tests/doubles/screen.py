@@ -146,13 +146,13 @@ class Screen:
             if left <= 0 or not await self._more(left):
                 raise AssertionError(f"never drawn: {condition!r}\n{self.picture()}")
 
-    async def press_until(self, keys: str, condition: Condition) -> None:
+    async def press_until(self, keys: str, condition: Condition, *, every: float = PRESS_SECONDS) -> None:
         """Press keys until something holds: those that are dropped at first are pressed again."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             self.send(keys)
             try:
-                await self.until(condition, seconds=PRESS_SECONDS)
+                await self.until(condition, seconds=every)
             except AssertionError:
                 continue
             return

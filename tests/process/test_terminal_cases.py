@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, chunk
+from doubles.places import TO_ANSWER
 from doubles.processes import children, gone
 from doubles.screen import Screen
 from doubles.world import World
@@ -121,13 +122,13 @@ async def test_case_C_05_a_question_is_taken_back_when_nobody_is_there_any_more(
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until("y once")
+        await screen.until(TO_ANSWER)
         screen.close()
         assert await screen.ended() == 130
     assert not (world.project / "made").exists()
     async with Screen(world, "-c") as screen:
         await screen.ready()
-        assert "y once" not in screen.text
+        assert TO_ANSWER not in screen.text
 
 
 @pytest.mark.parametrize("line", ["/nope", "/skill:nope"])

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from doubles.chat_server import ChatServer, page
+from doubles.places import answer
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -67,8 +68,7 @@ async def test_case_U_04_a_question(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until("y once")
-        await screen.press_until("n", lambda _: not screen.emulator.is_alternate)
+        await answer(screen, 4)
         await screen.until("the end")
         assert obeyed(screen.drawn) == []
 

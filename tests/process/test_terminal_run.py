@@ -7,6 +7,7 @@ import pytest
 
 from doubles.chat_server import DONE, ChatServer, Piece, Reply, chunk, finish, page, says
 from doubles.opened import opened
+from doubles.places import TO_ANSWER, answer
 from doubles.screen import Screen
 from doubles.world import World
 
@@ -161,10 +162,10 @@ async def test_case_C_05_a_question_waits_for_the_person_and_shows_what_hides(wo
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
+        await screen.until(TO_ANSWER)
         assert "<U+200B>" in screen.text
         screen.send("\r\r")
-        await screen.press_until("n", lambda _: not screen.emulator.is_alternate)
+        await answer(screen, 4)
         await screen.until("as you wish")
         assert not (world.project / "ran.txt").exists()
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from doubles.places import PAUSE
 from doubles.screen import Screen, is_editor
 from doubles.world import World
 
@@ -28,7 +29,12 @@ VIEWS = {
     "/show": ("Up Down PgUp PgDn Home End  / search  Q or Esc back", "Up Down / Q"),
 }
 """What opens a view, and what stands in its last row, the longest first."""
-QUESTION = ("y once  s this session  a always  n no  t no, and say why  Up Down scroll", "y s a n t, Up Down")
+QUESTION = {
+    120: "Press Tab to answer · keep typing to send a message",
+    80: "5. No, and tell the agent why…",
+    20: "4. No",
+}
+"""What is seen of a question in each width."""
 
 
 def is_whole(screen: Screen, feet: tuple[str, ...]) -> bool:
@@ -55,8 +61,9 @@ async def test_every_view_and_the_cursor(world: World, term: str, size: tuple[in
             screen.send("\x1b[B\x1b[A\x1b")
             await screen.until(lambda _: not screen.emulator.is_alternate and screen.place == (2, 0))
         screen.send("make it\r")
-        await screen.until(lambda _: screen.emulator.is_alternate and is_whole(screen, QUESTION))
-        await screen.press_until("n", lambda _: not screen.emulator.is_alternate)
+        await screen.until(QUESTION[size[0]])
+        await screen.press_until("\t", lambda _: not screen.emulator.shows_cursor, every=PAUSE)
+        screen.send("4\r")
         await screen.until("made")
         screen.send("\x03/st")
         await screen.until(lambda _: "/stats" in screen.text and screen.cursor == (5, editor_row(screen)))

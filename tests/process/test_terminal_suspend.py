@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish
-from doubles.places import PLACES, Place, asking, at_a_question
+from doubles.places import PLACES, TO_ANSWER, Place, answer, asking, at_a_question
 from doubles.screen import SIGN, Screen
 from doubles.world import World
 
@@ -58,7 +58,9 @@ async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: Wor
         assert screen.left_behind() == []
 
 
-@pytest.mark.parametrize(("place", "shows"), [*zip(PLACES, ("half a thought", "Enter take it", "y once"), strict=True)])
+@pytest.mark.parametrize(
+    ("place", "shows"), [*zip(PLACES, ("half a thought", "Enter take it", TO_ANSWER, TO_ANSWER), strict=True)]
+)
 async def test_it_stops_wherever_it_stands(world: World, place: Place, shows: str) -> None:
     async with in_a_shell(asking(world)) as screen:
         await place(screen)
@@ -73,10 +75,10 @@ async def test_a_question_takes_no_key_that_was_typed_for_the_shell(world: World
     async with in_a_shell(asking(world)) as screen:
         await at_a_question(screen)
         await suspended(screen)
-        screen.send("fg\ry")
-        await screen.until(lambda _: screen.emulator.is_alternate and "y once" in screen.text)
-        screen.send("y")
-        await screen.press_until("y", "ok")
+        screen.send("fg\r\t1\r")
+        await screen.until(TO_ANSWER)
+        await answer(screen, 4)
+        await screen.until("Denied by you")
 
 
 async def test_a_run_stands_still_and_goes_on(world: World) -> None:

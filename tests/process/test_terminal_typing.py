@@ -10,7 +10,7 @@ from wcwidth import wcwidth
 
 from doubles.chat_server import says
 from doubles.opened import opened
-from doubles.places import Place, asking, at_a_question, in_a_view, in_the_editor
+from doubles.places import Place, asking, in_a_question, in_a_view, in_the_editor
 from doubles.screen import SIGN, Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -222,12 +222,11 @@ async def test_ctrl_z_writes_nothing_into_the_text(world: World) -> None:
         assert said(world) == ["one"]
 
 
-async def at_a_guarded_question(screen: Screen) -> None:
-    """Where the time in which keys are dropped is over."""
-    await at_a_question(screen)
-    await screen.press_until("t", "No: _")
-    screen.send("\x1b")
-    await screen.until("y once")
+async def in_a_message(screen: Screen) -> None:
+    """Where a message is written that goes to the model with a no."""
+    await in_a_question(screen)
+    screen.send("5\r")
+    await screen.until("Tell the agent why: _")
 
 
 STRAYS = (
@@ -253,7 +252,8 @@ STRAYS = (
     [
         (in_the_editor, "s", f"{SIGN}half a thoughts"),
         (in_a_view, "/x", "/x_  0 of 1"),
-        (at_a_guarded_question, "twhy", "No: why_"),
+        (in_a_message, "why", "Tell the agent why: why_"),
+        (in_a_question, "x", f"{SIGN}x"),
     ],
 )
 async def test_what_is_no_key_does_nothing(world: World, place: Place, keys: str, shows: str) -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from doubles.chat_server import ChatServer
+from doubles.places import answer
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -50,12 +51,12 @@ async def test_a_question_is_asked_and_answered(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until("y once")
+        await screen.until("Run this command?")
         assert "echo $((40+2)) > made" in screen.text
-        while not (world.project / "made").exists():
-            screen.send("y")  # those of the first moments are not heard
-            await screen.until(lambda screen: not screen.emulator.is_alternate or "y once" in screen.text)
+        await answer(screen, 1)
         await screen.until("ok")
+        assert "Allowed once by you: echo $((40+2)) > made" in "\n".join(screen.whole)
+        assert (world.project / "made").read_text() == "42\n"
 
 
 async def test_steering_and_following_up_while_it_runs(world: World) -> None:

@@ -9,14 +9,12 @@ from typing import Any, Protocol
 
 from grpc import aio
 
-from yarrow.client.inert import STEERING, inert
 from yarrow.client.patience import patiently
+from yarrow.client.permission import MAX_TEXT, visible
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 CHOICES = "Allow it? y once, s for this session, a always, or what to do instead [no] "
-MAX_TEXT = 10_000
-"""Characters of what is passed on with a no; the rest is cut."""
 _WORDS = {
     "y": pb.PERMISSION_ANSWER_ONCE,
     "yes": pb.PERMISSION_ANSWER_ONCE,
@@ -106,11 +104,6 @@ def question(request: pb.PermissionRequest) -> str:
     where = " (in a sandbox)" if request.contained else ""
     head = f"yarrow: {visible(request.tool)} asks for permission{where}: {visible(request.reason)}"
     return f"{head}\n{visible(said(request))}\n{CHOICES}"
-
-
-def visible(text: str) -> str:
-    """Return text in which nothing steers or hides: also what `inert` takes out, such as colours and joiners, shows."""
-    return inert(STEERING.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
 
 
 def said(request: pb.PermissionRequest) -> str:

@@ -15,10 +15,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from yarrow.client.tui.editor.completion import Choice
 from yarrow.client.tui.look import Look
-from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views import ask as ask_view
-from yarrow.client.tui.views.ask import NO, Answered, Question
 from yarrow.client.tui.views.first_start import FirstStart
 from yarrow.client.tui.views.listing import TOO_SMALL
 from yarrow.client.tui.views.picker import pick
@@ -146,8 +143,6 @@ async def test_a_letter_is_pressed_small_or_large() -> None:
     assert chosen is not None
     assert (len(chosen.indices), chosen.squash) == (len(MESSAGES), True)
     await shown(lambda terminal: read_through(terminal, "bash", "text"), "Q")
-    answered, _ = await shown(question(later()), "Y")
-    assert answered.answer == pb.PERMISSION_ANSWER_ONCE
 
 
 async def test_nothing_chosen_makes_nothing() -> None:
@@ -161,77 +156,10 @@ async def test_a_text_is_read_through() -> None:
     assert picture[1].startswith("line 0")
 
 
-REQUEST = pb.PermissionRequest(
-    request_id="q1", tool="bash", arguments_json='{"command": "rm -rf \\u202e/ # x"}', reason="no sandbox"
-)
-
-
-def question(now: Callable[[], float]) -> Callable[[Terminal], Awaitable[Answered]]:
-    return lambda terminal: Question(REQUEST, now=now).run(terminal)
-
-
-def later() -> Callable[[], float]:
-    """A clock on which more time passes at each look than the guard waits."""
-    times = iter(range(1_000_000))
-    return lambda: float(next(times))
-
-
-@pytest.mark.parametrize(
-    ("keys", "answer", "text"),
-    [
-        ("y", pb.PERMISSION_ANSWER_ONCE, ""),
-        ("s", pb.PERMISSION_ANSWER_SESSION, ""),
-        ("a", pb.PERMISSION_ANSWER_ALWAYS, ""),
-        ("n", pb.PERMISSION_ANSWER_NO, ""),
-        ("\x1b", pb.PERMISSION_ANSWER_NO, ""),
-        ("\r\rn", pb.PERMISSION_ANSWER_NO, ""),
-        ("tuse rx\x7fm\r", pb.PERMISSION_ANSWER_NO, "use rm"),
-    ],
-)
-async def test_a_question_is_answered_by_its_key(keys: str, answer: int, text: str) -> None:
-    answered, picture = await shown(question(later()), keys)
-    assert (answered.answer, answered.text) == (answer, text)
-    assert any("<U+202E>" in line for line in picture), "what hides in a command is shown"
-    assert any("bash asks for permission" in line for line in picture)
-
-
-async def test_keys_that_were_meant_for_something_else_answer_nothing() -> None:
-    clock = [0.0]
-
-    async def view(terminal: Terminal) -> Answered:
-        return await Question(REQUEST, now=lambda: clock[0]).run(terminal)
-
-    answered, _ = await shown(view, "yyy\r\x1b", before_last=lambda: clock.__setitem__(0, 9.0))
-    assert answered == NO
-
-
-async def test_a_question_that_cannot_be_read_is_not_allowed() -> None:
-    answered, picture = await shown(question(later()), "ysatn", (19, 5))
-    assert answered == NO
-    assert "Too small" in "".join(picture)
-
-
 async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
     choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
     assert choice is None
     assert "Too small" in "".join(picture)
-
-
-@pytest.mark.parametrize(("size", "foot"), [((80, 24), "Enter sends it, Esc goes back"), ((20, 5), "Enter sends, Esc")])
-async def test_a_text_that_is_said_with_a_no_is_seen_while_it_is_typed(size: tuple[int, int], foot: str) -> None:
-    answered, picture = await shown(question(later()), f"t{'word ' * 20}the end\r", size, until="end_")
-    assert answered.text.endswith("word the end")
-    assert picture[-1] == foot
-    assert "end_" in picture[-2]
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])
-async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, int]) -> None:
-    long = pb.PermissionRequest(tool="bash", arguments_json='{"command": "' + "echo more && " * 200 + '"}')
-    answered, picture = await shown(lambda terminal: Question(long, now=later()).run(terminal), ESCAPE, size)
-    assert answered == NO
-    assert any("more rows below" in line for line in picture) or size[0] > 100
-    assert ask_view.CHOICES[:10] in "".join(picture) or ask_view.SHORT_CHOICES in picture
 
 
 @pytest.mark.parametrize(
@@ -250,42 +178,3 @@ async def test_a_first_start_that_is_left_gives_none() -> None:
     )
     assert backend is None
     assert "98 MB" in "".join(picture)
-
-
-def asked(request_id: str) -> pb.AgentEvent:
-    return pb.AgentEvent(permission_request=pb.PermissionRequest(request_id=request_id))
-
-
-def settled(request_id: str) -> pb.AgentEvent:
-    return pb.AgentEvent(permission_settled=pb.PermissionSettled(request_id=request_id))
-
-
-async def test_questions_are_asked_one_after_the_other_and_taken_back_when_settled() -> None:
-    seen: list[str] = []
-    answers: asyncio.Queue[Answered] = asyncio.Queue()
-    given: asyncio.Queue[str] = asyncio.Queue()
-
-    async def show(request: pb.PermissionRequest) -> Answered:
-        seen.append(request.request_id)
-        return await answers.get()
-
-    async def answer(request_id: str, _answered: Answered) -> None:
-        await given.put(request_id)
-
-    questions = Questions(show, answer, seen.append)
-    running = asyncio.ensure_future(questions.run())
-    questions.see([asked("one"), asked("two"), asked("three")])
-    await answers.put(NO)
-    assert await given.get() == "one"
-    while seen != ["one", "two"]:
-        await asyncio.sleep(0)
-    questions.see([settled("two")])
-    while seen != ["one", "two", "three"]:
-        await asyncio.sleep(0)
-    questions.begin([pb.PermissionRequest(request_id="other")])
-    while seen[-1] != "other":
-        await asyncio.sleep(0)
-    await answers.put(NO)
-    assert await given.get() == "other"
-    running.cancel()
-    await asyncio.wait([running])

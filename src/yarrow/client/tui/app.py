@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from grpc import aio
 from msgspec import Struct
-from prompt_toolkit.key_binding import merge_key_bindings
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_bindings
 
 from yarrow.client.by_hand import SIGN
 from yarrow.client.command import Failed, WrongWords
@@ -27,7 +28,7 @@ from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, 
 from yarrow.client.tui.scene import Scene
 from yarrow.client.tui.screen import Parts, Screen, Terminal
 from yarrow.client.tui.sources import sources_of
-from yarrow.client.tui.views.ask import Answered, Question
+from yarrow.client.tui.views.ask import Asked, Host, Question
 from yarrow.client.tui.waiting import Waiting
 from yarrow.v1 import agent_pb2 as pb
 
@@ -67,20 +68,12 @@ class App:
         sign = PROMPT_SIGN if terminal.look.has_signs else "> "
         self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
         self._changed = asyncio.Event()
+        self.question = Question(self._host())
         self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
         self.waiting = Waiting(self._waits)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked_to_quit = 0.0
-        keys = merge_key_bindings([bindings(self._actions()), self.editor.keys()])
-        parts = Parts(
-            self._status_line,
-            self.editor.container,
-            keys,
-            terminal.look.colours,
-            self.scene.background,
-            self._changed.set,
-        )
-        self.screen = Screen(terminal, parts)
+        self.screen = Screen(terminal, self._parts())
 
     async def run(self) -> str:
         """Run until it is quit; return the id of the session that was open last. Raises `aio.AioRpcError`."""
@@ -103,7 +96,7 @@ class App:
         """Take keys until the end; when it comes nothing of what was started goes on."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
-        for work in (self._frames(), self._clock(), self._questions.run()):
+        for work in (self._frames(), self._clock()):
             self.start(work)
         try:
             await self.screen.run(self.opening.typed_ahead())
@@ -143,7 +136,9 @@ class App:
         self.start(self._do(typed))
 
     def abort(self) -> None:
-        """End what is going on."""
+        """End what is going on; with the keys at a question, leave that."""
+        if self.question.back():
+            return
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
         elif not self.waiting.give_up() and self.scene.status.running:
@@ -177,8 +172,40 @@ class App:
         self._changed.set()
         return result
 
-    async def _ask(self, request: pb.PermissionRequest) -> Answered:
-        return await self.view(Question(request).run)
+    def _ask(self, asked: Asked | None) -> None:
+        self.question.show(asked)
+        self.screen.refresh()
+
+    def _host(self) -> Host:
+        return Host(
+            answer=lambda answered: self.start(self._questions.give(answered)),
+            enter=lambda: self.screen.focus(self.question.container),
+            leave=lambda: self.screen.focus(self.editor.container),
+            has_focus=lambda: self.screen.has_focus(self.question.container),
+            screen_rows=lambda: self.screen.size[1],
+            look=lambda: self._terminal.look,
+            cwd=lambda: self.scene.cwd,
+        )
+
+    def _parts(self) -> Parts:
+        """Return what the screen is made of."""
+        editor, question = self.editor, self.question
+        is_writing = Condition(lambda: self.screen.has_focus(editor.container))
+        outside = question.keys_outside(
+            is_empty=lambda: not editor.text, has_menu=lambda: editor.buffer.complete_state is not None
+        )
+        return Parts(
+            self._status_line,
+            question.container,
+            lambda: question.wanted(self.screen.size[0]),
+            editor.container,
+            merge_key_bindings([bindings(self._actions()), ConditionalKeyBindings(editor.keys(), is_writing), outside]),
+            question.key,
+            question.away,
+            self._terminal.look.colours,
+            self.scene.background,
+            self._changed.set,
+        )
 
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
@@ -230,8 +257,10 @@ class App:
         self.screen.refresh()
 
     def _take(self, events: Sequence[pb.AgentEvent]) -> None:
-        self.scene.take(events)
-        self._questions.see(events)
+        for piece, settled in self._questions.see(events):
+            self.scene.take(piece)
+            if settled:
+                self.note("allowed" if settled.is_allowed else "denied", settled.text)
         if (left := self.driver.handed_back(events)) and not self.editor.text:
             self.editor.set_text(left)
         self._changed.set()

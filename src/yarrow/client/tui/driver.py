@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from yarrow.client.missed import messages_after
 from yarrow.client.patience import patiently
+from yarrow.client.permission import Answered
 from yarrow.client.place import untold
 from yarrow.client.session import is_there
 from yarrow.client.stub import Stub
 from yarrow.client.tui.fold import from_messages
 from yarrow.client.tui.history import History
-from yarrow.client.tui.views.ask import Answered
 from yarrow.v1 import agent_pb2 as pb
 
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 CallState = Literal["waiting", "running", "asked", "done", "failed"]
-NoteKind = Literal["notice", "retry", "error", "compaction", "command"]
+NoteKind = Literal["notice", "retry", "error", "compaction", "command", "allowed", "denied"]
 
 
 class TextItem(Struct, frozen=True):

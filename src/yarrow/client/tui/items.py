@@ -20,7 +20,11 @@ _NOTES: dict[NoteKind, str] = {
     "error": "bold red",
     "compaction": "cyan",
     "command": "",
+    "allowed": "green",
+    "denied": "yellow",
 }
+_SIGNS: dict[NoteKind, tuple[str, str]] = {"allowed": ("✓ ", "+ "), "denied": ("✗ ", "x ")}
+"""Signs in front of notes, and the same in ASCII."""
 
 
 def draw(item: Item, role: Literal["user", "assistant", "note"], view: View) -> list[str]:
@@ -36,7 +40,9 @@ def draw(item: Item, role: Literal["user", "assistant", "note"], view: View) -> 
             return card(item, view)
         case NoteItem(kind, text):
             word = "error: " if kind == "error" else ""
-            return lines(Text(inert(word + text), style=_NOTES[kind], overflow="fold"), view.columns, view.look)
+            sign = _SIGNS.get(kind, ("", ""))[not view.look.has_signs]
+            text = Text(inert(word + text), style=_NOTES[kind], overflow="fold")
+            return lines(text, view.columns, view.look, first=sign, rest=" " * len(sign))
         case _:
             assert_never(item)
 

@@ -1,80 +1,92 @@
-"""The questions of a session, shown one after the other to whoever sits at the terminal."""
+"""The permission requests of a session: one at a time is shown, and each leaves a line about its answer."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from grpc import aio
 
 from yarrow.client.failure import refusal
-from yarrow.client.tui.views.ask import Answered
+from yarrow.client.permission import Answered, Outcome, outcome
+from yarrow.client.tui.views.ask import Asked
 from yarrow.v1 import agent_pb2 as pb
+
+MAX_GIVEN = 256
+"""Maximum answers of this client that are remembered until they are settled; then the oldest is forgotten."""
 
 
 class Questions:
-    """What waits for an answer."""
+    """Requests that wait for an answer, in order."""
 
     def __init__(
         self,
-        ask: Callable[[pb.PermissionRequest], Awaitable[Answered]],
+        show: Callable[[Asked | None], None],
         answer: Callable[[str, Answered], Awaitable[None]],
         complain: Callable[[str], None],
     ) -> None:
-        """`ask` shows a question, `answer` passes on what was said and raises `aio.AioRpcError`."""
-        self._ask = ask
+        """`show` draws a request or none, `answer` passes on what was said and raises `aio.AioRpcError`."""
+        self._show = show
         self._answer = answer
         self._complain = complain
         self._open: dict[str, pb.PermissionRequest] = {}
-        self._changed = asyncio.Event()
-        self._shown = ""
-        self._showing: asyncio.Future[Answered] | None = None
+        self._given: OrderedDict[str, Answered] = OrderedDict()
+        """Answers of this client, by request."""
+        self._total = 0
+        """Requests since none waited, for the count."""
 
     def begin(self, waiting: Iterable[pb.PermissionRequest]) -> None:
-        """Take the questions of a session that is opened, in place of another's."""
+        """Take the requests of a session that is opened, in place of another's."""
         self._open = {request.request_id: request for request in waiting}
-        self._take_back()
-        self._changed.set()
+        self._total = len(self._open)
+        self._given.clear()
+        self._next()
 
-    def see(self, events: Sequence[pb.AgentEvent]) -> None:
-        """Take note of what is asked and of what waits no more."""
-        for event in events:
+    def see(self, events: Sequence[pb.AgentEvent]) -> Iterator[tuple[Sequence[pb.AgentEvent], Outcome | None]]:
+        """Note what is asked and settled; yield the events in pieces, each with the outcome that comes after it."""
+        begun = 0
+        for index, event in enumerate(events):
             if event.HasField("permission_request"):
-                self._open[event.permission_request.request_id] = event.permission_request
-                self._changed.set()
-            elif event.HasField("permission_settled"):
-                self._open.pop(event.permission_settled.request_id, None)
-                self._take_back()
+                self._ask(event.permission_request)
+            elif event.HasField("permission_settled") and (found := self._settle(event.permission_settled)):
+                yield events[begun : index + 1], found
+                begun = index + 1
+        if begun < len(events):
+            yield events[begun:], None
 
-    async def run(self) -> None:
-        """Ask, for ever."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            while self._open:
-                await self._next()
-
-    async def _next(self) -> None:
-        self._shown, request = next(iter(self._open.items()))
-        self._showing = asyncio.ensure_future(self._ask(request))
-        try:
-            answered = await self._showing
-        except asyncio.CancelledError:
-            if self._shown in self._open:  # the program ends
-                raise
+    async def give(self, answered: Answered) -> None:
+        """Answer the request that is shown."""
+        request_id = next((one for one in self._open if one not in self._given), "")
+        if not request_id:
             return
-        finally:
-            self._showing.cancel()
-            await asyncio.wait([self._showing])
-            self._showing = None
+        self._given[request_id] = answered
+        while len(self._given) > MAX_GIVEN:
+            self._given.popitem(last=False)
+        self._next()
         try:
-            await self._answer(self._shown, answered)
-            self._open.pop(self._shown, None)
+            await self._answer(request_id, answered)
         except aio.AioRpcError as error:
             refused = refusal(error)
             self._complain(refused.message)
-            # An answer that could not be kept leaves the question open, and it is asked again.
+            self._given.pop(request_id, None)
+            # An answer that could not be kept leaves the request open, and it is shown again.
             if refused.reason != "STORAGE":
-                self._open.pop(self._shown, None)
+                self._open.pop(request_id, None)
+            self._next()
 
-    def _take_back(self) -> None:
-        if self._showing is not None and self._shown not in self._open:
-            self._showing.cancel()
+    def _ask(self, request: pb.PermissionRequest) -> None:
+        self._total = self._total + 1 if self._open else 1
+        self._open[request.request_id] = request
+        self._next()
+
+    def _settle(self, settled: pb.PermissionSettled) -> Outcome | None:
+        request = self._open.pop(settled.request_id, None)
+        answered = self._given.pop(settled.request_id, None)
+        self._next()
+        return outcome(request, settled, answered) if request else None
+
+    def _next(self) -> None:
+        """Show the first request that has no answer of this client."""
+        waiting = [request for key, request in self._open.items() if key not in self._given]
+        if not waiting:
+            self._show(None)
+            return
+        self._show(Asked(waiting[0], self._total - len(waiting) + 1, max(self._total, len(waiting))))

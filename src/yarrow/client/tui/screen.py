@@ -3,17 +3,18 @@
 import asyncio
 import math
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 from prompt_toolkit.application import Application, in_terminal
-from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.formatted_text import ANSI, split_lines, to_formatted_text
 from prompt_toolkit.input import DummyInput, Input
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindingsBase
-from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.key_binding.key_processor import KeyProcessor
+from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, Layout, UIContent, UIControl, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
@@ -26,6 +27,8 @@ ESCAPE_SECONDS = 0.03
 SETTLE_SECONDS = 0.3
 """Nothing is printed for so long after a resize. A multiplexer whose window is dragged tells of the next one up to a
 quarter of a second after it wrapped the lines anew; what is drawn in between cannot be told from what was wrapped."""
+ROWS_BESIDE = 3
+"""Rows of the status line, the editor and the empty row above them, beside which a question has its own."""
 ROWS_APART = 8
 """On a screen of so many rows an empty one stands above the status line."""
 ESCAPE = "\x1b"
@@ -57,9 +60,17 @@ class Parts(Struct, frozen=True):
 
     status: Callable[[], str]
     """The status line, drawn."""
+    question: AnyContainer
+    """What is asked, above the status line; without rows when nothing is."""
+    question_rows: Callable[[], int]
+    """How many rows it wants."""
     below: AnyContainer
     """The editor."""
     keys: KeyBindingsBase
+    key_comes: Callable[[], None]
+    """Called before each key is handled."""
+    is_back: Callable[[], None]
+    """Called when something else had the terminal and the live part is drawn again."""
     colours: Colours
     told_background: Callable[[Ground], None]
     """Is told the colour of the terminal's background, if that answers."""
@@ -76,6 +87,10 @@ class Screen:
         """What has the terminal meanwhile."""
         self._parts = parts
         self._app = _Application(self._layout(parts), terminal, parts)
+        self._app.key_processor.before_key_press += self._key_comes
+
+    def _key_comes(self, _keys: KeyProcessor) -> None:
+        self._parts.key_comes()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -103,6 +118,15 @@ class Screen:
     def refresh(self) -> None:
         """Draw what changed."""
         self._app.invalidate()
+
+    def focus(self, container: AnyContainer) -> None:
+        """Give the keys to a part of the screen."""
+        self._app.layout.focus(container)
+        self._app.invalidate()
+
+    def has_focus(self, container: AnyContainer) -> bool:
+        """Return whether a part of the screen has the keys."""
+        return self._app.layout.has_focus(container)
 
     def copy(self, text: str) -> int:
         """Put a text into the clipboard, where the terminal lets programs do that; return how many characters of it."""
@@ -160,6 +184,7 @@ class Screen:
             finally:
                 self._app.input = own
                 self._aside = None
+                self._parts.is_back()
                 self._tell_pastes(told=True)
 
     def _take_back(self) -> None:
@@ -171,11 +196,30 @@ class Screen:
             self._app.input.tells_pastes = told
 
     def _layout(self, parts: Parts) -> Layout:
-        live = FormattedTextControl(lambda: ANSI("\n".join(self._live)))
-        rows = Window(live, height=lambda: Dimension.exact(len(self._live)), wrap_lines=False)
+        rows = Window(_Live(lambda: self._live), height=self._live_height, wrap_lines=False)
         apart = Window(height=lambda: Dimension.exact(int(self.size[1] >= ROWS_APART)))
         status = Window(FormattedTextControl(lambda: ANSI(parts.status())), height=1)
-        return Layout(HSplit([rows, apart, status, parts.below]), focused_element=parts.below)
+        return Layout(HSplit([rows, apart, parts.question, status, parts.below]), focused_element=parts.below)
+
+    def _live_height(self) -> Dimension:
+        """Return the rows of the unfinished block; a question takes some of them where there are too few."""
+        rows = len(self._live)
+        if asked := self._parts.question_rows():
+            rows = max(0, min(rows, self.size[1] - asked - ROWS_BESIDE))
+        return Dimension.exact(rows)
+
+
+class _Live(UIControl):
+    """The last lines of the unfinished block, as many as there is room for."""
+
+    def __init__(self, lines: Callable[[], Sequence[str]]) -> None:
+        self._lines = lines
+
+    def create_content(self, width: int, height: int) -> UIContent:  # noqa: ARG002 (lines are laid out already)
+        """Return what is shown."""
+        lines = self._lines()
+        rows = list(split_lines(to_formatted_text(ANSI("\n".join(lines[-height:]))))) if height and lines else []
+        return UIContent(rows.__getitem__, len(rows))
 
 
 class _Silence(DummyInput):

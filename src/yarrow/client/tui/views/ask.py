@@ -1,164 +1,302 @@
-"""The question whether a tool call may run: the whole of it, and the answers, of which none is taken by accident."""
+"""The permission question above the editor: it has the keys only after the user moved there, and starts at "No"."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from msgspec import Struct
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import get_app
+from prompt_toolkit.data_structures import Point
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
-from rich.cells import chop_cells, set_cell_size
+from prompt_toolkit.layout import UIContent, UIControl, Window
+from prompt_toolkit.layout.controls import GetLinePrefixCallable
+from prompt_toolkit.layout.dimension import Dimension
 
-from yarrow.client.asking import MAX_TEXT, said, visible
+from yarrow.client.permission import MAX_TEXT, NO, Answered, Line, always, call_lines, facts, title
+from yarrow.client.tui.guard import Guard
+from yarrow.client.tui.look import Look
 from yarrow.client.tui.pressed import pressed
-from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
-from yarrow.client.tui.suspending import suspends
-from yarrow.client.tui.views.listing import FEWEST_COLUMNS, FEWEST_ROWS, TOO_SMALL, either_case, fitting
+from yarrow.client.tui.views.ask_page import Drawn, Page, draw, height
 from yarrow.v1 import agent_pb2 as pb
 
-GUARD_SECONDS = 0.3
-"""Keys within this time after the question appeared were meant for something else, and are dropped."""
-CHOICES = "y once  s this session  a always  n no  t no, and say why  Up Down scroll"
-SHORT_CHOICES = "y s a n t, Up Down"
-TYPING = ("Enter sends it, Esc goes back", "Enter sends, Esc")
+Step = Literal["choose", "always", "why"]
+CHOICES = ("Yes", "Yes, for this session", "{always}", "No", "No, and tell the agent why…")
+NO_CHOICE, ALWAYS_CHOICE, WHY_CHOICE = 3, 2, 4
+CONFIRM = ("Yes, always allow it", "No")
+WAITS = ("Press Tab to answer · keep typing to send a message", "Press Tab to answer")
+EARLY = ("Not yet: stop typing for a second, then press Tab", "Wait 1 s, then Tab")
+SELECTS = ("↑↓ or number to select · Enter confirm · Esc back", "↑↓ · Enter confirm · Esc", "↑↓ Enter Esc")
+WRITES = ("Enter send · Esc back", "Enter · Esc")
+CALL_SHARE = 3
+"""The call takes at most one row in so many of the screen."""
 
 
-class Answered(Struct, frozen=True):
-    """What a person said."""
+class Asked(Struct, frozen=True):
+    """A request that waits for an answer, among others."""
 
-    answer: "pb.PermissionAnswer.ValueType"
-    text: str = ""
-    """With a no: what the model is told."""
+    request: pb.PermissionRequest
+    number: int = 1
+    of: int = 1
 
 
-NO = Answered(pb.PERMISSION_ANSWER_NO)
-_KEYS = {
-    "y": Answered(pb.PERMISSION_ANSWER_ONCE),
-    "s": Answered(pb.PERMISSION_ANSWER_SESSION),
-    "a": Answered(pb.PERMISSION_ANSWER_ALWAYS),
-    "n": NO,
-    "escape": NO,
-    "c-c": NO,
-}
+class Host(Struct, frozen=True):
+    """What a question needs of the screen around it."""
+
+    answer: Callable[[Answered], None]
+    enter: Callable[[], None]
+    """Gives the keys to the question."""
+    leave: Callable[[], None]
+    """Gives the keys back to the editor."""
+    has_focus: Callable[[], bool]
+    screen_rows: Callable[[], int]
+    look: Callable[[], Look]
+    cwd: Callable[[], str]
+    """The directory of the session."""
 
 
 class Question:
-    """One question on the screen."""
+    """The question that is shown; none when nothing waits."""
 
-    def __init__(self, request: pb.PermissionRequest, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._request = request
-        self._now = now
-        self._shown_at = now()
+    def __init__(self, host: Host, guard: Guard | None = None) -> None:
+        self.guard = guard or Guard()
+        self._host = host
+        self._asked: Asked | None = None
+        self._step: Step = "choose"
+        self._selected = NO_CHOICE
         self._first = 0
-        self._is_seen = False
-        """Whether the window is large enough to show it."""
-        self._text: str | None = None
-        """What is being typed with a no; None while an answer is chosen."""
+        self._seen = 0
+        self._text = ""
+        self._is_early = False
+        """Whether the last key was to move the focus here, too early."""
+        self._is_whole = False
+        """Whether the window is large enough to read and to answer it."""
+        self.container = Window(_Control(self), height=self._height, dont_extend_height=True)
 
-    async def run(self, terminal: Terminal) -> Answered:
-        """Show it until it is answered. When this is cancelled the screen is given back all the same."""
-        app: Application[Answered] = Application(
-            Layout(
-                Window(FormattedTextControl(lambda: self._drawn(terminal)), always_hide_cursor=True, wrap_lines=True)
-            ),
-            key_bindings=self._keys(),
-            full_screen=True,
-            include_default_pygments_style=False,
-            input=terminal.input,
-            output=terminal.output,
-        )
-        app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
-        self._appear()
-        return await app.run_async(handle_sigint=False, set_exception_handler=False)
+    @property
+    def waits(self) -> bool:
+        """Whether something is asked."""
+        return self._asked is not None
 
-    def _drawn(self, terminal: Terminal) -> StyleAndTextTuples:
-        size = terminal.output.get_size()
-        self._is_seen = size.columns >= FEWEST_COLUMNS and size.rows > FEWEST_ROWS
-        if not self._is_seen:
-            return [("", TOO_SMALL[: size.columns * size.rows])]
-        where = " (in a sandbox)" if self._request.contained else ""
-        head = f"{visible(self._request.tool)} asks for permission{where}: {visible(self._request.reason)}"
-        rows = [("bold", row) for row in _wrapped(head, size.columns)]
-        rows += [("", ""), *(("", row) for row in _wrapped(visible(said(self._request)), size.columns))]
-        feet = self._feet(size.columns, size.rows)
-        room = size.rows - len(feet) - 1
-        self._first = max(0, min(self._first, len(rows) - room))
-        seen = rows[self._first : self._first + room]
-        more = len(rows) - self._first - len(seen)
-        drawn: StyleAndTextTuples = [(style, _line(row, size.columns)) for style, row in seen]
-        drawn.append(("", "\n" * (room - len(seen))))
-        drawn.append(("reverse", _line(f"{more:,} more rows below" if more else "", size.columns)))
-        drawn += [("bold", _line(row, size.columns)) for row in feet]
-        style, last = drawn[-1][:2]
-        drawn[-1] = (style, last.rstrip("\n"))
-        return drawn
+    def show(self, asked: Asked | None) -> None:
+        """Show a request, another one, or none. The focus goes back to the editor unless it is the same as before."""
+        before, self._asked = self._asked, asked
+        if before and asked and before.request.request_id == asked.request.request_id:
+            return
+        self._begin()
+        self._first = 0
+        self._is_early = False
+        self.guard.hidden()
+        self.leave()
 
-    def _feet(self, columns: int, rows: int) -> list[str]:
-        """Return the rows that say what can be pressed, and the text that is being typed as far as there is room."""
-        if self._text is None:
-            feet = _wrapped(CHOICES, columns)
-            return feet if len(feet) <= rows // 3 else [SHORT_CHOICES]
-        typed = _wrapped(f"No: {visible(self._text)}_", columns)
-        return [*typed[-max(1, rows // 2 - 1) :], fitting(TYPING, columns)]
+    def away(self) -> None:
+        """Note that something else had the screen: keys may be on their way that were meant for that."""
+        self.guard.hidden()
+        self.leave()
 
-    def _keys(self) -> KeyBindings:
+    def key(self) -> None:
+        """Note that a key was pressed, before it is handled."""
+        self._is_early = False
+        self.guard.key()
+
+    def enter(self) -> None:
+        """Move the focus here, unless keys that are meant for the editor may still be coming."""
+        if self.waits and self._is_whole and self.guard.lets_pass:
+            self._begin()
+            self._host.enter()
+        else:
+            self._is_early = True
+
+    def leave(self) -> None:
+        """Give the focus back to the editor."""
+        if self._host.has_focus():
+            self._host.leave()
+
+    def back(self) -> bool:
+        """Go one step back, or to the editor; return False when the focus is there."""
+        if not self._host.has_focus():
+            return False
+        if self._step == "choose":
+            self.leave()
+        else:
+            self._begin()
+        return True
+
+    def scroll(self, pages: int) -> None:
+        """Show another part of a long call."""
+        self._first = max(0, self._first + pages * max(self._seen, 1))
+
+    def _begin(self) -> None:
+        self._step, self._selected, self._text = "choose", NO_CHOICE, ""
+
+    def move(self, to: int) -> None:
+        """Select a choice."""
+        self._selected = max(0, min(to, len(self._choices()) - 1))
+
+    def confirm(self) -> None:
+        """Take the choice that is selected; nothing while it cannot be seen."""
+        if not self._is_whole:
+            return
+        match self._step, self._selected:
+            case "why", _:
+                self._host.answer(Answered(pb.PERMISSION_ANSWER_NO, self._text.strip()))
+            case "always", 0:
+                self._host.answer(Answered(pb.PERMISSION_ANSWER_ALWAYS))
+            case "always", _:
+                self._begin()
+            case _, 0:
+                self._host.answer(Answered(pb.PERMISSION_ANSWER_ONCE))
+            case _, 1:
+                self._host.answer(Answered(pb.PERMISSION_ANSWER_SESSION))
+            case _, 2:
+                self._step, self._selected = "always", 1
+            case _, 4:
+                self._step = "why"
+            case _:
+                self._host.answer(NO)
+
+    def typed(self, event: KeyPressEvent) -> None:
+        """Take a key that selects nothing: into the message, or back to the editor and there."""
+        key = event.key_sequence[-1]
+        if self._step == "why":
+            self._write(event.data)
+        elif key.key == Keys.BracketedPaste or event.data.isprintable():
+            self.leave()
+            event.key_processor.feed(key, first=True)
+
+    def digit(self, event: KeyPressEvent) -> None:
+        """Select the choice of a number; any other digit is typed."""
+        number = int(event.data)
+        if self._step == "why" or number > len(self._choices()):
+            self.typed(event)
+        else:
+            self.move(number - 1)
+
+    def erase(self) -> None:
+        """Take back the last character of the message."""
+        self._text = self._text[:-1]
+
+    def _write(self, data: str) -> None:
+        self._text = f"{self._text}{' '.join(data.split()) if len(data) > 1 else data}"[:MAX_TEXT]
+
+    def keys_outside(self, *, is_empty: Callable[[], bool], has_menu: Callable[[], bool]) -> KeyBindings:
+        """Return the keys that lead here from the editor; `is_empty` and `has_menu` are asked of that."""
         made = KeyBindings()
-        ready = Condition(lambda: self._now() - self._shown_at >= GUARD_SECONDS)
-        seen = Condition(lambda: self._is_seen)
-        typing = Condition(lambda: self._text is not None)
-        for key, answered in _KEYS.items():
-            # What cannot be read is refused or left, and not allowed.
-            open_to = ready & ~typing if answered is NO else ready & ~typing & seen
-            for case in either_case(key):
-                made.add(case, filter=open_to, eager=key == "escape")(_ending(answered))
-        for case in either_case("t"):
-            made.add(case, filter=ready & ~typing & seen)(pressed(self._begin_text))
-        made.add("escape", filter=typing, eager=True)(pressed(self._drop_text))
-        made.add("c-c", filter=typing)(_ending(NO))
-        made.add("c-z")(suspends(self._appear))
-        made.add("enter", filter=typing)(self._send)
-        made.add("backspace", filter=typing)(pressed(self._shorten))
-        made.add(Keys.Any, filter=typing)(self._typed)
-        made.add(Keys.BracketedPaste, filter=typing)(self._typed)
-        for key, rows in {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}.items():
-            made.add(key)(pressed(lambda rows=rows: self._scroll(rows)))
+        waits = Condition(lambda: self.waits and not self._host.has_focus())
+        leads = waits & ~Condition(has_menu)
+        made.add("tab", filter=leads)(pressed(self.enter))
+        made.add("down", filter=leads & Condition(is_empty))(pressed(self.enter))
+        made.add("pageup", filter=waits)(pressed(lambda: self.scroll(-1)))
+        made.add("pagedown", filter=waits)(pressed(lambda: self.scroll(1)))
         return made
 
-    def _appear(self) -> None:
-        self._shown_at = self._now()
+    def keys(self) -> KeyBindings:
+        """Return the keys of the question while it has the focus."""
+        made = KeyBindings()
+        made.add("up")(pressed(lambda: self.move(self._selected - 1)))
+        made.add("down")(pressed(lambda: self.move(self._selected + 1)))
+        made.add("enter")(pressed(self.confirm))
+        made.add("backspace")(pressed(self.erase))
+        made.add("pageup")(pressed(lambda: self.scroll(-1)))
+        made.add("pagedown")(pressed(lambda: self.scroll(1)))
+        for key in ("tab", "s-tab"):
+            made.add(key)(pressed(self.leave))
+        made.add("c-c")(pressed(self.back))
+        for number in range(1, 10):
+            made.add(str(number))(self.digit)
+        for none in (("c-d",), ("c-j",), ("escape", "enter")):
+            made.add(*none)(pressed(lambda: None))
+        made.add(Keys.Any)(self.typed)
+        made.add(Keys.BracketedPaste)(self.typed)
+        return made
 
-    def _scroll(self, rows: int) -> None:
-        self._first = max(0, self._first + rows)
+    def drawn(self, columns: int, rows: int) -> Drawn:
+        """Return the rows of the question."""
+        drawn = draw(self._page(), (columns, rows), self._host.look())
+        self._first, self._seen, self._is_whole = drawn.first, drawn.seen, drawn.is_whole
+        if drawn.is_whole:
+            self.guard.drawn()
+        else:
+            self.guard.hidden()
+        return drawn
 
-    def _begin_text(self) -> None:
-        self._text = ""
+    def wanted(self, columns: int) -> int:
+        """Return how many rows the question wants."""
+        return height(self._page(), columns, self._host.look()) if self._asked else 0
 
-    def _drop_text(self) -> None:
-        self._text = None
+    def _height(self) -> Dimension:
+        if self._asked is None:
+            return Dimension.exact(0)
+        wanted = self.wanted(get_app().output.get_size().columns)
+        # Where there is no room for it, the status line and the editor stay.
+        return Dimension(min=0, max=wanted, preferred=wanted)
 
-    def _shorten(self) -> None:
-        self._text = (self._text or "")[:-1]
+    def _choices(self) -> Sequence[str]:
+        if self._step == "always":
+            return CONFIRM
+        return [choice.format(always=always(self._request)) for choice in CHOICES]
 
-    def _typed(self, event: KeyPressEvent) -> None:
-        self._text = f"{self._text}{' '.join(event.data.split()) if len(event.data) > 1 else event.data}"[:MAX_TEXT]
+    @property
+    def _request(self) -> pb.PermissionRequest:
+        return self._asked.request if self._asked else pb.PermissionRequest()
 
-    def _send(self, event: KeyPressEvent) -> None:
-        event.app.exit(result=Answered(pb.PERMISSION_ANSWER_NO, (self._text or "").strip()))
+    def _page(self) -> Page:
+        asked = self._asked or Asked(self._request)
+        has_focus = self._host.has_focus()
+        feet = EARLY if self._is_early else WAITS
+        if has_focus:
+            feet = WRITES if self._step == "why" else SELECTS
+        count = f"{asked.number} of {asked.of}" if asked.of > 1 else ""
+        confirms = self._step == "always"
+        return Page(
+            title=f"{always(self._request)}?" if confirms else title(self._request),
+            call=_rule(self._request) if confirms else call_lines(self._request),
+            facts=facts(self._request, self._host.cwd()),
+            choices=self._choices(),
+            feet=feet,
+            is_urgent=not has_focus,
+            selected=self._selected if has_focus else None,
+            first=self._first,
+            typed=self._text if has_focus and self._step == "why" else None,
+            count=count,
+            call_rows=self._host.screen_rows() // CALL_SHARE,
+        )
 
 
-def _ending(answered: Answered) -> Callable[[KeyPressEvent], None]:
-    def handle(event: KeyPressEvent) -> None:
-        event.app.exit(result=answered)
+class _Control(UIControl):
+    """Draws a question in the rows that it is given."""
 
-    return handle
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._keys = question.keys()
+
+    def is_focusable(self) -> bool:
+        """Whether there is anything to answer."""
+        return self._question.waits
+
+    def get_key_bindings(self) -> KeyBindings:
+        """Return what keys do here."""
+        return self._keys
+
+    def preferred_height(  # noqa: PLR0917 (overrides prompt_toolkit's, which has these arguments)
+        self,
+        width: int,
+        max_available_height: int,
+        wrap_lines: bool,  # noqa: ARG002, FBT001 (overrides prompt_toolkit's, which passes it by position)
+        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (prompt_toolkit passes it)
+    ) -> int | None:
+        """Return how many rows are wanted."""
+        return min(self._question.wanted(width), max_available_height)
+
+    def create_content(self, width: int, height: int) -> UIContent:
+        """Return what is shown."""
+        if not self._question.waits:
+            return UIContent()
+        drawn = self._question.drawn(width, height)
+        rows = [to_formatted_text(ANSI(row)) for row in drawn.rows]
+        return UIContent(rows.__getitem__, len(rows), Point(0, drawn.cursor), show_cursor=False)
 
 
-def _wrapped(text: str, columns: int) -> list[str]:
-    return [row for line in text.split("\n") for row in (chop_cells(line.expandtabs(4), columns) or [""])]
-
-
-def _line(text: str, columns: int) -> str:
-    return set_cell_size(text, columns) + "\n"
+def _rule(request: pb.PermissionRequest) -> list[Line]:
+    return call_lines(request)

@@ -1,0 +1,173 @@
+"""Wording of permission requests and of their answers, the same for every client."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.client.inert import STEERING, inert
+from yarrow.v1 import agent_pb2 as pb
+
+MAX_TEXT = 10_000
+"""Maximum characters of a message that goes to the model with a no; the rest is cut."""
+SUMMARY_CHARACTERS = 200
+"""Maximum characters of a call in the line that records its answer; the rest is cut."""
+_VERBS = {"edit": "Edit", "write": "Write", "read": "Read", "ls": "List", "grep": "Search", "find": "Search"}
+_ALWAYS = {
+    "bash": "Always allow this command here",
+    "edit": "Always allow edits in this directory",
+    "write": "Always allow writing in this directory",
+    "read": "Always allow reading in this directory",
+    "ls": "Always allow listing this directory",
+    "grep": "Always allow searching this directory",
+    "find": "Always allow searching this directory",
+}
+_ALLOWED = {
+    pb.PERMISSION_ANSWER_ONCE: "Allowed once",
+    pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
+    pb.PERMISSION_ANSWER_ALWAYS: "Always allowed here",
+}
+_UNCONTAINED = "it runs without a sandbox"
+_DENIED = {
+    "nobody": "Denied, no client could answer",
+    "timeout": "Denied, not answered in time",
+    "abort": "Denied, the run was stopped",
+    "restart": "Denied, the service restarted",
+}
+
+
+class Answered(Struct, frozen=True):
+    """An answer to a permission request."""
+
+    answer: "pb.PermissionAnswer.ValueType"
+    text: str = ""
+    """With a no: a message for the model."""
+
+
+class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
+    old: str
+    new: str
+
+
+NO = Answered(pb.PERMISSION_ANSWER_NO)
+
+
+class Line(NamedTuple):
+    """A line of a call: removed, added, or shown as it is."""
+
+    sign: Literal["", "-", "+"]
+    text: str
+
+
+class Outcome(NamedTuple):
+    """How a permission request was settled, in one line."""
+
+    is_allowed: bool
+    text: str
+
+
+def visible(text: str) -> str:
+    """Return text in which nothing steers or hides: colors and joiners, which `inert` removes, are shown too."""
+    return inert(STEERING.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
+
+
+def title(request: pb.PermissionRequest) -> str:
+    """Return the question."""
+    arguments = _arguments(request)
+    if request.tool == "bash" and _text(arguments, "command"):
+        return "Run this command?" if request.contained else "Run this command outside the sandbox?"
+    if request.tool in _VERBS and (path := _text(arguments, "path")):
+        return visible(f"{_VERBS[request.tool]} {' '.join(path.split())}?")
+    return visible(f"Run the tool {' '.join(request.tool.split())}?")
+
+
+def always(request: pb.PermissionRequest) -> str:
+    """Return the label of the answer that is written down."""
+    return _ALWAYS.get(request.tool, "Always allow this call here")
+
+
+def facts(request: pb.PermissionRequest, cwd: str) -> str:
+    """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
+    arguments = _arguments(request)
+    place = Path(cwd) / _text(arguments, "cwd") if request.tool == "bash" else cwd
+    where = f"in {_short(os.path.normpath(place))}" if cwd else ""
+    # The question says it already.
+    why = "" if request.reason == _UNCONTAINED else request.reason
+    return visible(" · ".join(" ".join(part.split()) for part in (where, why) if part))
+
+
+def call_lines(request: pb.PermissionRequest) -> list[Line]:
+    """Return all that a call would do: a command, a change as removed and added lines, else the arguments."""
+    arguments = _arguments(request)
+    shown: list[Line] = []
+    command, path, content = (_text(arguments, name) for name in ("command", "path", "content"))
+    edits = _edits(arguments)
+    if request.tool == "bash" and command:
+        shown, known = _as_they_are(command), {"command"}
+    elif request.tool == "edit" and path and edits:
+        known = {"path", "edits"}
+        for edit in edits:
+            shown += [*_signed("-", edit.old), *_signed("+", edit.new)]
+    elif request.tool == "write" and path and content:
+        shown, known = _signed("+", content), {"path", "content"}
+    elif request.tool in _VERBS and path:
+        known = {"path"}
+    else:
+        return _as_they_are(request.arguments_json)
+    rest = {name: value for name, value in arguments.items() if name not in known}
+    return shown + (_as_they_are(msgspec.json.encode(rest).decode()) if rest else [])
+
+
+def outcome(request: pb.PermissionRequest, settled: pb.PermissionSettled, answered: Answered | None = None) -> Outcome:
+    """Return what became of a request; `answered` is the answer that this client gave, None when it gave none."""
+    is_allowed = settled.answer in _ALLOWED
+    verdict = _ALLOWED.get(settled.answer, "") or _DENIED.get(settled.by, "Denied")
+    by = (" by you" if answered else " by another client") if settled.by == "person" else ""
+    place = "" if request.contained or request.tool != "bash" else ", outside the sandbox"
+    why = f' ("{visible(" ".join(answered.text.split()))}")' if answered and answered.text else ""
+    return Outcome(is_allowed, f"{verdict}{by}{place if is_allowed else ''}{why}: {summary(request)}")
+
+
+def summary(request: pb.PermissionRequest) -> str:
+    """Return a call on one line."""
+    arguments = _arguments(request)
+    telling = _text(arguments, "command") if request.tool == "bash" else ""
+    telling = telling or f"{request.tool} {_text(arguments, 'path') or request.arguments_json}"
+    line = visible(" ".join(telling[: 8 * SUMMARY_CHARACTERS].split()))
+    return line if len(line) <= SUMMARY_CHARACTERS else f"{line[: SUMMARY_CHARACTERS - 1]}…"
+
+
+def _short(path: str) -> str:
+    """Return a path with a tilde for the home directory."""
+    home = str(Path("~").expanduser())
+    return f"~{path[len(home) :]}" if path == home or path.startswith(home.rstrip("/") + "/") else path
+
+
+def _arguments(request: pb.PermissionRequest) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(request.arguments_json, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _edits(arguments: dict[str, Any]) -> list[_Edit]:
+    """Return the edits of a call; none when anything in them is not known, so that nothing of it hides."""
+    try:
+        return msgspec.convert(arguments.get("edits"), list[_Edit])
+    except msgspec.ValidationError:
+        return []
+
+
+def _as_they_are(text: str) -> list[Line]:
+    return [Line("", line) for line in visible(text).split("\n")]
+
+
+def _signed(sign: Literal["-", "+"], text: str) -> list[Line]:
+    return [Line(sign, line) for line in visible(text).removesuffix("\n").split("\n")] if text else []

@@ -1,0 +1,52 @@
+"""A typist who does not look at the screen: sentences, the pace of each key, and when a question comes."""
+
+from random import Random
+from typing import NamedTuple
+
+WORDS = (
+    *("y", "yes", "a", "always", "s", "session", "n", "no", "1", "2", "3", "1.", "12", "t", "Yes", "ALWAYS", "A", "Y"),
+    *("and", "also", "say", "so", "then", "add", "tests", "please", "why", "this", "is", "nice", "sunny", "it", "make"),
+)
+LAST = ("y", "yes", "a", "always", "s", "session", "1", "2", "3", "no")
+"""Words before the Enter, each of which some question somewhere takes as its answer."""
+SLOWEST, FASTEST = 0.2, 0.04
+"""Seconds between two keys."""
+
+
+class Stroke(NamedTuple):
+    """A key, or a text that is pasted."""
+
+    text: str
+    is_paste: bool
+    pause: float
+    """Seconds after it."""
+
+
+class Typing(NamedTuple):
+    """What is typed, and after how many strokes the question is asked."""
+
+    strokes: tuple[Stroke, ...]
+    asked_after: int
+
+    @property
+    def lines(self) -> list[str]:
+        """What was written, line by line; the last one has no Enter behind it."""
+        return "".join(stroke.text for stroke in self.strokes).split("\r")
+
+
+def typing(seed: int) -> Typing:
+    """Return one to three sentences, the first of which ends in Enter; the question comes somewhere within them."""
+    random = Random(seed)
+    texts: list[tuple[str, bool]] = []
+    for number in range(random.randint(1, 3)):
+        words = random.choices(WORDS, k=random.randint(0, 4))
+        for word in words:
+            texts += [(f"{word} ", True)] if random.random() < 0.1 else [(key, False) for key in f"{word} "]
+        texts += [(key, False) for key in random.choice(LAST)]
+        if not number or random.random() < 0.7:
+            texts.append(("\r", False))
+    pace = random.uniform(FASTEST, SLOWEST)
+    strokes = tuple(
+        Stroke(text, is_paste, min(SLOWEST, max(FASTEST, random.gauss(pace, 0.03)))) for text, is_paste in texts
+    )
+    return Typing(strokes, random.randint(0, len(strokes) - 1))
