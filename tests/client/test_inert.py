@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.client.inert import inert
+from yarrow.client.inert import inert, without_controls
+from yarrow.client.page import Page
 
 _PLAIN = ["a", "é", "\n", "\t", "[", "31m", "]52;"]
 _STEERING = [
@@ -28,6 +29,23 @@ TEXTS = st.lists(_PIECES, max_size=12).map("".join)
 HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Paper:
+    """A sink that keeps what is written."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    async def drain(self) -> None:
+        """There is always room."""
 
 
 @given(TEXTS)
@@ -67,3 +85,33 @@ def test_the_words_are_kept_in_order(text: str) -> None:
 )
 def test_what_is_shown_instead(text: str, shown: str) -> None:
     assert inert(text) == shown
+
+
+@given(TEXTS | st.lists(st.sampled_from(["\r", "\n", "\r\n", "\x1b[31m", "\x1b", "a"])).map("".join))
+def test_a_pipe_gets_no_control_characters_and_all_else_as_it_is(text: str) -> None:
+    clean = without_controls(text)
+    assert not CONTROLS.search(clean.replace("\r\n", ""))
+    assert without_controls(clean) == clean
+    if not CONTROLS.search(text.replace("\r\n", "")):
+        assert clean == text
+
+
+@given(st.lists(TEXTS | st.sampled_from(["\r", "\n", "\r\n", "\x1b", "["]), max_size=8), st.booleans(), st.booleans())
+def test_case_rs_m5_an_answer_in_pieces_never_steers(pieces: list[str], is_terminal: bool, raw: bool) -> None:
+    out, err = Paper(is_terminal=is_terminal), Paper(is_terminal=False)
+    page = Page(out, err, raw=raw)
+    for piece in pieces:
+        page.answer(piece)
+    page.end_answer()
+    said = "".join(pieces)
+    if raw and not is_terminal:
+        assert out.text.removesuffix("\n") == said.removesuffix("\n")
+        return
+    assert not CONTROLS.search(out.text.replace("\r\n", ""))
+    if not CONTROLS.search(said.replace("\r\n", "")) and not is_terminal:
+        assert out.text.removesuffix("\n") == said.removesuffix("\n")
+
+
+@pytest.mark.parametrize("text", ["👩\u200d💻", "a\u200cb", "a\u200fb", "x\ufeff", "one\r\ntwo\r\n", "\ttab\n"])
+def test_a_pipe_keeps_what_people_write(text: str) -> None:
+    assert without_controls(text) == text

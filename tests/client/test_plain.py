@@ -73,9 +73,9 @@ async def test_messages_without_an_id_are_printed_too() -> None:
     assert await printed(*whole(*turn("", "one"), *turn("", "two"))) == ("one\ntwo\n", [])
 
 
-async def test_a_file_gets_the_answer_as_it_is() -> None:
+async def test_a_file_gets_the_answer_without_control_characters() -> None:
     odd = "\x1b[31mred\x1b[0m \r\n \u202e \u200b \x07"
-    assert await printed(*whole(*turn("m1", odd))) == (odd + "\n", [])
+    assert await printed(*whole(*turn("m1", odd))) == ("red \r\n \u202e \u200b \u2407\n", [])
 
 
 # ---- notes ----

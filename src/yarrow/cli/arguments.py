@@ -60,6 +60,7 @@ class Arguments(NamedTuple):
     sandbox: str = ""
     json: bool = False
     plain: bool = False
+    raw: bool = False
     attach: str = ""
     socket: str = ""
     """Where to listen; for `serve` alone."""
@@ -197,6 +198,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         sandbox=values["sandbox"] or "",
         json=values["json"],
         plain=values["plain"],
+        raw=values["raw"],
         attach=values["attach"] or "",
         socket=values["socket"] or "",
         remote=remote,

@@ -99,6 +99,7 @@ FLAGS = (
     Flag("Tools", ("--sandbox",), "LEVEL", "what shell commands run in: off, workspace, strict", SANDBOXES),
     Flag("Output", ("--plain",), "", "text that is never redrawn, also without a prompt: for screen readers"),
     Flag("Output", ("--json",), "", "one JSON object a line: a header, then every event"),
+    Flag("Output", ("--raw",), "", "keep control characters of the answer in a pipe or a file"),
     Flag("Service", ("--attach",), "ADDRESS", "use a running service: unix:/run/yarrow.sock, or HOST:PORT"),
     Flag("Service", ("--tls-pin",), "PIN", "the certificate to expect there: its file, or sha256:..."),
     Flag("Service", ("--socket",), "PATH", "where `yarrow serve` listens"),

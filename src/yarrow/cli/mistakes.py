@@ -45,6 +45,7 @@ def refuse_pairs(values: dict[str, Any]) -> None:
         ("no_session", "continue"),
         ("no_session", "resume"),
         ("json", "plain"),
+        ("json", "raw"),
         ("tools", "no_tools"),
         ("attach", "session_dir"),
         ("attach", "socket"),

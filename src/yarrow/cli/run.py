@@ -27,10 +27,12 @@ from yarrow.cli.request import prompt_request, session_settings
 from yarrow.cli.stdin import Patience, read_stdin
 from yarrow.client import plain
 from yarrow.client.failure import SessionNotFound, refusal
+from yarrow.client.inert import inert
 from yarrow.client.session import Session
 from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
+from yarrow.errors import UsageError
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
 from yarrow.platform import system
@@ -86,6 +88,8 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
     cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
     _ask_for_sandbox(start)
+    if arguments.raw and os.isatty(start.out):
+        raise UsageError("--raw is for output to a pipe or a file; a terminal would obey what it keeps")
     if _is_for_terminal(start):
         request = prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in CANNOT_REDRAW:
@@ -154,7 +158,7 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
     arguments = start.arguments
     async with opened(start) as stub, Output(out=start.out) as output:
         for notice in notices:
-            output.err.write(f"yarrow: {notice}\n")
+            output.err.write(f"yarrow: {inert(notice)}\n")
         if request.text.startswith(("/", "!")):
             from yarrow.cli.saved import is_command, perform_command, refuse_slip
 
@@ -168,7 +172,7 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
 
             client = json_lines.run(stub, session, request, out=output.out)
         else:
-            terminal = plain.Terminal(output.out, output.err, person_at(output))
+            terminal = plain.Terminal(output.out, output.err, person_at(output), raw=arguments.raw)
             client = plain.run(stub, session, request, terminal=terminal)
         outcome = await abort_on_interrupt(client, stub, session)
         return of_run(outcome.reason, outcome.error_code, denied=outcome.denied)

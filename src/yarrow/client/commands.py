@@ -21,5 +21,5 @@ async def list_models(stub: Stub, provider: str, *, json: bool, out: Sink, err: 
             entry = {"name": model.name, "contextWindow": model.context_window, "provider": response.provider}
             out.write(dumps(entry) + "\n")
         else:
-            out.write((inert(model.name) if out.is_terminal else model.name) + "\n")
+            out.write(f"{inert(model.name)}\n")
     await out.drain()

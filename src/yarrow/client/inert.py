@@ -15,6 +15,7 @@ STEERING = re.compile(f"[{_STEERING}]")
 """One character that steers a terminal or hides in it; tab and newline are none."""
 _UNWANTED = f"{_COLOURS}|\\r\\n|[{_STEERING}]"
 """Compiled where there is something of it, which takes as long as importing three modules."""
+_CONTROLS = r"\x1b\[[0-9;:]*m|\r\n|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]"
 _JOINERS = "\u200c\u200d"
 
 
@@ -24,6 +25,18 @@ def inert(text: str) -> str:
     Colours and the joiners of emoji go; of anything else that steers, a picture or its number is left.
     """
     return re.sub(_UNWANTED, _show, text) if STEERING.search(text) else text
+
+
+def without_controls(text: str) -> str:
+    """Return text for a pipe or a file, without control characters that a pager or `cat` passes to a terminal.
+
+    What a person writes stays: ends of lines, joiners of emoji, marks of writing direction.
+    """
+    return re.sub(_CONTROLS, _show_control, text) if STEERING.search(text) else text
+
+
+def _show_control(found: re.Match[str]) -> str:
+    return found.group() if found.group() == "\r\n" else _show(found)
 
 
 def _show(found: re.Match[str]) -> str:

@@ -1,31 +1,43 @@
 """Keeps answer, thinking and notes apart on a terminal that shows them all, and whole where each has its own file."""
 
-from yarrow.client.inert import inert
+from yarrow.client.inert import inert, without_controls
 from yarrow.client.sink import Sink
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[22m"
 
 
 class Page:
-    """Standard output for the answer, standard error for everything else."""
+    """Standard output for the answer, standard error for everything else.
 
-    def __init__(self, out: Sink, err: Sink) -> None:
+    `raw` passes the answer on as it is where it goes to no terminal.
+    """
+
+    def __init__(self, out: Sink, err: Sink, *, raw: bool = False) -> None:
         self._out = out
         self._err = err
+        self._raw = raw and not out.is_terminal
+        self._held = ""
+        """A carriage return that ended a piece: with what follows it may be the end of a line."""
         self._answer_open = False
         self._thinking_open = False
 
     def answer(self, text: str) -> None:
-        """Write a piece of the answer; to a terminal without anything that steers it."""
+        """Write a piece of the answer, without anything that steers a terminal."""
         if not text:
             return
         self._close_thinking()
-        self._out.write(inert(text) if self._out.is_terminal else text)
-        self._answer_open = not text.endswith("\n")
+        if not self._raw:
+            text, self._held = self._held + text, ""
+            if text.endswith("\r"):
+                text, self._held = text[:-1], "\r"
+        self._write(text)
+        self._answer_open = bool(self._held) or not text.endswith("\n")
 
     def end_answer(self) -> None:
         """End the line of the answer, if it has not ended."""
         if self._answer_open:
+            self._write(self._held)
+            self._held = ""
             self._out.write("\n")
             self._answer_open = False
 
@@ -46,6 +58,11 @@ class Page:
         """Wait until there is room for more."""
         await self._out.drain()
         await self._err.drain()
+
+    def _write(self, text: str) -> None:
+        shown = text if self._raw else inert(text) if self._out.is_terminal else without_controls(text)
+        if shown:
+            self._out.write(shown)
 
     def _keep_apart(self) -> None:
         # In a file the line of the answer is not broken for what goes elsewhere.

@@ -23,11 +23,13 @@ class Terminal(NamedTuple):
     err: Sink
     person: Person | None = None
     """None when nobody can be asked."""
+    raw: bool = False
+    """Whether the answer keeps its control characters where it goes to no terminal."""
 
 
 async def run(stub: Stub, session: Session, prompt: pb.PromptRequest, *, terminal: Terminal) -> Outcome:
     """Send a prompt to a session and print what comes of it. Raises what `follow` says and what the sinks raise."""
-    page = Page(terminal.out, terminal.err)
+    page = Page(terminal.out, terminal.err, raw=terminal.raw)
     if session.provider_reason:
         page.note(f"yarrow: answering with {session.provider}/{session.model}: {session.provider_reason}")
     for sentence in session.warnings:
