@@ -86,7 +86,7 @@ async def test_case_T_07_what_is_left_behind_ends_with_the_call(tag: str, script
     output, end = await outcome(script, tag)
     assert time.monotonic() - start < 2
     assert b"ok\n" in output
-    assert end == Exit(0)
+    assert end == Exit(0, left_processes=True)
 
 
 async def test_case_T_08_a_timeout_ends_the_whole_family(tag: str) -> None:
@@ -245,7 +245,7 @@ async def test_the_group_is_ended_on_lesser_systems_too(
     lacking(monkeypatch)
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.3)  # an orphan's zombie, until init reaps it, looks alive
     monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
-    assert await outcome("echo a; sleep 300 & exit 2", tag) == (b"a\n", Exit(2))
+    assert await outcome("echo a; sleep 300 & exit 2", tag) == (b"a\n", Exit(2, left_processes=True))
     assert (await outcome("sleep 300 & sleep 300", tag, seconds=0.1))[1].timed_out
     task = asyncio.create_task(outcome("sleep 300 & sleep 300", tag))
     while len(alive(tag)) < 2:

@@ -17,6 +17,7 @@ from tool_calls import Outcome, call, context_of
 from yarrow.config.settings import BashSettings
 from yarrow.tool.base import Done
 from yarrow.tool.capture import DELTAS_PER_SECOND, FILE_BYTES
+from yarrow.tool.command_notes import LEFT
 from yarrow.tool.limits import PROGRESS_BYTES, RESULT_BYTES, RESULT_LINES
 
 
@@ -56,7 +57,7 @@ async def test_case_T_13_no_output_and_an_exit_code(ws: Path) -> None:
 )
 async def test_case_T_07_background_children(ws: Path, command: str) -> None:
     start = time.monotonic()
-    assert (await bash(ws, command)).done.text == "ok"
+    assert (await bash(ws, command)).done.text == f"ok\n[{LEFT}]"
     assert time.monotonic() - start < 2
     assert (await bash(ws, "echo next")).done.text == "next"
 

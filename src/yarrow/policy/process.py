@@ -59,6 +59,8 @@ class Exit(Struct, frozen=True):
 
     code: int
     timed_out: bool = False
+    left_processes: bool = False
+    """Whether others were still running when it ended, and were ended too."""
 
 
 async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
@@ -77,11 +79,12 @@ async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
                 yield piece
                 quiet_at = child.now() + PAUSE_SECONDS if piece else math.inf
             timed_out = child.is_running()
+            left = not timed_out and await child.has_left_some()
         finally:
             await child.end()
         for piece in child.last_words():
             yield piece
-        yield Exit(child.exit_code(), timed_out)
+        yield Exit(child.exit_code(), timed_out, left)
     finally:
         child.close()
 
@@ -129,6 +132,13 @@ class _Child:
             if not self._is_over():  # the end of the pipe may have been met just now
                 await self._news(until)
         return None
+
+    async def has_left_some(self) -> bool:
+        """Whether processes of it still run, and are not just about to end."""
+        if not self._family.alive():
+            return False
+        await asyncio.sleep(PAUSE_SECONDS)
+        return bool(self._family.alive())
 
     async def end(self) -> None:
         """Leave nothing of it alive; a cancel that comes meanwhile cuts the grace short, and is raised at the end."""

@@ -20,8 +20,9 @@ from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.capture import Capture, Deltas
+from yarrow.tool.command_notes import notes
 from yarrow.tool.names import told
-from yarrow.tool.paths import locate, os_problem, shown
+from yarrow.tool.paths import locate, os_problem
 
 MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
@@ -78,7 +79,7 @@ class Bash:
                     if text := deltas.add(seen):
                         yield Progress(text)
                     if isinstance(piece, Exit):
-                        note += await _told_of_sandbox(boxed, command, capture.text())
+                        note += await notes(boxed, command, capture.text(), end=piece)
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
             result = ToolFailed(_not_run(error, arguments.command))
@@ -110,26 +111,6 @@ async def _run(command: Command, boxed: Boxed | None) -> AsyncGenerator[bytes | 
             if not boxed.is_over:
                 await asyncio.to_thread(boxed.take_away)
             boxed.close()
-
-
-async def _told_of_sandbox(boxed: Boxed | None, command: Command, output: str) -> str:
-    """Return notes of what the sandbox did that a model would wonder at."""
-    if boxed is None:
-        return ""
-    notes: list[str] = []
-    gone = [shown(path, command.cwd) for path in await asyncio.to_thread(boxed.take_away)]
-    if gone:
-        notes.append(f"{', '.join(gone)}: taken away, since what it says is run; kept until the session ends")
-    closed = [name for path in boxed.covered if (name := shown(path, command.cwd)) in output]
-    if closed and "git" in command.argv[-1]:
-        left_out = " ".join(f"':(exclude){name}'" for name in closed)
-        notes.append(
-            f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
-            f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
-        )
-    if boxed.was_emptied:
-        notes.append("before this command /tmp and the home held too much, and were emptied")
-    return "".join(f"\n[{note}]" for note in notes)
 
 
 def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:

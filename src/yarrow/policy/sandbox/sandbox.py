@@ -18,6 +18,7 @@ from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
 from yarrow.policy.sandbox.binding import Descriptors
+from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
@@ -39,8 +40,13 @@ _START = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
 _INSIDE = (
     f"ulimit -c 0; ulimit -n {OPEN_FILES} 2>/dev/null; "
     # Processes are -p to one shell, and -u to another, to which -p is what cannot be changed.
-    f'ulimit -p {MOST_OF_A_USER} 2>/dev/null || ulimit -u {MOST_OF_A_USER} 2>/dev/null; exec "$@"'
+    f"ulimit -p {MOST_OF_A_USER} 2>/dev/null || ulimit -u {MOST_OF_A_USER} 2>/dev/null; "
+    # It outlives the command, to see what that leaves: signals are the command's to obey, and its death makes no word.
+    'left=$1; shift; trap : TERM HUP INT QUIT; exec 2>/dev/null; ("$@" 2>&1); code=$?; '
+    "set -- /proc/[0-9]*; if [ $# -gt 2 ]; then sleep 0.1; set -- /proc/[0-9]*; "
+    '[ $# -le 2 ] || : >"$left"; fi; exit $code'
 )
+"""Runs the command, and makes a file when other processes of it than the launcher and this shell still run then."""
 _PROBE = (
     *("--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"),
@@ -124,6 +130,8 @@ class Boxed:
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
         self._private = box.private
+        self._left_over = f".left-{os.urandom(8).hex()}"
+        """Name of a file in the session's /tmp that says that the command left processes, which were ended."""
         self._home = home_inside(box.home)
         self.is_over = False
         """Whether what it made was taken away."""
@@ -149,6 +157,9 @@ class Boxed:
         before = [held.enter_context(running(root, one, others)) for root, one in zip(box.writable, found, strict=True)]
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
+        guarded = tuple(path for one in found for path in (*one.pinned, *one.fixed))
+        self.limits = Limits(box, guarded, tuple(self.covered))
+        """What it keeps from the command."""
         missing = (path for one in before for path in sorted(one.missing))
         self._left = Left(Watched.of(missing, box.writable), tuple(before))
         if box.notes is not None:
@@ -173,13 +184,21 @@ class Boxed:
         entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
         return replace(
             command,
-            argv=(*entering, *launching, "/bin/sh", "-c", _INSIDE, "sh", *command.argv),
+            argv=(*entering, *launching, "/bin/sh", "-c", _INSIDE, "sh", f"/tmp/{self._left_over}", *command.argv),  # noqa: S108
             environment=environment,
             cwd=Path("/"),
             has_launcher=True,
             descriptors=self._descriptors.numbers,
             starter=starter,
         )
+
+    def left_processes(self) -> bool:
+        """Whether processes were still running when the command ended, and were ended with it."""
+        try:
+            (self._private / "tmp" / self._left_over).unlink()
+        except OSError:
+            return False
+        return True
 
     def take_away(self) -> list[Path]:
         """Move away, when the command is over, what it made where nothing may come to be; return what that was.

@@ -1,0 +1,259 @@
+"""Recognizes failures of a command that its sandbox caused, by what the command printed and what the host has."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.arguments import Box, seen_inside
+
+TAIL = 8_192
+"""Characters at the end of the output that are searched; errors come last."""
+MOST_LINES = 200
+"""Lines of the tail that are searched."""
+MOST_PATHS = 64
+"""Paths of the output that are looked up on the host."""
+PRIVATE = (Path("/tmp"),)  # noqa: S108
+"""Places that are the session's own inside."""
+KEY_FILES = (".ssh", ".gnupg", ".git-credentials", ".netrc", ".config/git/credentials", ".config/gh")
+"""Files and directories below the home that hold keys."""
+
+SYSTEM_CONFIG = Path("/etc/gitconfig")
+ASKING = ("GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN")
+"""Variables that lead to credentials outside."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_READ_ONLY = re.compile(r"\bread-only file ?system\b|\bEROFS\b|\[Errno 30\]", re.IGNORECASE)
+_BUSY = re.compile(r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]", re.IGNORECASE)
+_DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
+_GIT_LINE = re.compile(r"(?:error|fatal|gpg|ssh): |\S+: Permission denied \(|Host key verification failed")
+_PATH = re.compile(
+    r"'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019|`([^`']+)['`]|([^\s:'\"\u2018\u2019,;()]*[/.][^\s:'\",;()]*)"
+)
+_QUOTED = re.compile(r"[^\s:]*[./][^\s:]*:(?:\d+:|\S)")
+"""Begins a line of a file, as `grep` prints it: an error has a space behind its first colon."""
+_SEARCHING = re.compile(r"(?:grep|egrep|fgrep|rg|ag|ack|find|du|tree): ")
+"""Begins an error of a program that passes over what it cannot read and does the rest."""
+_SOCKET = re.compile(r"(?:unix://)?(/[^\s:'\"()]+)")
+_GIT = re.compile(
+    r"\bgit\b(?![/-])(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(?!log\b|show\b|diff\b|grep\b|blame\b|cat-file\b)[a-z]"
+)
+_SIGNING = re.compile(
+    r"(?:error: )?(?:gpg failed to sign|couldn't load public key|unable to sign|unable to start ssh-agent|"
+    r"no private key found for public key)|gpg: (?:signing|clear-sign|skipped).*(?:failed|no secret key)|"
+    r"error: load key |gpg: no default secret key|error: .*user\.signingkey",
+    re.IGNORECASE,
+)
+_SSH = re.compile(
+    r"(?:\S+: )?permission denied \(publickey|host key verification failed\.|could not open a connection to your "
+    r"authentication agent|error connecting to agent: |\S+@\S+: permission denied \(",
+    re.IGNORECASE,
+)
+_CREDENTIALS = re.compile(
+    r"fatal: could not read (?:username|password) for |fatal: authentication failed for |"
+    r"to get started with github cli|you are not logged into any github hosts",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(
+    r"could not resolve|temporary failure in name resolution|network is unreachable|eai_again|enetunreach|"
+    r"name or service not known|no address associated with hostname|unable to resolve host|getaddrinfo failed|"
+    r"dial (?:tcp|udp).*(?:lookup|unreachable)|failed to lookup address",
+    re.IGNORECASE,
+)
+_SETUID = re.compile(
+    r"\"no new privileges\" flag is set|effective user id is not 0|must be (?:setuid|suid|owned by uid 0)|"
+    r"is sudo installed setuid root|cannot set groups: operation not permitted",
+    re.IGNORECASE,
+)
+_SOCKET_FAILED = re.compile(
+    r"cannot connect|can't connect|could not connect|failed to connect|dial unix|connect(?:ion)?\b.*\bfailed|"
+    r"no such file or directory|connection refused|is the docker daemon running",
+    re.IGNORECASE,
+)
+
+
+class Ran(Struct, frozen=True):
+    """A command that ended in a sandbox."""
+
+    command: str
+    output: str
+    cwd: Path
+    failed: bool
+    """Whether its exit code was not 0."""
+
+
+class Limits(Struct, frozen=True):
+    """What a sandbox kept from a command."""
+
+    box: Box
+    guarded: tuple[Path, ...]
+    """Files and directories of the workspace that were mounted so that they could not be changed or moved."""
+    covered: tuple[Path, ...]
+    """Files of secrets that could not be read."""
+
+    def is_read_only(self, path: Path) -> bool:
+        """Whether a write to a path fails inside and would not fail outside."""
+        places = (*self.box.writable, *PRIVATE)
+        is_open = any(path.is_relative_to(root) for root in places) and self.guard(path) is None
+        return not is_open and _writable(path)
+
+    def guard(self, path: Path) -> Path | None:
+        """Return the innermost of what is guarded that a path is or lies in."""
+        return max((one for one in self.guarded if path.is_relative_to(one)), key=_depth, default=None)
+
+
+class Evidence(Struct, frozen=True):
+    """A command that ended, and the lines of its output that may say why it failed."""
+
+    ran: Ran
+    limits: Limits
+    lines: list[str]
+
+    def matching(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a line begins as a pattern says."""
+        return any(map(pattern.match, self.lines))
+
+    def holding(self, pattern: re.Pattern[str]) -> list[str]:
+        """Return the lines that hold what a pattern says."""
+        return [line for line in self.lines if pattern.search(line)]
+
+
+Detector = Callable[[Evidence], str]
+"""Returns what the sandbox kept from a command, as the end of a sentence; empty when that is not why it failed."""
+
+
+def cause(ran: Ran, limits: Limits) -> str:
+    """Return what the sandbox kept from a command that failed, empty when nothing says that it did.
+
+    A command whose last part succeeded failed only where git says so on a line of its own.
+    """
+    if not ran.failed and not _GIT.search(ran.command):
+        return ""
+    lines = _COLOURS.sub("", ran.output[-TAIL:]).splitlines()[-MOST_LINES:]
+    if ran.failed:
+        seen, detectors = Evidence(ran, limits, lines), (*OF_GIT, *OF_ALL)
+    else:
+        seen, detectors = Evidence(ran, limits, [line for line in lines if _GIT_LINE.match(line)]), OF_GIT
+    return next((found for detect in detectors if (found := detect(seen))), "")
+
+
+def _no_network(seen: Evidence) -> str:
+    is_so = seen.limits.box.level == "strict" and seen.ran.failed and bool(seen.holding(_NETWORK))
+    return "commands have no network" if is_so else ""
+
+
+def _no_signing(seen: Evidence) -> str:
+    return "commands have no signing keys" if seen.matching(_SIGNING) and _has_keys(seen.limits.box.home) else ""
+
+
+def _no_agent(seen: Evidence) -> str:
+    is_so = seen.matching(_SSH) and _has_keys(seen.limits.box.home)
+    return "commands have no SSH keys and no agent" if is_so else ""
+
+
+def _no_credentials(seen: Evidence) -> str:
+    is_so = seen.matching(_CREDENTIALS) and _has_credentials(seen.limits.box.home)
+    return "commands have no credentials of yours" if is_so else ""
+
+
+def _protected(seen: Evidence) -> str:
+    for path in _paths(seen, _BUSY):
+        if (guarded := seen.limits.guard(path)) and not os.path.ismount(path):
+            return f"{_named(guarded, seen)} is protected"
+    return ""
+
+
+def _read_only(seen: Evidence) -> str:
+    for path in _paths(seen, _READ_ONLY):
+        if seen.limits.is_read_only(path):
+            return f"{_named(path, seen)} is read-only"
+    return ""
+
+
+def _no_socket(seen: Evidence) -> str:
+    for line in seen.holding(_SOCKET_FAILED):
+        for name in _SOCKET.findall(line):
+            path = _socket(name.rstrip("."))
+            if path is not None and seen_inside(seen.limits.box, path, os.environ) is None:
+                return f"{path} is hidden from commands"
+    return ""
+
+
+def _covered(seen: Evidence) -> str:
+    for path in _paths(seen, _DENIED):
+        if path in seen.limits.covered and os.access(path, os.R_OK):
+            return f"{_named(path, seen)} is closed to commands"
+    return ""
+
+
+def _no_setuid(seen: Evidence) -> str:
+    return "setuid programs such as sudo get no rights" if seen.holding(_SETUID) else ""
+
+
+OF_GIT: tuple[Detector, ...] = (_no_network, _no_signing, _no_agent, _no_credentials, _protected, _read_only)
+"""Causes for which git fails; in order, the first that is found counts."""
+OF_ALL: tuple[Detector, ...] = (_no_socket, _covered, _no_setuid)
+
+
+def _paths(seen: Evidence, pattern: re.Pattern[str]) -> Iterator[Path]:
+    """Yield the paths, as they may be meant, of the lines that hold what a pattern says."""
+    places = [seen.ran.cwd, *_directories(seen.ran)]
+    for count, found in enumerate(one for line in _errors(seen, pattern) for one in _PATH.finditer(line)):
+        if count >= MOST_PATHS:
+            return
+        for place in places:
+            with suppress(ValueError):  # a NUL, or what no file name can hold
+                yield Path(os.path.realpath(place / next(filter(None, found.groups()))))
+
+
+def _errors(seen: Evidence, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines that hold what a pattern says, without lines of files that a search found."""
+    return [line for line in seen.holding(pattern) if not _QUOTED.match(line) and not _SEARCHING.match(line)]
+
+
+def _named(path: Path, seen: Evidence) -> str:
+    return str(path.relative_to(seen.ran.cwd) if path.is_relative_to(seen.ran.cwd) else path)
+
+
+def _directories(ran: Ran) -> list[Path]:
+    """Return the directories that a command names after `cd` or `-C`, where its errors may count from."""
+    named = re.findall(r"(?:\bcd|\s-C)\s+([^\s;&|'\"]+)", ran.command)
+    return [ran.cwd / os.path.expanduser(name) for name in named[:4]]  # noqa: PTH111 (a text)
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def _writable(path: Path) -> bool:
+    """Whether this process may write to a path, or make it where it is missing."""
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return os.access(path, os.W_OK)
+
+
+def _socket(name: str) -> Path | None:
+    """Return the real path of a socket of the host, None when there is none of that name."""
+    try:
+        path = Path(os.path.realpath(name))
+        return path if stat.S_ISSOCK(path.stat().st_mode) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _has_keys(home: Path) -> bool:
+    return "SSH_AUTH_SOCK" in os.environ or any(os.path.lexists(home / name) for name in KEY_FILES)
+
+
+def _has_credentials(home: Path) -> bool:
+    if _has_keys(home) or any(name in os.environ for name in ASKING):
+        return True
+    for path in (home / ".gitconfig", home / ".config/git/config", SYSTEM_CONFIG):
+        with suppress(OSError):
+            if re.search(r"(?im)^\s*helper\s*=", path.read_text(errors="replace")):
+                return True
+    return False

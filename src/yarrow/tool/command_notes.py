@@ -1,0 +1,47 @@
+"""Notes below a command's output: what its sandbox did, and what became of the processes it left."""
+
+import asyncio
+from functools import partial
+
+from yarrow.policy.process import Command, Exit
+from yarrow.policy.sandbox.causes import Ran, cause
+from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.tool.paths import shown
+
+LEFT = "background processes were ended with this command; start a server and use it in one call"
+WAY_OUT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
+NO_WAY_OUT = "The strict sandbox cannot be left: ask the user to run the command."
+
+
+async def notes(boxed: Boxed | None, command: Command, output: str, *, end: Exit) -> str:
+    """Return the notes on a command that ended, each on a line of its own; those of a way out come last."""
+    told: list[str] = []
+    if boxed is not None:
+        told = await asyncio.to_thread(_of_sandbox, boxed, command, output, end=end)
+    if end.left_processes or (boxed is not None and boxed.left_processes()):
+        told.insert(0, LEFT)
+    return "".join(f"\n[{note}]" for note in told)
+
+
+def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> list[str]:
+    """Return notes of what the sandbox did that a model would wonder at."""
+    named = partial(shown, cwd=command.cwd)
+    notes: list[str] = []
+    gone = [named(path) for path in boxed.take_away()]
+    if gone:
+        notes.append(f"{', '.join(gone)}: taken away, since what it says is run; kept until the session ends")
+    closed = [name for path in boxed.covered if (name := named(path)) in output]
+    is_for_git = bool(closed) and "git" in command.argv[-1]
+    if is_for_git:
+        left_out = " ".join(f"':(exclude){name}'" for name in closed)
+        notes.append(
+            f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
+            f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
+        )
+    if boxed.was_emptied:
+        notes.append("before this command /tmp and the home held too much, and were emptied")
+    ran = Ran(command.argv[-1], output, command.cwd, failed=end.code != 0)
+    if not is_for_git and (why := cause(ran, boxed.limits)):
+        way = NO_WAY_OUT if boxed.limits.box.level == "strict" else WAY_OUT
+        notes.append(f"sandbox: {why}. {way}")
+    return notes
