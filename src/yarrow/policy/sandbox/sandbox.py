@@ -130,14 +130,11 @@ class Boxed:
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
         self._private = box.private
-        self._left_over = f".left-{os.urandom(8).hex()}"
-        """Name of a file in the session's /tmp that says that the command left processes, which were ended."""
+        self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = home_inside(box.home)
         self.is_over = False
         """Whether what it made was taken away."""
-        program = launcher()
-        if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
-            raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
+        program = _launcher_outside(box)
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
         found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
@@ -157,9 +154,9 @@ class Boxed:
         before = [held.enter_context(running(root, one, others)) for root, one in zip(box.writable, found, strict=True)]
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
-        guarded = tuple(path for one in found for path in (*one.pinned, *one.fixed))
-        self.limits = Limits(box, guarded, tuple(self.covered))
-        """What it keeps from the command."""
+        self.limits = Limits(
+            box, tuple(path for one in found for path in (*one.pinned, *one.fixed)), tuple(self.covered)
+        )
         missing = (path for one in before for path in sorted(one.missing))
         self._left = Left(Watched.of(missing, box.writable), tuple(before))
         if box.notes is not None:
@@ -213,6 +210,14 @@ class Boxed:
         for note in self._notes:
             note.remove()
         return gone
+
+
+def _launcher_outside(box: Box) -> str:
+    """Return the path of bubblewrap. Raises OSError where commands in the sandbox could write it."""
+    program = launcher()
+    if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
+        raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
+    return program
 
 
 def _filter_file(directory: Path) -> Path | None:
