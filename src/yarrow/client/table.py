@@ -14,6 +14,8 @@ from yarrow.v1 import agent_pb2 as pb
 
 NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """How a command begins; a path has a second slash in it and is none."""
+PROMPT_LINES = 40
+"""Lines shown of a system prompt that an import brings."""
 
 
 async def perform_line(here: Here, line: str, *, table: Mapping[str, Command] | None = None) -> Answer:
@@ -119,7 +121,20 @@ async def _import(here: Here, words: Sequence[str]) -> Answer:
         raise WrongUse("import", "PATH")
     made = await files.take_in(here.stub, _path(here, words[0]), here.cwd)
     skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
-    return Answer(_made("imported", made.session_id).text + skipped, made.session_id)
+    return Answer(_made("imported", made.session_id).text + skipped + _brought(made), made.session_id)
+
+
+def _brought(made: pb.ImportSessionResponse) -> str:
+    """Return the system prompt that an imported session brings, indented so that no line of it looks like ours."""
+    if not made.system_prompt:
+        return ""
+    lines = [f"    {line}" for line in made.system_prompt.splitlines()]
+    more = len(lines) - PROMPT_LINES
+    cut = made.system_prompt_characters > len(made.system_prompt)
+    if more > 0 or cut:
+        rest = f"{made.system_prompt_characters:,} characters in all"
+        lines = [*lines[:PROMPT_LINES], f"    ... ({rest})"]
+    return "\n".join(["\nIt brings its own system prompt, which its next run uses:", *lines])
 
 
 async def _resume(here: Here, words: Sequence[str]) -> Answer:

@@ -24,6 +24,10 @@ _CONTEXT = (
 )
 
 
+DIRECTORY, DATE, TOOLS = "Working directory: ", "Date: ", "Tools: "
+"""Beginnings of the lines that state facts."""
+
+
 class Facts(Struct, frozen=True):
     """What is true of a session when it begins."""
 
@@ -34,21 +38,23 @@ class Facts(Struct, frozen=True):
 
 
 def system_prompt(
-    facts: Facts, gathered: Gathered | None = None, *, replacement: str | None = None, addition: str = ""
+    facts: Facts | str, gathered: Gathered | None = None, *, replacement: str | None = None, addition: str = ""
 ) -> str:
     """Return the prompt: our text, facts, context files, skills, addition.
 
-    `replacement` takes the place of our own text, also when it is empty; `addition` is put at the end.
+    `facts` may be such lines themselves. `replacement` takes the place of our own text, also when it is empty;
+    `addition` is put at the end.
     """
     gathered = gathered or Gathered()
     own = _BASE if replacement is None else replacement
-    parts = (own, _told(facts), _context(gathered), render(gathered.skills), addition)
+    told = facts if isinstance(facts, str) else _told(facts)
+    parts = (own, told, _context(gathered), render(gathered.skills), addition)
     return "\n\n".join(part for part in parts if part)
 
 
 def _told(facts: Facts) -> str:
-    told = f"Working directory: {shown(facts.cwd)}\nDate: {facts.today.isoformat()}"
-    return f"{told}\nTools: {', '.join(facts.tools)}" if facts.tools else told
+    told = f"{DIRECTORY}{shown(facts.cwd)}\n{DATE}{facts.today.isoformat()}"
+    return f"{told}\n{TOOLS}{', '.join(facts.tools)}" if facts.tools else told
 
 
 def _context(gathered: Gathered) -> str:

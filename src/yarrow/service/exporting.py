@@ -49,8 +49,8 @@ class Exporting:
         rows = relatives(loaded, await self._parts.manager.heads(loaded.header.cwd))
         return (piece.encode() for piece in page(loaded, relatives=rows, secrets=self._parts.secrets()))
 
-    async def take_in(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> tuple[str, int]:
-        """Return the id of the session that a stream of pieces holds, and how many lines could not be read.
+    async def take_in(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
+        """Make the session that a stream of pieces holds, and return what a person should know of it.
 
         Raises `InvalidArgument` for what is no session, and for a stream that is not as long as was announced: a client
         that went away ends it like one that was done. Raises `LimitExceeded` and `StorageError`.

@@ -13,6 +13,7 @@ from yarrow.errors import Precondition
 from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage
 from yarrow.service.entry import Entry
+from yarrow.service.imported_prompt import SHOWN_CHARACTERS, foreign_prompt
 from yarrow.service.parts import Parts
 from yarrow.service.sessions import Sessions
 from yarrow.session import lineage
@@ -21,6 +22,7 @@ from yarrow.session.ids import new_id, timestamp
 from yarrow.session.reader import Loaded
 from yarrow.session.state import SessionState, fold
 from yarrow.session.transfer import Incoming
+from yarrow.v1 import agent_pb2 as pb
 
 
 class Lineage:
@@ -77,14 +79,20 @@ class Lineage:
             lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, condensed=short)
         )
 
-    async def take_in(self, incoming: Incoming, cwd: Path) -> tuple[str, int]:
-        """Return the id of an imported session, and how many of its lines could not be read.
+    async def take_in(self, incoming: Incoming, cwd: Path) -> pb.ImportSessionResponse:
+        """Make an imported session, and return its id with what a person should know of it.
 
         Raises `InvalidArgument` for what is no session, and `StorageError`.
         """
         loaded = await asyncio.to_thread(incoming.finish)
         made = await self._keep(lambda: lineage.imported(loaded, new_id=new_id(), cwd=str(cwd), timestamp=self._now()))
-        return made, loaded.report.skipped_count
+        prompt = await foreign_prompt(loaded, cwd, self._parts)
+        return pb.ImportSessionResponse(
+            session_id=made,
+            skipped_lines=loaded.report.skipped_count,
+            system_prompt=self._sessions.redactors.keys().text(prompt)[:SHOWN_CHARACTERS],
+            system_prompt_characters=len(prompt),
+        )
 
     async def _keep(self, make: Callable[[], Draft]) -> str:
         draft = await asyncio.to_thread(make)

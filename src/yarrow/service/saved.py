@@ -101,8 +101,8 @@ class SavedSessions:
     ) -> pb.ImportSessionResponse:
         """Make a session of a file that is streamed."""
         try:
-            made, skipped = await self._exporting.take_in(readable(request_iterator))
+            made = await self._exporting.take_in(readable(request_iterator))
         except YarrowError:
             await let_finish(request_iterator)
             raise
-        return pb.ImportSessionResponse(session_id=made, skipped_lines=skipped)
+        return made

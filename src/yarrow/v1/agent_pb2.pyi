@@ -3314,19 +3314,29 @@ class ImportSessionResponse(_message.Message):
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     SKIPPED_LINES_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_CHARACTERS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session made."""
     skipped_lines: _builtins.int
     """Lines that could not be read."""
+    system_prompt: _builtins.str
+    """The beginning of the system prompt that the file brings, at most 4,000 characters; empty if a session made here has
+    the same.
+    """
+    system_prompt_characters: _builtins.int
+    """Characters of that system prompt."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         skipped_lines: _builtins.int = ...,
+        system_prompt: _builtins.str = ...,
+        system_prompt_characters: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "skipped_lines", b"skipped_lines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "skipped_lines", b"skipped_lines", "system_prompt", b"system_prompt", "system_prompt_characters", b"system_prompt_characters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
