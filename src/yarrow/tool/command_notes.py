@@ -38,6 +38,8 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
             f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
             f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
         )
+    if stray := boxed.strays.note():
+        notes.append(stray)
     if boxed.was_emptied:
         notes.append("before this command /tmp and the home held too much, and were emptied")
     ran = Ran(command.argv[-1], output, command.cwd, failed=end.code != 0)

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from yarrow.policy.sandbox.places import (
     real,
     surroundings,
 )
-from yarrow.policy.sandbox.protected import Found
+from yarrow.policy.sandbox.protected import Found, between
 from yarrow.policy.sandbox.settings import copies
 from yarrow.policy.sandbox.sight import Sight, sight_of
 from yarrow.policy.sandbox.trails import stages
@@ -82,7 +82,8 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     if box.level == "strict" or not box.network:
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    words += ["--ro-bind", "/", "/", "--proc", "/proc"]
+    words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a tmpfs of its own)
     plan = mount_plan(box, workplace, environment)
     clear(plan, {str(home_inside(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")})  # noqa: S108
     words += rendered(plan)
@@ -96,10 +97,14 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
     """Return the mounts over a read-only view of the machine, in the order in which they are made."""
     home = home_inside(box.home)
     sight = _sight(box, environment)
+    roots = (*(Path(target) for _, target in sight.shown), *box.readable, *box.writable)
     return [
         *_kernel(),
         *_hidden_places(),
-        *_private_places(box, home),
+        Bind(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
+        *_parents(Path("/tmp"), (home, *roots)),  # noqa: S108
+        Bind(str(box.private / "home"), str(home), writable=True),
+        *_parents(home, roots),
         *(Bind(source, target, optional=True) for source, target in sight.shown),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
@@ -124,11 +129,16 @@ def _hidden_places() -> list[Mount]:
     return places + [Bind(str(NOTHING), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
 
 
-def _private_places(box: Box, home: Path) -> list[Mount]:
-    """Return the /tmp and the home of the session."""
+def _parents(place: Path, targets: Iterable[Path]) -> list[Mount]:
+    """Return masks of the directories of a session's place that only lead to mounts: a write there would vanish.
+
+    Names that begin with a dot are the session's own, whatever is mounted below them.
+    """
+    names = {path.relative_to(place).parts for path in targets if path.is_relative_to(place)}
     return [
-        Bind(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
-        Bind(str(box.private / "home"), str(home), writable=True),
+        Empty(f"{place}/{first}")
+        for first in sorted({parts[0] for parts in names if len(parts) > 1})
+        if first[0] != "."
     ]
 
 
@@ -181,15 +191,20 @@ def _settings(box: Box) -> list[Mount]:
 
 
 def _guards(box: Box, workplace: Workplace) -> list[Mount]:
-    """Return the mounts that keep git's own files as they are; a locked root needs no more than its own."""
-    mounts: list[Mount] = []
-    for root, one in zip(box.writable, workplace.found, strict=False):
-        for path in one.pinned if root not in box.locked else ():
-            mounts += _bound(path, workplace, writable=True)
-        for path in one.fixed if root not in box.locked else ():
-            mounts += _bound(path, workplace, writable=False)
-        mounts += (Empty(str(path)) for path in one.closed)
-    return mounts
+    """Return the mounts that keep git's own files as they are, and hidden ones where they are.
+
+    Roots can lie in each other: the directories of all come first, since each covers what is mounted below it.
+    """
+    found = [one for root, one in zip(box.writable, workplace.found, strict=False) if root not in box.locked]
+    above = {path for root in box.writable for place in box.hidden for path in between(root, place)}
+    pinned = sorted({*above, *(path for one in found for path in one.pinned)})
+    fixed = dict.fromkeys(path for one in found for path in one.fixed)
+    closed = dict.fromkeys(path for one in workplace.found for path in one.closed)
+    return [
+        *(mount for path in pinned for mount in _bound(path, workplace, writable=True)),
+        *(mount for path in fixed for mount in _bound(path, workplace, writable=False)),
+        *(Empty(str(path)) for path in closed),
+    ]
 
 
 def _covers(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:

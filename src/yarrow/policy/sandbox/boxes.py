@@ -12,9 +12,11 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.journal import TAKEN, recover
+from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.private import remove
 from yarrow.policy.sandbox.repository import repository_around
 from yarrow.policy.sandbox.sandbox import launcher, unavailable
+from yarrow.policy.sandbox.worktrees import forget_worktrees
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -48,8 +50,8 @@ class Boxes:
         self._home = home.resolve()
         self._hidden = hidden
         self._notes = notes
-        self._given: set[str] = set()
-        """Sessions that have a sandbox."""
+        self._given: dict[str, Box] = {}
+        """The sandboxes of sessions."""
 
     def warning(self) -> str:
         """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
@@ -74,9 +76,11 @@ class Boxes:
 
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
-        if session_id in self._given:
-            self._given.discard(session_id)
-            remove(self._private(session_id))
+        box = self._given.pop(session_id, None)
+        if box is not None:
+            places = ((box.private / "home", home_inside(box.home)), (box.private / "tmp", Path("/tmp")))  # noqa: S108
+            forget_worktrees(places, box.writable)
+            remove(box.private)
 
     def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> Box | None:
         """Return the sandbox of a session, None where there is none.
@@ -95,8 +99,8 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
-        self._given.add(session_id)
-        return self._made(workspace, self._private(session_id), denied)
+        self._given[session_id] = self._made(workspace, self._private(session_id), denied)
+        return self._given[session_id]
 
     def planned(self, workspace: Workspace) -> Box | None:
         """Return the sandbox that commands would run in, to be told of alone; None for none.

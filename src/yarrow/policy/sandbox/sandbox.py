@@ -25,6 +25,7 @@ from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.made import running
 from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.protected import look_at, remembered
+from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
 
 PROBE_SECONDS = 10.0
@@ -150,13 +151,13 @@ class Boxed:
         self.was_emptied = private.enter(box.private)
         """Whether the session's home and /tmp held too much, and were emptied."""
         held.callback(private.leave, box.private)
+        self.strays = Strays.look(box)
         others += [] if box.notes is None else elsewhere(box.notes)
         before = [held.enter_context(running(root, one, others)) for root, one in zip(box.writable, found, strict=True)]
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
-        self.limits = Limits(
-            box, tuple(path for one in found for path in (*one.pinned, *one.fixed)), tuple(self.covered)
-        )
+        kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
+        self.limits = Limits(box, kept, tuple(self.covered))
         missing = (path for one in before for path in sorted(one.missing))
         self._left = Left(Watched.of(missing, box.writable), tuple(before))
         if box.notes is not None:

@@ -1,0 +1,197 @@
+"""No write of a command vanishes: it changes the real file, fails, or is named."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from sandboxed import USERS, Corner, corner, git
+
+from yarrow.policy.process import Command
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.strays import NAMED, Strays
+from yarrow.policy.sandbox.worktrees import forget_worktrees
+from yarrow.policy.workspace import Workspace
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+PLACES = (
+    *("/", "/mnt", "/srv", "/run", "/run/user/0", "/var/tmp", "/opt", "/home", "/home/else", "/root", "/media"),
+    *("/etc", "/usr/lib", "/var/spool", "/var/lib", "/dev", "/dev/pts", "/proc", "/sys", "/boot", "/lost"),
+    *("~", "~/mono", "~/mono/packages", "~/mono/shared", "~/mono/packages/app", "~/mono/packages/app/sub", "~/read"),
+    *("~/tools", "~/tools/bin", "~/papers", "/tmp/corner-other", "{root}", "{root}/beside", "{root}/service"),
+)
+NAMES = ("file", "a b", "ünï", "deep/er/file", "-f", "new\nline", "wt", "$HOME", "*")
+OWN = ("/dev/shm/", "/tmp/")
+
+
+def mono(place: Corner) -> Corner:
+    """Return the corner with a workspace deep in its home, beside other things that are shown."""
+    home = place.home
+    for name in ("mono/packages/app", "mono/shared", "read", "tools/bin"):
+        (home / name).mkdir(parents=True)
+    place.own()
+    box = replace(place.box, writable=(home / "mono/packages/app",), readable=(home / "read", home / "tools/bin"))
+    return replace(place, given=box)
+
+
+async def vanished(place: Corner, paths: list[str]) -> list[str]:
+    """Write a word to each path; return the paths for which that worked, and which are neither there nor named."""
+    app = place.home / "mono/packages/app"
+    quoted = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
+    script = (
+        f'for p in {quoted}; do mkdir -p -- "${{p%/*}}/" 2>/dev/null; {{ echo word > "$p"; }} 2>/dev/null '
+        '&& printf "%s\\0" "$p"; done; true'
+    )
+    strays = Strays.look(place.box)
+    output, code = await place.run(script, cwd=app)
+    assert code == 0, output
+    named = [str(place.home / path) for path in strays.written()]
+    written = [path for path in output.split("\0") if path]
+    return [path for path in written if not is_found(path, place) and not any(is_below(path, one) for one in named)]
+
+
+def is_found(path: str, place: Corner) -> bool:
+    """Whether a path holds the word outside too, or is the session's own by its name."""
+    below_home = os.path.relpath(path, place.home)
+    is_own = below_home.startswith(".") and not below_home.startswith("..")
+    in_tmp = path.startswith(OWN) and not is_below(path, str(place.root))
+    return is_own or in_tmp or (Path(path).is_file() and Path(path).read_bytes() == b"word\n")
+
+
+def is_below(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above}/")
+
+
+@pytest.mark.parametrize("user", USERS)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chosen=st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(NAMES)), min_size=60, max_size=60))
+async def test_a_write_anywhere_is_real_fails_or_is_named(user: str, chosen: list[tuple[str, str]]) -> None:
+    with corner(user) as made:
+        place = mono(made)
+        told = [f"{above}/{name}".replace("//", "/") for above, name in chosen]
+        paths = [path.replace("~", str(place.home)).replace("{root}", str(place.root)) for path in told]
+        assert await vanished(place, paths) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/mnt", "/srv", "/run", "/var/tmp", "/opt", "/home", "/dev", "~/mono", "~/mono/shared"]
+)
+async def test_case_rs_s7_a_write_beside_the_workspace_fails(place: Corner, path: str) -> None:
+    place = mono(place)
+    directory = path.replace("~", str(place.home))
+    app = place.home / "mono/packages/app"
+    output, code = await place.run(f"mkdir -p {directory} && echo word > {directory}/file", cwd=app)
+    assert code != 0
+    assert "Read-only file system" in output
+
+
+async def test_case_rb_04_visible_files_of_the_home_are_named_and_dot_files_are_not(place: Corner) -> None:
+    strays = Strays.look(place.box)
+    await place.run("mkdir -p ~/new/deep ~/.cache/x; touch ~/new/deep/file ~/.cache/x/y ~/.npmrc; echo x > ~/report.md")
+    assert strays.written() == ["new", "report.md"]
+    assert "~/new, ~/report.md: only in this session's home" in strays.note()
+    strays = Strays.look(place.box)
+    await place.run("cat ~/report.md; echo y >> ~/report.md; touch ~/new/second; rm ~/new/deep/file")
+    assert strays.written() == ["new/second", "report.md"]
+    strays = Strays.look(place.box)
+    await place.run("cat ~/report.md; ls -R ~; touch ~/.zshrc")
+    assert strays.note() == ""
+
+
+async def test_many_visible_files_are_counted(place: Corner) -> None:
+    strays = Strays.look(place.box)
+    await place.run(f"for i in $(seq {NAMED + 3}); do touch ~/f$i; done")
+    assert " and 3 more: only in" in strays.note()
+
+
+async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
+    place = mono(place)
+    strays = Strays.look(place.box)
+    assert await place.run("touch file ~/.x && ls ~", cwd=place.home / "mono/packages/app") == (
+        "mono\nread\ntools\n",
+        0,
+    )
+    assert strays.written() == []
+
+
+@pytest.mark.parametrize("where", ["~/wt", "/tmp/wt", "/tmp/deep/er/wt"])
+async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, where: str) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    assert (await place.run(f"git worktree add -q {where} -b topic && cd {where} && git status"))[1] == 0
+    assert (await place.run(f"cd {where} && git commit -q --allow-empty -m second"))[1] == 0
+    boxes = Boxes("workspace", home=place.home)
+    made = boxes.box("s", Workspace.make(place.workspace))
+    assert made is not None
+    private = place.root / "private"
+    places = ((private / "home", place.home), (private / "tmp", Path("/tmp")))
+    assert [str(path) for path in forget_worktrees(places, (place.workspace,))] == [where.replace("~", str(place.home))]
+    git(place.workspace, "switch", "-q", "topic")
+    assert git(place.workspace, "log", "-1", "--format=%s") == "second\n"
+
+
+async def test_a_worktree_of_the_user_is_never_forgotten(place: Corner, tmp_path: Path) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    git(place.workspace, "worktree", "add", "-q", str(place.home / "mine"), "-b", "mine")
+    git(place.workspace, "worktree", "add", "-q", str(place.home / "locked"), "-b", "locked")
+    git(place.workspace, "worktree", "lock", str(place.home / "locked"))
+    (place.home / "locked").rename(tmp_path / "unplugged")
+    registrations = place.workspace / ".git/worktrees"
+    inside = place.root / "private/home"
+    for name in ("mine", "locked", "other"):
+        (inside / name).mkdir(parents=True)
+        (inside / name / ".git").write_text(f"gitdir: {registrations / name}\n")
+    for target in ("/etc", "../../etc", str(place.workspace / ".git"), "\0", ""):
+        (inside / "other/.git").write_text(f"gitdir: {target}\n")
+        assert forget_worktrees([(inside, place.home)], (place.workspace,)) == []
+    assert {path.name for path in registrations.iterdir()} == {"mine", "locked"}
+    assert forget_worktrees([(inside, place.root / "elsewhere")], (place.workspace,)) == []
+
+
+async def test_the_session_forgets_its_worktrees_when_it_ends(place: Corner) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    boxes = Boxes("workspace", home=place.home)
+    box = boxes.box("s", Workspace.make(place.workspace))
+    assert box is not None
+    (box.private / "tmp/wt").mkdir(parents=True)
+    registration = place.workspace / ".git/worktrees/wt"
+    registration.mkdir(parents=True)
+    (registration / "gitdir").write_text("/tmp/wt/.git\n")
+    (box.private / "tmp/wt/.git").write_text(f"gitdir: {registration}\n")
+    boxes.release("s")
+    assert not registration.exists()
+    assert not box.private.exists()
+
+
+async def test_a_directory_above_what_is_hidden_cannot_be_moved(place: Corner) -> None:
+    kept = place.workspace / "deep/er/kept"
+    kept.mkdir(parents=True)
+    place = replace(place, hidden=(kept,))
+    place.own()
+    output, code = await place.run("mv deep/er deep/elsewhere || mv deep elsewhere")
+    assert code != 0, output
+    assert kept.is_dir()
+
+
+async def test_what_one_root_fixes_another_that_lies_in_it_does_not_open(place: Corner) -> None:
+    app = place.workspace / "app"
+    (app / "conf").mkdir(parents=True)
+    (app / "conf/.env").write_text("KEY=x\n")
+    (app / "conf/git.inc").write_text("[user]\nname = mine\n")
+    git(place.workspace, "config", "include.path", "../app/conf/git.inc")
+    place = replace(place, roots=(app,))
+    place.own()
+    output, code = await place.run("echo more >> app/conf/git.inc", cwd=app)
+    assert code != 0, output
+    assert (app / "conf/git.inc").read_text() == "[user]\nname = mine\n"
+
+
+def test_the_look_at_the_home_is_part_of_each_command(place: Corner) -> None:
+    boxed = Boxed(place.box, Command(("true",), place.workspace, {}, 1.0))
+    try:
+        assert boxed.strays.home == place.home
+    finally:
+        boxed.close()
