@@ -178,6 +178,22 @@ MUTANTS = (
     ),
     Mutant(
         "7",
+        "a setting passes on what apiKeyEnv names",
+        "policy/environment.py",
+        "return name not in self.withheld and (",
+        "return (",
+        "tests/policy/test_secret_variables.py",
+    ),
+    Mutant(
+        "7",
+        "commands are given a provider key under a name of its own",
+        "policy/environment.py",
+        "if name in keep or not keys.has(name, value)}",
+        "if name not in keys.withheld}",
+        "tests/policy/test_secret_variables.py",
+    ),
+    Mutant(
+        "7",
         "a tool is taken to run in the sandbox that does not say so",
         "agent/permit.py",
         "contained and access.sandboxed",

@@ -13,7 +13,7 @@ from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.obeyed import obeyed_paths
 from yarrow.policy.sandbox.boxes import Boxes, Reach
 from yarrow.policy.secrets import secret_values
-from yarrow.provider.keys import key_names, known_keys
+from yarrow.provider.keys import configured_names, key_names, known_keys
 from yarrow.service.parts import Parts, Watch
 from yarrow.service.providers import Providers
 from yarrow.service.servicer import Servicer
@@ -66,6 +66,7 @@ def compose(
             secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
             keys=lambda: known_keys(settings, environment),
             key_names=lambda: key_names(settings),
+            withheld=lambda: configured_names(settings),
             watch=_watch(settings, environment),
         )
     )

@@ -94,7 +94,7 @@ class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """What a shell call is given."""
 
     pass_environment: tuple[str, ...] = ()
-    """Names of variables that are passed although they look like secrets."""
+    """Names of variables that are passed although they look like secrets, but never one that `apiKeyEnv` names."""
     timeout: float = 120.0
     """Seconds, when the call names none."""
 

@@ -35,29 +35,51 @@ ASKING = frozenset({"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE"})
 """Variables of `FIXED` that keep helpers from opening a window."""
 
 
+SEARCHING = frozenset({"PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT"})
+"""Variables that a search is given: where programs and the user's list of ignored files are, and how names are read."""
+
+
 class ProviderKeys(Struct, frozen=True):
     """The keys of model providers in an environment."""
 
     names: frozenset[str] = frozenset()
     """Variables that settings or vendors name for a key."""
     values: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
+    """Variables that `apiKeyEnv` names, which no setting passes on."""
 
     def has(self, name: str, value: str) -> bool:
         """Whether a variable holds such a key."""
         return name in self.names or any(key in value for key in self.values)
 
+    def may_pass(self, name: str, value: str) -> bool:
+        """Whether a setting may pass a variable on: also the key of a vendor, but under the vendor's name alone."""
+        return name not in self.withheld and (name in self.names or not self.has(name, value))
 
-def child_environment(variables: Mapping[str, str], passed: Iterable[str] = ()) -> dict[str, str]:
+
+NO_KEYS = ProviderKeys()
+
+
+def child_environment(
+    variables: Mapping[str, str], passed: Iterable[str] = (), keys: ProviderKeys = NO_KEYS
+) -> dict[str, str]:
     """Return the environment of a command, made from `variables`.
 
-    Keys, tokens and passwords are left out, by `yarrow.policy.secrets`, unless their name is in `passed`
-    (`bash.passEnvironment`); a name in `passed` also overrides `FIXED` and `REMOVED`.
+    Keys, tokens and passwords are left out, by `yarrow.policy.secret_variables`, unless their name is in `passed`
+    (`bash.passEnvironment`); a name in `passed` also overrides `FIXED` and `REMOVED`. What `keys` withholds is left
+    out whatever is passed.
     """
-    keep = frozenset(passed)
-    environment = without_secrets(variables, keep)
+    keep = frozenset(name for name in passed if keys.may_pass(name, variables.get(name, "")))
+    known = {name: value for name, value in variables.items() if name in keep or not keys.has(name, value)}
+    environment = without_secrets(known, keep)
     for name in REMOVED - keep:
         environment.pop(name, None)
     return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}
+
+
+def search_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a search, which needs none of the user's variables but these."""
+    return {name: value for name, value in variables.items() if name.upper() in SEARCHING}
 
 
 def outside_environment(variables: Mapping[str, str], keys: ProviderKeys, passed: Iterable[str] = ()) -> dict[str, str]:

@@ -6,26 +6,24 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from yarrow.policy.secret_variables import HARMLESS_NAMES, NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
+
 ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
 """Last parts of the names of env files that are made to be read, as in `.env.example`."""
 
 # Patterns are texts, compiled at their first use and not when a program starts that may never need them.
-TELLING_NAME = (
-    r"(?:^|_)(?:keys?|pass|pwd|pat|jwt|cookie|bearer|auth|authorization|headers)(?:_|$)"
-    r"|(?:api|access|secret|private)key|token|secret|password|passwd|passphrase|credential"
-)
-"""A variable is secret when its name holds one of these, the first ones as a whole word between underscores, ..."""
-TELLING_VALUE = (
-    r"\s*(?:sk-[\w-]{16}|gh[pousr]_\w{16}|github_pat_\w|glpat-[\w-]{16}|xox[abprs]-|AKIA[0-9A-Z]{16}|AIza[\w-]{30}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@)"
-)
-"""... or when its value looks like a key, or like an address with a password in it."""
-HARMLESS_NAME = r"PWD|OLDPWD|SSH_AUTH_SOCK|TOKENIZERS_PARALLELISM|GIT_CONFIG_KEY_\d+"
-"""Names that look like secrets and are none: paths, a socket, a switch, the names of git settings."""
+TELLING_NAME = rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})(?:_|$)|{'|'.join(NAME_PARTS)}"
+"""A variable is secret when its name holds one of these, ..."""
+TELLING_VALUE = rf"\s*(?:{'|'.join(VALUE_STARTS)})|(?s:.)*?(?:{'|'.join(VALUE_PARTS)})"
+"""... or when its value begins like a key, or holds one."""
+HARMLESS_NAME = "|".join(HARMLESS_NAMES)
 
 SHORTEST = 8
 """Characters of a secret that is looked for in texts."""
+
+MOST_VARIABLES = 1_024
+"""Variables whose verdict is kept for the next command; then the one not used for longest is judged again."""
 
 
 class SecretFiles(Struct, frozen=True):
@@ -66,6 +64,7 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.DOTALL)
 
 
+@lru_cache(MOST_VARIABLES)
 def is_secret_variable(name: str, value: str) -> bool:
     """Whether an environment variable is taken to hold a secret."""
     if re.fullmatch(HARMLESS_NAME, name):

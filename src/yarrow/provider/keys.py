@@ -56,8 +56,12 @@ def known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[
 
 def key_names(settings: Settings) -> frozenset[str]:
     """Return the variables that settings or vendors name for the key of a provider."""
-    named = (one.api_key_env for one in settings.providers.values())
-    return frozenset(filter(None, itertools.chain(named, *VENDOR_KEYS.values())))
+    return configured_names(settings).union(*VENDOR_KEYS.values())
+
+
+def configured_names(settings: Settings) -> frozenset[str]:
+    """Return the variables that `apiKeyEnv` names."""
+    return frozenset(one.api_key_env for one in settings.providers.values() if one.api_key_env)
 
 
 def _brought(settings: ProviderSettings) -> Iterator[str]:

@@ -66,6 +66,8 @@ class Parts(Struct, frozen=True):
     """Keys of providers, which are recorded and told nowhere."""
     key_names: Callable[[], Collection[str]] = tuple
     """Variables that are named for such a key."""
+    withheld: Callable[[], Collection[str]] = tuple
+    """Variables that `apiKeyEnv` names, which no command gets."""
     watch: Watch | None = None
     """Who measures what the service does, if anybody does."""
 

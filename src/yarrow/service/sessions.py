@@ -254,7 +254,7 @@ class Sessions:
             self._tell_of_boxes(entry)
             denied = denied_places(self._parts.consent.rules, entry.cwd)
             box = self._parts.boxes.box(entry.id, workspace, denied)
-        keys = ProviderKeys(frozenset(parts.key_names()), frozenset(parts.keys()))
+        keys = ProviderKeys(*map(frozenset, (parts.key_names(), parts.keys(), parts.withheld())))
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=parts.settings.bash, sandbox=box, keys=keys)
 
     async def _load(self, session_id: str) -> Entry:

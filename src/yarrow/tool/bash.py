@@ -141,7 +141,7 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
     if context.outside is not None:
         environment = outside_environment(os.environ, context.keys, passed)
     else:
-        environment = child_environment(os.environ, passed)
+        environment = child_environment(os.environ, passed, context.keys)
     return Command((shell, "-c", arguments.command), cwd, environment, timeout), note
 
 

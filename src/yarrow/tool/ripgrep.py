@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program
 from yarrow.policy.beneath import open_beneath
-from yarrow.policy.environment import child_environment
+from yarrow.policy.environment import search_environment
 from yarrow.policy.family import has_own_proc
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.workspace import Workspace
@@ -143,7 +143,7 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
     unfinished: list[bytes] = []
     has_any = False
     with _held(directory) as held:
-        command = Command(bounded, held, child_environment(os.environ), SEARCH_SECONDS)
+        command = Command(bounded, held, search_environment(os.environ), SEARCH_SECONDS)
         async with _released(directory), aclosing(run(command)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Exit):
