@@ -15,6 +15,7 @@ from sandboxed import PYTHON, corner
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import private
 from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.quarantine import STORE, entries
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.workspace import Workspace
 
@@ -74,14 +75,11 @@ def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: P
     assert (ws / ".yarrow").is_dir()
     told = boxes(notes).recovered()
     assert all(str(ws / name) in told for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
-    assert "left by a command when the service was killed, and taken away; kept in" in told
+    assert "a command left this when the service was killed" in told
     assert not any((ws / name).exists() for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
-    assert {path.name.partition("-")[0] for path in (notes / "taken").iterdir()} <= {
-        ".yarrow",
-        "commondir",
-        "config.worktree",
-    }
-    assert [path.name for path in notes.iterdir() if path.name != "taken"] == []
+    kept = {entry.path for entry in entries(notes / STORE)}
+    assert kept == {ws / name for name in (".yarrow", ".git/commondir", ".git/config.worktree")}
+    assert [path.name for path in notes.iterdir()] == [STORE]
     assert boxes(notes).recovered() == ""
 
 
@@ -117,14 +115,14 @@ def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Pat
         assert all(str(path) in told for path in planted)
         for path in planted:
             path.write_text("[core]\nfsmonitor = evil\n")
-        assert set(boxed.take_away()) == planted
+        assert {entry.path for entry in boxed.take_away()} == planted
 
 
 def test_names_that_are_no_text_keep_nobody_from_working(ws: Path, tmp_path: Path) -> None:
     odd = ws / os.fsdecode(b"\xff\xfe")
     subprocess.run(["git", "init", "-q", str(odd)], check=True)
     killed(ws, tmp_path / "notes", "cd [!.]*; echo x > .git/commondir; echo ready; sleep 60")
-    assert "commondir: left by a command" in boxes(tmp_path / "notes").recovered()
+    assert "commondir (1): quarantined" in boxes(tmp_path / "notes").recovered()
     assert not (odd / ".git/commondir").exists()
 
 
@@ -143,9 +141,9 @@ def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
     boxed = Boxed(box, Command(("true",), ws, {}, 10))
     (ws / ".yarrow").mkdir()
     assert boxes(notes).recovered() == ""
-    assert boxed.take_away() == [ws / ".yarrow"]
+    assert [entry.path for entry in boxed.take_away()] == [ws / ".yarrow"]
     boxed.close()
-    assert list(notes.iterdir()) == []
+    assert [path.name for path in notes.iterdir()] == [STORE]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"places": [], "roots": 3}', b"\0" * 100])

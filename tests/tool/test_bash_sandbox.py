@@ -70,7 +70,10 @@ async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
 
 async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
-    assert outcome.done.text == "made\n[.yarrow: taken away, since what it says is run; kept until the session ends]"
+    assert outcome.done.text == (
+        "made\n[.yarrow (1): quarantined, since it is read by git or Yarrow to learn what to run; "
+        "`yarrow sandbox quarantine restore N` puts an entry back]"
+    )
     assert not (boxed.cwd / ".yarrow").exists()
     assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
 

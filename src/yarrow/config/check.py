@@ -1,6 +1,7 @@
 """Checks that every key of one source of settings is known and that every value can stand where it does."""
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -44,6 +45,23 @@ def check_layer(layer: Layer) -> None:
         check_texts(layer.values)
     except Fault as fault:
         raise ConfigError(f"{layer.origin(fault.path)}: {fault}") from None
+
+
+def check_directories(layers: Sequence[Layer], home: Path, cwd: Path) -> None:
+    """Raise `ConfigError` for an entry of `workspace.extra` that exists and is not a directory."""
+    for layer in layers:
+        extra = layer.values.get("workspace", {}).get("extra", ())
+        for number, text in enumerate(extra):
+            path = cwd / (home / text[2:] if text.startswith("~/") else text)
+            try:
+                is_other = path.exists() and not path.is_dir()
+            except (OSError, ValueError):  # what is no path is refused when a workspace is made of it
+                continue
+            if is_other:
+                place = layer.origin(("workspace", "extra", number))
+                raise ConfigError(
+                    f"{place}: workspace.extra holds {text!r}, which is not a directory: name its directory"
+                )
 
 
 def check_providers(settings: Settings, layers: Sequence[Layer], added: Collection[str]) -> None:

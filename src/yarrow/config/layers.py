@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.config.check import check_layer, check_providers
+from yarrow.config.check import check_directories, check_layer, check_providers
 from yarrow.config.files import read_file, user_file
 from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted, has, leaves, merge
 from yarrow.config.models import MODELS, leaves_model, without_left_models
@@ -64,7 +64,9 @@ def load(*, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Ma
     Raises `ConfigError` for a source that is wrong, naming it, the line or variable, the key and what is right.
     """
     project = read_project(home=home, cwd=cwd, environment=environment)
-    return load_with(project, home=home, environment=environment, overrides=overrides)
+    loaded = load_with(project, home=home, environment=environment, overrides=overrides)
+    check_directories(loaded.layers, home, cwd)
+    return loaded
 
 
 def load_with(

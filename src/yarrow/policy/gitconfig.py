@@ -1,26 +1,28 @@
 """What a configuration of git brings in: the files it includes, and whether git runs anything for it."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import Struct
 
 CONFIG_BYTES = 1_048_576
 """The most that is read of one file of configuration."""
 MOST_FILES = 64
 """Files that are followed from one; git itself gives up at ten levels."""
-SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]'
+SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
 PATH = r"\s*path\s*=\s*(?P<value>.*)"
 SETTING = r"\s*(?P<name>[A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(?P<value>.*))?$"
-HARMLESS = {
-    "core": (
-        *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"),
-        *("precomposeunicode", "worktree", "autocrlf", "eol", "safecrlf", "quotepath", "longpaths", "abbrev"),
-        *("sharedrepository", "sparsecheckout", "sparsecheckoutcone", "untrackedcache", "checkstat", "trustctime"),
-    ),
-    "remote": ("url", "pushurl", "fetch", "push", "tagopt", "prune", "mirror", "promisor", "partialclonefilter"),
+HELPER = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
+"""How an address begins that makes git run a program: `ext::sh -c ...`, or an option in its place."""
+CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
+ADDRESSES = frozenset({"url", "pushurl", "remote", "pushremote"})
+"""Settings that hold an address."""
+SETTABLE = {
+    "remote": ("url", "pushurl", "fetch", "tagopt", "prune"),
     "branch": ("remote", "merge", "rebase", "description", "pushremote"),
     "submodule": ("url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"),
-    "extensions": ("objectformat", "compatobjectformat", "refstorage", "partialclone", "worktreeconfig"),
     "user": ("name", "email", "signingkey"),
     "commit": ("gpgsign",),
     "init": ("defaultbranch",),
@@ -28,12 +30,37 @@ HARMLESS = {
     "push": ("default", "autosetupremote", "followtags"),
     "fetch": ("prune",),
     "merge": ("ff", "conflictstyle"),
+    "advice": ("detachedhead", "addembeddedrepo"),
+}
+"""Settings, by section, that a command may change in a repository of the user's."""
+HARMLESS = SETTABLE | {
+    "core": (
+        *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"),
+        *("precomposeunicode", "worktree", "autocrlf", "eol", "safecrlf", "quotepath", "longpaths", "abbrev"),
+        *("sharedrepository", "sparsecheckout", "sparsecheckoutcone", "untrackedcache", "checkstat", "trustctime"),
+    ),
+    "remote": (*SETTABLE["remote"], "push", "mirror", "promisor", "partialclonefilter"),
+    "extensions": ("objectformat", "compatobjectformat", "refstorage", "partialclone", "worktreeconfig"),
     "gc": ("auto", "autodetach"),
     "maintenance": ("auto",),
-    "advice": ("detachedhead", "addembeddedrepo"),
     "lfs": ("repositoryformatversion", "access"),
 }
 """Settings, by section, for which git runs nothing and reads no other configuration."""
+
+
+class Setting(Struct, frozen=True):
+    """One setting of a configuration; names of sections and keys are lowercase."""
+
+    section: str
+    subsection: str
+    key: str
+    value: str
+
+    def is_in(self, table: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether a table allows it with its value."""
+        if self.key not in table.get(self.section, ()) or re.search(CONTROL, self.value):
+            return False
+        return self.key not in ADDRESSES or re.match(HELPER, self.value) is None
 
 
 def included(config: Path, home: Path) -> list[Path]:
@@ -54,27 +81,59 @@ def included(config: Path, home: Path) -> list[Path]:
     return list(found)
 
 
-def is_harmless(config: Path) -> bool:
-    """Whether a configuration holds nothing but `HARMLESS` settings; what cannot be read as one is not harmless."""
+def is_harmless(config: Path, roots: Sequence[Path] = ()) -> bool:
+    """Whether a configuration holds only `HARMLESS` settings, and no work tree outside of `roots` if any are given.
+
+    What cannot be read as a configuration is not harmless.
+    """
     try:
-        if config.is_symlink() or config.stat().st_size > CONFIG_BYTES:
+        if config.is_symlink() or not config.is_file() or config.stat().st_size > CONFIG_BYTES:
             return False
     except OSError:
         return False
-    known: tuple[str, ...] = ()
-    # Line by line: a setting that goes on in the next one is taken for harmful, rather than join what git does not.
-    for line in _text(config).split("\n"):
+    found = settings(_text(config))
+    if found is None or not all(setting.is_in(HARMLESS) for setting in found):
+        return False
+    trees = [setting.value for setting in found if (setting.section, setting.key) == ("core", "worktree")]
+    return not roots or all(_lies_in(config.parent / tree, roots) for tree in trees)
+
+
+def changes_only_settable(before: str, after: str) -> bool:
+    """Whether two texts of a configuration differ in `SETTABLE` settings alone; the order of all others counts too."""
+    if re.search(r"\\\s*$", after, re.MULTILINE):
+        return False
+    old, new = settings(before), settings(after)
+    if old is None or new is None:
+        return False
+    return [one for one in old if not one.is_in(SETTABLE)] == [one for one in new if not one.is_in(SETTABLE)]
+
+
+def settings(text: str) -> list[Setting] | None:
+    """Return the settings of a configuration in their order; None for a text that git may read otherwise."""
+    found: list[Setting] = []
+    section = subsection = ""
+    for line in text.removesuffix("\n").split("\n"):
         rest = line
-        while (section := re.match(SECTION, rest)) is not None:
-            known = HARMLESS.get(section["name"].partition(".")[0].casefold(), ())
-            rest = rest[section.end() :]
+        while (begins := re.match(SECTION, rest)) is not None:
+            # The old form [section.subsection] is read as well.
+            section, _, old = begins["name"].casefold().partition(".")
+            subsection = old if begins["sub"] is None else begins["sub"]
+            rest = rest[begins.end() :]
         rest = rest.strip()
         if not rest or rest[0] in "#;":
             continue
         setting = re.match(SETTING, rest)
-        if setting is None or setting["name"].casefold() not in known:
-            return False
-    return True
+        # A value that continues in the next line is refused, rather than join what git does not.
+        if setting is None or not section or rest.endswith("\\"):
+            return None
+        value = "true" if setting["value"] is None else _unquoted(setting["value"])
+        found.append(Setting(section, subsection, setting["name"].casefold(), value))
+    return found
+
+
+def _lies_in(path: Path, roots: Sequence[Path]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(root) for root in roots)
 
 
 def _text(file: Path) -> str:
@@ -139,5 +198,4 @@ def _path(value: str, file: Path, home: Path) -> Path | None:
         return None
     if value.startswith("~/"):
         return home / value[2:]
-    # Of somebody else's home, and of git's own installation, nothing is in a workspace.
     return None if value.startswith(("~", "%(prefix)")) else file.parent / value

@@ -11,7 +11,7 @@ from msgspec import Struct
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
-from yarrow.policy.gitconfig import included
+from yarrow.policy.gitguard import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.keys import Keys
 from yarrow.policy.obeyed import same_file
 from yarrow.policy.permission.paths import Closed
@@ -19,13 +19,9 @@ from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
-GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
-"""Names below a `.git` that make git run something or look elsewhere."""
 GIT_KEPT = (["modules"], ["worktrees"])
 """Where below a `.git` there are others like it."""
 OWN_DIRECTORY = ".yarrow"
-REPOSITORY = frozenset({"head", "objects", "refs"})
-"""Names by which git takes a directory for a repository, whatever it is called; it obeys the configuration in there."""
 START_FILES = (
     r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
@@ -71,9 +67,9 @@ class Workspace(Struct, frozen=True):
     def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
         """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`.
 
-        Raises ConfigError when one of them is not a path.
+        Raises ConfigError when one of them is not a path, and for an extra one that is not a directory.
         """
-        writable = tuple(_configured("workspace.extra", text, cwd) for text in extra)
+        writable = tuple(_directory(_configured("workspace.extra", text, cwd)) for text in extra)
         readable = tuple(_configured("workspace.read", text, cwd) for text in read)
         return cls(writable=(_real(cwd), *writable), readable=readable)
 
@@ -112,8 +108,7 @@ class Workspace(Struct, frozen=True):
         if (
             any(system.lies_in(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
             or same_file(real, self.obeyed)
-            or _is_included(real, root)
-            or _is_of_repository(real)
+            or is_executed_by_git(real, root, self.writable)
             or _is_protected(real, root)
             or _is_protected(literal, _root(literal, self.writable) or root)
         ):
@@ -201,6 +196,14 @@ def _configured(setting: str, text: str, cwd: Path) -> Path:
         raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
 
 
+def _directory(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise ConfigError(
+            f"workspace.extra holds {str(path)!r}, which is not a directory. Name the directory it is in."
+        )
+    return path
+
+
 def _real(path: Path) -> Path:
     """Return the path with every link followed; what does not exist stays as it is."""
     return Path(os.path.realpath(path))
@@ -257,25 +260,6 @@ def _is_protected(path: Path, root: Path) -> bool:
     # Where a repository itself holds the root, a work tree that is kept in it has other names of its own.
     below = names[names.index(".git") + 1 :]
     return not GIT_PROTECTED.isdisjoint(below if below[:1] in GIT_KEPT else below[:1])
-
-
-def _is_of_repository(real: Path) -> bool:
-    """Whether a file would make a directory a repository, or is what git runs, or obeys, in one that is."""
-    parts = real.parts
-    for place, name in enumerate(map(str.casefold, parts)):
-        if name not in REPOSITORY | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
-            continue
-        directory = Path(*parts[:place])
-        there = {name, *(one.casefold() for one in ("HEAD", "objects", "refs") if os.path.lexists(directory / one))}
-        if there >= REPOSITORY:
-            return True
-    return False
-
-
-def _is_included(real: Path, root: Path) -> bool:
-    """Whether the configuration of git of a root includes a file."""
-    home = Path.home()
-    return any(_real(path) == real for path in included(root / ".git/config", home))
 
 
 def _closed_by(closed: Closed, path: Path, real: Path) -> Refused | None:

@@ -5,6 +5,7 @@ from functools import partial
 
 from yarrow.policy.process import Command, Exit
 from yarrow.policy.sandbox.causes import Ran, cause
+from yarrow.policy.sandbox.quarantine import quarantined
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.tool.paths import shown
 
@@ -27,9 +28,8 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
     """Return notes of what the sandbox did that a model would wonder at."""
     named = partial(shown, cwd=command.cwd)
     notes: list[str] = []
-    gone = [named(path) for path in boxed.take_away()]
-    if gone:
-        notes.append(f"{', '.join(gone)}: taken away, since what it says is run; kept until the session ends")
+    if taken := boxed.take_away():
+        notes.append(quarantined(taken, named))
     closed = [name for path in boxed.covered if (name := named(path)) in output]
     is_for_git = bool(closed) and "git" in command.argv[-1]
     if is_for_git:

@@ -59,6 +59,8 @@ class Box(Struct, frozen=True):
     """Roots among `writable` that are guarded as the others are, and are read-only."""
     network: bool = True
     """Whether commands reach the network; never in `strict`."""
+    session: str = ""
+    """The session whose commands run in it."""
 
 
 class Workplace(Struct, frozen=True):

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
-from yarrow.policy.sandbox.journal import TAKEN, recover
+from yarrow.policy.sandbox.journal import recover
 from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.private import remove
+from yarrow.policy.sandbox.quarantine import quarantined
 from yarrow.policy.sandbox.repository import repository_around
 from yarrow.policy.sandbox.sandbox import launcher, unavailable
 from yarrow.policy.sandbox.worktrees import forget_worktrees
@@ -68,11 +70,10 @@ class Boxes:
         return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
 
     def recovered(self) -> str:
-        """Take away what commands of a service that was killed left, and say so in a sentence; empty for nothing."""
-        if self._notes is None or not (gone := recover(self._notes)):
+        """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
+        if self._notes is None or not (taken := recover(self._notes)):
             return ""
-        names = ", ".join(map(str, gone))
-        return f"{names}: left by a command when the service was killed, and taken away; kept in {self._notes / TAKEN}"
+        return f"a command left this when the service was killed: {quarantined(taken, str)}"
 
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
@@ -99,7 +100,8 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
-        self._given[session_id] = self._made(workspace, self._private(session_id), denied)
+        made = self._made(workspace, self._private(session_id), denied)
+        self._given[session_id] = replace(made, session=session_id)
         return self._given[session_id]
 
     def planned(self, workspace: Workspace) -> Box | None:

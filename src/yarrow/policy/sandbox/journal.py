@@ -1,46 +1,81 @@
-"""Writes down what a running command must not leave behind, so that a service that was killed leaves none of it."""
+"""Journal of running commands: the baseline of each, so that the next service cleans up after one that was killed."""
 
-import base64
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.sandbox.made import Before, run_by_git
+from yarrow.policy.beneath import open_directory
+from yarrow.policy.sandbox.baseline import Baseline, Saved, Verdict, judge
+from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, decoded_path, encoded_path
 from yarrow.policy.sandbox.taking import Place, Watched
 
 PREFIX = "call-"
 _OURS = f"{PREFIX}{os.urandom(8).hex()}-"
 """How the notes of this process begin."""
-TAKEN = "taken"
-"""The directory, beside the notes, for what was found after a crash; it stays until the person removes it."""
-NOTE_BYTES = 4_194_304
-"""The largest note that is read."""
+NOTE_BYTES = 16_777_216
+"""Bytes of the largest note that is read."""
+LOOKS = 3
+"""Looks at a workspace after a command, as long as each finds something to quarantine."""
+
+
+class Stored(Struct, frozen=True):
+    """A baseline as a note holds it: JSON has no paths as keys."""
+
+    rest: Baseline
+    names: tuple[tuple[Path, tuple[str, ...]], ...]
+    saved: tuple[tuple[Path, Saved], ...]
 
 
 class Left(Struct, frozen=True):
     """What a command may leave that must not stay."""
 
     watched: Watched
-    before: tuple[Before, ...]
-    """What was there of each root of its workspace."""
+    before: Baseline
+    """What its workspace held."""
 
-    def take_away(self, kept: Path) -> list[Path]:
-        """Move it away, below `kept`, and return what that was."""
-        gone = self.watched.take_away(kept)
-        roots = [one.root for one in self.before]
-        planted = [path for one in self.before for path in run_by_git(one, roots)]
-        return gone + [taken for path in planted if (taken := Place.at(path).take_away(kept)) is not None]
+    def take_away(self, quarantine: Quarantine) -> list[Entry]:
+        """Quarantine it, put back what was there before, and return the entries."""
+        taken = self.watched.take_away(quarantine)
+        for _ in range(LOOKS):
+            verdicts = judge(self.before)
+            moved = [entry for verdict in verdicts for entry in _carried_out(verdict, quarantine)]
+            taken += moved
+            if not moved:
+                break
+        return taken
+
+
+def _carried_out(verdict: Verdict, quarantine: Quarantine) -> Iterator[Entry]:
+    entry = Place.at(verdict.path).take_away(quarantine, reason=verdict.reason)
+    if entry is not None and entry.item != entry.path:
+        if verdict.saved is not None:
+            with suppress(OSError):
+                _put_back(verdict.path, verdict.saved)
+        yield entry
+
+
+def _put_back(path: Path, saved: Saved) -> None:
+    """Write a file as it was, where nothing is. Raises OSError."""
+    directory = open_directory(Path("/"), path.parent)
+    try:
+        making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(system.open_in(directory, path.name, making, mode=saved.mode), "wb") as file:
+            file.write(saved.content)
+    finally:
+        os.close(directory)
 
 
 class Note:
     """What one running command may leave, in a file that is locked for as long as we live."""
 
     def __init__(self, directory: Path, left: Left) -> None:
-        """Write it down. Raises OSError."""
+        """Write the note. Raises OSError."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / f"{_OURS}{os.urandom(8).hex()}.json"
         beside = self._path.with_suffix(".tmp")
@@ -50,36 +85,36 @@ class Note:
             undone.callback(os.close, self._descriptor)
             # Locked before it has its name, or another service could take it for one that a dead one left.
             system.lock(self._descriptor)
-            os.write(self._descriptor, msgspec.json.encode(left, enc_hook=_encoded))
+            os.write(self._descriptor, _written(left))
             beside.rename(self._path)
             undone.pop_all()
 
     def remove(self) -> None:
-        """Take it back: the command is over, and what it made was taken away."""
+        """Delete the note: the command is over, and what it planted is quarantined."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = -1
 
 
-def recover(directory: Path) -> list[Path]:
-    """Take away what commands of services that were killed left, keep it in `TAKEN`, and return what that was."""
-    gone: list[Path] = []
+def recover(directory: Path) -> list[Entry]:
+    """Quarantine what commands of killed services left, and return the entries."""
+    taken: list[Entry] = []
     for name in _names(directory):
         with suppress(OSError):
-            gone += _recovered(directory, name)
-    return gone
+            taken += _recovered(directory, name)
+    return taken
 
 
-def elsewhere(directory: Path) -> list[Before]:
-    """Return what commands of other services, that run or were killed, found before they began."""
-    found: list[Before] = []
+def elsewhere(directory: Path) -> list[Baseline]:
+    """Return the baselines of commands of other services, whether these run or were killed."""
+    found: list[Baseline] = []
     for name in _names(directory):
         if not name.startswith(_OURS):
             with suppress(OSError, msgspec.MsgspecError):
                 descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
                 try:
-                    found += _left(descriptor).before
+                    found.append(_left(descriptor).before)
                 finally:
                     os.close(descriptor)
     return found
@@ -92,32 +127,27 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
-def _recovered(directory: Path, name: str) -> list[Path]:
+def _recovered(directory: Path, name: str) -> list[Entry]:
     descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
     try:
         system.lock(descriptor)  # raises where the command's service lives
-        gone: list[Path] = []
+        taken: list[Entry] = []
         with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
-            gone = _left(descriptor).take_away(directory / TAKEN)
+            taken = _left(descriptor).take_away(Quarantine(directory / STORE))
         (directory / name).unlink(missing_ok=True)
-        return gone
+        return taken
     finally:
         os.close(descriptor)
 
 
+def _written(left: Left) -> bytes:
+    before = left.before
+    stored = Stored(replace(before, names={}, saved={}), tuple(before.names.items()), tuple(before.saved.items()))
+    return msgspec.json.encode((left.watched, stored), enc_hook=encoded_path)
+
+
 def _left(descriptor: int) -> Left:
     """Read a note. Raises OSError, and `msgspec.MsgspecError` for one that makes no sense."""
-    return msgspec.json.decode(os.read(descriptor, NOTE_BYTES), type=Left, dec_hook=_decoded)
-
-
-def _encoded(value: object) -> bytes:
-    """Return a path as bytes: it may be no text."""
-    if isinstance(value, Path):
-        return os.fsencode(value)
-    raise NotImplementedError(type(value))
-
-
-def _decoded(kind: type, value: object) -> Path:
-    if kind is Path and isinstance(value, str):
-        return Path(os.fsdecode(base64.b64decode(value, validate=True)))
-    raise NotImplementedError(kind)
+    data = os.read(descriptor, NOTE_BYTES)
+    watched, stored = msgspec.json.decode(data, type=tuple[Watched, Stored], dec_hook=decoded_path)
+    return Left(watched, replace(stored.rest, names=dict(stored.names), saved=dict(stored.saved)))

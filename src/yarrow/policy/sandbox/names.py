@@ -3,8 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -13,26 +12,32 @@ from yarrow.policy.secrets import ENV_FILES, SecretFiles
 LOOKED_AT = 20_000
 """Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
 PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
-REMEMBERED_DIRECTORIES = 50_000
-"""Directories that are remembered; when there are more, all are looked at anew."""
+REMEMBERED_DIRECTORIES = 200_000
+"""Directories that are remembered; when there are more, all are read again."""
 SETTLED_SECONDS = 2.0
 """A directory that changed so short a time ago is looked at again: one more change may not show in its time."""
 NANOSECONDS = 1_000_000_000
 HEAD = "HEAD"
-BARE = (frozenset({HEAD, "objects", "refs"}), frozenset({HEAD, "commondir"}))
-"""Names that together make git take a directory for a repository, whatever it is called."""
-_OF_GIT = frozenset[str]().union(*BARE)
+BARE = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
+"""Lowercase names that together make git take a directory for a git directory, whatever it is called."""
+MAKING = frozenset[str]().union(*BARE)
+GIT_NAMES = MAKING | {".git", "config", "config.worktree", "hooks"}
+"""Lowercase names that make a git directory, or that git executes or obeys in one."""
 
 
 class Names(Struct, frozen=True):
     """What a directory holds."""
 
     count: int
-    """How many entries, at most `LOOKED_AT`."""
+    """How many entries."""
     telling: tuple[str, ...]
     """Repositories, files of secrets, and the `HEAD` of a directory that is itself a repository."""
     directories: tuple[str, ...]
     """The paths of what is to be looked at in turn."""
+    passed: tuple[str, ...] = ()
+    """The paths of other directories, in which only git directories matter."""
+    git: tuple[str, ...] = ()
+    """The names that are among `GIT_NAMES` in any case: a file system may not tell them apart."""
 
 
 _known: dict[SecretFiles, dict[str, tuple[tuple[int, int, int], Names]]] = {}
@@ -70,21 +75,28 @@ def looking(secrets: SecretFiles) -> Callable[[str], Names]:
     return look
 
 
+def is_complete(names: Iterable[str]) -> bool:
+    """Return whether git may take a directory with these names for a git directory, whatever they hold."""
+    lowercase = {name.casefold() for name in names}
+    return any(needed <= lowercase for needed in BARE)
+
+
 def _read(directory: str, secrets: SecretFiles) -> Names:
     telling: list[str] = []
     directories: list[str] = []
-    of_git: set[str] = set()
+    passed: list[str] = []
+    git: list[str] = []
     count = 0
     with os.scandir(directory) as entries:
-        for count, entry in enumerate(islice(entries, LOOKED_AT), 1):  # noqa: B007 (how many there were)
+        for count, entry in enumerate(entries, 1):  # noqa: B007 (how many there were)
             name = entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if name in _OF_GIT:
-                of_git.add(name)
+            if name.casefold() in GIT_NAMES:
+                git.append(name)
             if name == ".git" or (not is_directory and secrets.has(name)):
                 telling.append(name)
-            elif is_directory and name not in PASSED_OVER:
-                directories.append(f"{directory}/{name}")
-    if any(names <= of_git for names in BARE):
+            if is_directory:
+                (passed if name == ".git" or name in PASSED_OVER else directories).append(f"{directory}/{name}")
+    if git and is_complete(git):
         telling.append(HEAD)
-    return Names(count, tuple(telling), tuple(directories))
+    return Names(count, tuple(telling), tuple(directories), tuple(passed), tuple(git))

@@ -36,13 +36,13 @@ class Found(Struct):
     fixed: list[Path] = []
     """Files and directories that are not changed."""
     missing: list[Path] = []
-    """What must not come to be; it is taken away when the command is over."""
+    """What must not come to be; it is quarantined when the command is over."""
     secret: list[Path] = []
     """Files that are not read."""
     closed: list[Path] = []
     """Directories that cannot be looked at, and so are not shown."""
-    repositories: list[Path] = []
-    """Each `.git`, and the `HEAD` of each bare one."""
+    outside: list[Path] = []
+    """Repositories outside of the workspace, which the worktree that it is belongs to."""
 
 
 _seen: dict[Path, Found] = {}
@@ -60,10 +60,8 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     for path in dict.fromkeys((*first, *entries(root, found, secrets))):
         if path.name == ".git":
-            found.repositories.append(path)
             _repository(path, root, found)
         elif path.name == HEAD:
-            found.repositories.append(path)
             _git_directories(path.parent, found)
         elif (file := secret_file(path, roots or (root,), secrets)) is not None:
             if file not in found.secret:
@@ -118,6 +116,7 @@ def _repository(path: Path, root: Path, found: Found) -> None:
     # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
     found.fixed.append(path)
     if path.parent == root and (outside := _repository_of_worktree(path)):
+        found.outside.append(outside)
         _git_directories(outside, found)
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -17,14 +18,15 @@ from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
 from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
+from yarrow.policy.sandbox.baseline import Baseline, running, take
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
-from yarrow.policy.sandbox.made import running
 from yarrow.policy.sandbox.places import home_inside
-from yarrow.policy.sandbox.protected import look_at, remembered
+from yarrow.policy.sandbox.protected import Found, look_at, remembered
+from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
 
@@ -134,7 +136,7 @@ class Boxed:
         self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = home_inside(box.home)
         self.is_over = False
-        """Whether what it made was taken away."""
+        """Whether `take_away` was called."""
         program = _launcher_outside(box)
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
@@ -153,13 +155,13 @@ class Boxed:
         held.callback(private.leave, box.private)
         self.strays = Strays.look(box)
         others += [] if box.notes is None else elsewhere(box.notes)
-        before = [held.enter_context(running(root, one, others)) for root, one in zip(box.writable, found, strict=True)]
+        before = held.enter_context(running(_baseline(box, found, others), others))
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
         kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
         self.limits = Limits(box, kept, tuple(self.covered))
-        missing = (path for one in before for path in sorted(one.missing))
-        self._left = Left(Watched.of(missing, box.writable), tuple(before))
+        self._left = Left(Watched.of(sorted(before.missing), box.writable), before)
+        self._quarantine = Quarantine((box.notes or box.private) / STORE, box.session)
         if box.notes is not None:
             with suppress(OSError):  # a home that cannot be written to keeps nobody from working
                 self._notes.append(Note(box.notes, self._left))
@@ -198,19 +200,28 @@ class Boxed:
             return False
         return True
 
-    def take_away(self) -> list[Path]:
-        """Move away, when the command is over, what it made where nothing may come to be; return what that was.
-
-        It may be a person's who works beside the command: it is kept in the session's own directory.
+    def take_away(self) -> list[Entry]:
+        """Quarantine, when the command is over, what it made where nothing may come to be or git would execute it.
 
         A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
         breaks the git of whoever works beside us.
         """
         self.is_over = True
-        gone = self._left.take_away(self._private / "taken")
+        taken = self._left.take_away(self._quarantine)
         for note in self._notes:
             note.remove()
-        return gone
+        return taken
+
+
+def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline]) -> Baseline:
+    outside = [path for one in found for path in one.outside]
+    return take(
+        (*box.writable, *outside),
+        [path for one in found for path in one.missing],
+        [path for one in found for path in one.fixed],
+        others=others,
+        secrets=box.secrets,
+    )
 
 
 def _launcher_outside(box: Box) -> str:

@@ -1,42 +1,50 @@
-"""Places where nothing may come to be: what a command made there is moved away, from the directory seen before."""
+"""Paths that must stay absent: anything a command creates there is quarantined afterwards."""
 
+import hashlib
 import os
-import shutil
+import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.beneath import IN_THE_WAY, open_below, open_directory
+from yarrow.policy.sandbox.quarantine import Entry, Quarantine
 
+READ_BYTES = 1_048_576
+"""Bytes of a file that count for its identity."""
+GUARDED = "it is read by git or Yarrow to learn what to run"
+BARE_ROOT = "it would make the workspace itself a git directory"
 _DIRECTORY = os.O_RDONLY | system.DIRECTORY
 
 
 class Place(Struct, frozen=True):
-    """Held by the identity of a directory, since a command can put a link, or another directory, there meanwhile."""
+    """A path that is absent, held by the identity of the directory above it, which a command can replace."""
 
     base: Path
-    """The nearest directory above that was there."""
+    """The nearest directory above that exists."""
     below: Path
-    """From there on; the last name is what may not come to be."""
+    """The path from there on."""
     identity: tuple[int, int] | None
-    """Device and number of the directory; None when it could not be looked at."""
+    """Device and number of the base; None when it could not be looked at."""
+    first: str = ""
+    """Identity of what the first name of `below` already is, such as a file or a symlink; empty when absent."""
 
     @classmethod
     def at(cls, path: Path) -> "Place":
-        """Return the place of a path that is not there."""
-        base = next(above for above in path.parents if above.is_dir())
-        return cls(base, path.relative_to(base), _identity(base))
+        """Return the place of a path that is absent."""
+        base = next(above for above in path.parents if above.is_dir() and not above.is_symlink())
+        below = path.relative_to(base)
+        return cls(base, below, _identity(base), signature(base / below.parts[0]) if len(below.parts) > 1 else "")
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The absent path."""
         return self.base / self.below
 
-    def take_away(self, kept: Path) -> Path | None:
-        """Move what is there below `kept` and return what was; what cannot be moved is removed."""
+    def take_away(self, quarantine: Quarantine, *, reason: str = GUARDED) -> Entry | None:
+        """Quarantine what came to be there and return its entry; None for nothing."""
         if self.identity is None:
             return None
         try:
@@ -47,21 +55,24 @@ class Place(Struct, frozen=True):
             status = os.fstat(directory)
             if (status.st_dev, status.st_ino) != self.identity:
                 return None
-            return self._taken(directory, kept)
+            return self._taken(directory, quarantine, reason)
         finally:
             os.close(directory)
 
-    def _taken(self, base: int, kept: Path) -> Path | None:
+    def _taken(self, base: int, quarantine: Quarantine, reason: str) -> Entry | None:
         first = self.below.parts[0]
+        if self.first and signature(self.base / first) == self.first:
+            return None  # as before the command, so nothing came to be below it
         *above, name = self.below.parts
         try:
             directory = open_below(base, tuple(above), _DIRECTORY)
         except OSError as error:
-            # A link on the way leads to something as well as a directory does; nothing of it was there before.
-            is_link = error.errno in IN_THE_WAY and _moved(base, first, kept)
-            return self.base / first if is_link else None
+            if error.errno not in IN_THE_WAY:
+                return None
+            # A symlink on the way leads to something as well as a directory does; nothing of it was there before.
+            return quarantine.take(base, first, self.base / first, reason=reason)
         try:
-            return self.path if _moved(directory, name, kept) else None
+            return quarantine.take(directory, name, self.path, reason=reason)
         finally:
             os.close(directory)
 
@@ -71,42 +82,46 @@ class Watched(Struct, frozen=True):
 
     places: tuple[Place, ...]
     roots: tuple[Path, ...]
-    """Directories that must not become a repository of their own kind, whose `config` git would obey."""
+    """Directories that must not become a git directory themselves, whose `config` git would obey."""
 
     @classmethod
     def of(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "Watched":
-        """Return what to watch before a command runs; a root that is such a repository already is the person's."""
+        """Return what to watch before a command runs; a root that is a git directory already is the user's."""
         places = tuple(Place.at(path) for path in dict.fromkeys(missing))
-        return cls(places, tuple(root for root in roots if not (root / "HEAD").exists()))
+        return cls(places, tuple(root for root in roots if root.is_dir() and not os.path.lexists(root / "HEAD")))
 
-    def take_away(self, kept: Path) -> list[Path]:
-        """Move away what came to be, and return what that was."""
-        gone = [path for place in self.places if (path := place.take_away(kept)) is not None]
-        heads = [Place.at(root / "HEAD") for root in self.roots if _is_bare(root)]
-        return gone + [path for head in heads if (path := head.take_away(kept)) is not None]
+    def take_away(self, quarantine: Quarantine) -> list[Entry]:
+        """Quarantine what came to be, and return the entries."""
+        taken = [place.take_away(quarantine) for place in self.places]
+        heads = (Place.at(root / "HEAD") for root in self.roots if _is_bare(root))
+        taken += [head.take_away(quarantine, reason=BARE_ROOT) for head in heads]
+        return [entry for entry in taken if entry is not None]
+
+
+def signature(path: Path) -> str:
+    """Return what identifies a file or symlink: device, number, kind and content; empty for nothing.
+
+    The number alone does not: file systems give that of a removed file to the next one.
+    """
+    try:
+        status = path.lstat()
+        kind = stat.S_IFMT(status.st_mode)
+        content = b""
+        if stat.S_ISLNK(kind):
+            content = os.fsencode(path.readlink())
+        elif stat.S_ISREG(kind):
+            descriptor = os.open(path, os.O_RDONLY | system.NO_LINK | system.PLAIN)
+            try:
+                content = os.read(descriptor, READ_BYTES)
+            finally:
+                os.close(descriptor)
+    except OSError:
+        return "" if not os.path.lexists(path) else "unreadable"
+    return f"{status.st_dev}-{status.st_ino}-{kind}-{hashlib.sha256(content).hexdigest()}"
 
 
 def _is_bare(root: Path) -> bool:
     return (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir()
-
-
-def _moved(directory: int, name: str, kept: Path) -> bool:
-    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        os.rename(name, kept / f"{name}-{os.urandom(4).hex()}", src_dir_fd=directory)
-    except FileNotFoundError:
-        return False
-    except OSError:  # on another file system
-        _remove(directory, name)
-    return True
-
-
-def _remove(directory: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=directory)
-    except OSError:  # a directory
-        with suppress(OSError):
-            shutil.rmtree(name, dir_fd=directory)
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:

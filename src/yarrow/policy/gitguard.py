@@ -1,0 +1,58 @@
+"""Git's rules for file tools: which files must not be written, since git would then execute or obey something."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.gitdirs import common_directory, survey
+from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.sandbox.protected import USERS_CONFIG
+
+GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
+"""Names in a git directory that make git execute something or look elsewhere."""
+
+
+def is_executed_by_git(real: Path, root: Path, roots: Sequence[Path]) -> bool:
+    """Whether a write of a real path below a root of the workspace would plant something that git executes or obeys."""
+    return _is_included(real, root) or _is_of_git_directory(real) or _is_of_common_directory(real, roots)
+
+
+def _is_of_git_directory(real: Path) -> bool:
+    """Whether a file would complete a git directory, or is executed or obeyed in one that is complete."""
+    parts = real.parts
+    for place, name in enumerate(map(str.casefold, parts)):
+        if name not in MAKING | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
+            continue
+        if is_complete((*_names(Path(*parts[:place])), name)):
+            return True
+    return False
+
+
+def _is_of_common_directory(real: Path, roots: Sequence[Path]) -> bool:
+    """Whether a file is a configuration or hook of a directory that the `commondir` of a git directory names.
+
+    All git directories of the workspace are looked for, so the rare names come first.
+    """
+    names = {name.casefold() for name in real.parts}
+    if GIT_PROTECTED.isdisjoint(names):
+        return False
+    above = frozenset(real.parents)
+    found = survey(roots).names
+    pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))
+    return any(common_directory(directory) in above for directory in pointing)
+
+
+def _is_included(real: Path, root: Path) -> bool:
+    """Whether a configuration includes a file: of a repository around it, of the root, or the user's own."""
+    home = Path.home()
+    around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
+    configs = [config for config in (*around, *(home / name for name in USERS_CONFIG)) if config.is_file()]
+    return any(Path(os.path.realpath(path)) == real for config in configs for path in included(config, home))
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 (no Path is needed)
+    except OSError:
+        return []

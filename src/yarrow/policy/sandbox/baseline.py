@@ -1,0 +1,223 @@
+"""Baseline of a workspace before a command: its git directories, and what git would execute of each.
+
+Afterwards everything that git would execute and that the baseline does not have is quarantined, however old it is and
+whoever made it. Where the file itself existed before, the part is quarantined that made a git directory around it.
+"""
+
+import stat
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.policy.sandbox.gitdirs import CONFIGURATIONS, Part, digest, is_judged, parts, survey
+from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
+
+SAVED_BYTES = 65_536
+"""Bytes of a file that is saved, to put it back if a command changes it."""
+MOST_SAVED = 1_048_576
+"""Bytes that are saved of one workspace; later files are not saved."""
+EXECUTED = "git would execute or obey it"
+COMPLETES = "it makes a git directory whose settings git would obey"
+
+
+class Saved(Struct, frozen=True):
+    """A file as it was before a command."""
+
+    content: bytes
+    mode: int
+
+
+class Baseline(Struct, frozen=True):
+    """What one workspace held before a command."""
+
+    roots: tuple[Path, ...]
+    """Directories that commands can write to."""
+    protected: frozenset[Path]
+    """Files and directories that are mounted read-only, so that the command cannot change them."""
+    missing: frozenset[Path]
+    """Paths that must stay absent."""
+    names: dict[Path, tuple[str, ...]]
+    """Names of git, by directory."""
+    beyond: frozenset[Path]
+    """Directories that were not looked into."""
+    trusted: frozenset[Part]
+    """What git would execute of complete git directories."""
+    known: frozenset[Part]
+    """What git would execute of others once they are complete."""
+    pointers: frozenset[Part]
+    """The `commondir` of each git directory."""
+    saved: dict[Path, Saved]
+    """Contents of files that are not mounted read-only."""
+
+
+class Verdict(Struct, frozen=True):
+    """A path that is to be quarantined."""
+
+    path: Path
+    reason: str
+    saved: Saved | None = None
+    """What to put in its place."""
+
+
+_running: list[Baseline] = []
+"""Baselines of the commands that run in this process."""
+
+
+@contextmanager
+def running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Baseline]:
+    """Note that a command runs, and yield its baseline without what others made that run beside it.
+
+    `elsewhere` are the baselines of other services. What others made is quarantined when they end, and must not be
+    planted again by this one.
+    """
+    for other in (*_running, *elsewhere):
+        baseline = _less(baseline, other)
+    _running.append(baseline)
+    try:
+        yield baseline
+    finally:
+        _running[:] = [other for other in _running if other is not baseline]
+
+
+def take(
+    roots: Sequence[Path],
+    missing: Iterable[Path],
+    protected: Iterable[Path],
+    *,
+    others: Sequence[Baseline] = (),
+    secrets: SecretFiles = ENV_FILES,
+) -> Baseline:
+    """Look at the workspace of a command that is about to run, beside others."""
+    found = survey(roots, secrets)
+    kept = frozenset(path for path in protected if all(_is_sound(path, other) for other in (*_running, *others)))
+    trusted: set[Part] = set()
+    known: set[Part] = set()
+    pointers: set[Part] = set()
+    saved: dict[Path, Saved] = {}
+    for directory, names in found.names.items():
+        if not is_judged(directory, names) and directory not in found.linked:
+            continue
+        all_parts = list(parts(directory, roots, kept))
+        (trusted if is_complete(names) else known).update(all_parts)
+        if is_complete(names):
+            pointers.update(_pointers(directory, names))
+            saved |= _contents(directory, all_parts, left=_left(saved), kept=kept)
+    return Baseline(
+        roots=tuple(roots),
+        protected=kept,
+        missing=frozenset(missing),
+        names=found.names,
+        beyond=found.beyond,
+        trusted=frozenset(trusted),
+        known=frozenset(known),
+        pointers=frozenset(pointers),
+        saved=saved,
+    )
+
+
+def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
+    """Return what to quarantine after a command, or after a service was killed."""
+    found = survey(before.roots, secrets, but=before.beyond)
+    verdicts: dict[Path, Verdict] = {}
+    for directory, names in found.names.items():
+        if is_judged(directory, names) or directory in found.linked:
+            for verdict in _judge(directory, names, before):
+                verdicts.setdefault(verdict.path, verdict)
+    return list(verdicts.values())
+
+
+def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Verdict]:
+    had = before.names.get(directory, ())
+    allowed = before.trusted if is_complete(names) else before.trusted | before.known
+    planted = [part for part in parts(directory, before.roots, before.protected) if part not in allowed]
+    if not planted:
+        return
+    made = [name for name in names if name.casefold() in MAKING and name not in had]
+    turned = [part for part in _pointers(directory, names) if part not in before.pointers]
+    for part in planted:
+        completing = is_complete(names) and _existed(part.path, before)
+        if completing and made and not is_complete(had):
+            yield from (Verdict(directory / name, COMPLETES) for name in made)
+        elif completing and turned and not part.path.is_relative_to(directory):
+            yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
+        else:
+            yield Verdict(part.path, EXECUTED, before.saved.get(part.path))
+
+
+def _existed(path: Path, before: Baseline) -> bool:
+    """Whether a file was there before, or the directory of hooks that holds it."""
+    within = path.parent if path.parent.name == "hooks" else path
+    return within.name in before.names.get(within.parent, ())
+
+
+def _pointers(directory: Path, names: Sequence[str]) -> list[Part]:
+    paths = [directory / name for name in names if name.casefold() == "commondir"]
+    return [Part(path, digest(path)) for path in paths]
+
+
+def _left(saved: Mapping[Path, Saved]) -> int:
+    return MOST_SAVED - sum(len(one.content) for one in saved.values())
+
+
+def _contents(directory: Path, all_parts: Sequence[Part], *, left: int, kept: frozenset[Path]) -> dict[Path, Saved]:
+    """Return the files of a git directory that are not mounted read-only, at most `left` bytes of them."""
+    saved: dict[Path, Saved] = {}
+    paths = {directory / name for name in (*CONFIGURATIONS, "commondir")} | {part.path for part in all_parts}
+    for path in sorted(paths - kept):
+        with suppress(OSError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size <= min(SAVED_BYTES, left):
+                saved[path] = Saved(path.read_bytes(), status.st_mode & 0o777)
+                left -= status.st_size
+    return saved
+
+
+def _less(baseline: Baseline, other: Baseline) -> Baseline:
+    """Return a baseline without what another, where it looked too, does not have."""
+
+    def shared(mine: frozenset[Part], its: frozenset[Part]) -> frozenset[Part]:
+        return frozenset(
+            part for part in mine if part in its or not _saw(part.path, other) or _is_protected(part.path, other)
+        )
+
+    names = {
+        directory: tuple(name for name in names if name in other.names.get(directory, ()))
+        if _saw(directory, other)
+        else names
+        for directory, names in baseline.names.items()
+    }
+    missing = {path for path in other.missing if any(path.is_relative_to(root) for root in baseline.roots)}
+    return replace(
+        baseline,
+        protected=frozenset(path for path in baseline.protected if _is_sound(path, other)),
+        missing=baseline.missing | missing,
+        names=names,
+        trusted=shared(baseline.trusted, other.trusted),
+        known=shared(baseline.known, other.known),
+        pointers=shared(baseline.pointers, other.pointers),
+        saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _saw(path, other)},
+    )
+
+
+def _saw(path: Path, other: Baseline) -> bool:
+    """Whether another command's baseline looked where a path lies."""
+    is_within = any(path.is_relative_to(root) for root in other.roots)
+    return is_within and other.beyond.isdisjoint((path, *path.parents))
+
+
+def _is_protected(path: Path, other: Baseline) -> bool:
+    return path in other.protected or not other.protected.isdisjoint(path.parents)
+
+
+def _is_sound(path: Path, other: Baseline) -> bool:
+    """Whether another command, which runs already, cannot have made or changed a file that is mounted read-only."""
+    if not _saw(path, other) or _is_protected(path, other):
+        return True
+    if not _existed(path, other):
+        return False
+    held = (part for part in parts(path.parent, other.roots) if part.path == path or path in part.path.parents)
+    return all(part in other.trusted or part in other.known for part in held)

@@ -1,0 +1,182 @@
+"""Git directories of a workspace, and what git would execute or obey in each.
+
+A directory counts by its names alone (`HEAD`, `objects` and `refs`, or `HEAD` and `commondir`), whatever these hold and
+whether they are symlinks: that is more than any implementation of git accepts.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.gitconfig import included, is_harmless
+from yarrow.policy.sandbox.names import is_complete, looking
+from yarrow.policy.sandbox.protected import said
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
+
+MOST_DIRECTORIES = 100_000
+"""Directories of a workspace that are looked at before a command, the nearest first; the rest is not judged."""
+CONFIGURATIONS = ("config", "config.worktree")
+SAMPLE = ".sample"
+"""Suffix of hooks that git does not run."""
+HASHED_BYTES = 67_108_864
+"""Bytes of a hook that are hashed; a larger one is identified by its size and number besides."""
+WITHIN = r"/\.git/(?:modules|worktrees)/"
+"""Where git keeps git directories inside another, complete or not."""
+NOT_THERE = r"/(?:refs|objects|logs|lfs)/"
+
+
+class Survey(Struct, frozen=True):
+    """The directories of a workspace that have names of git."""
+
+    names: dict[Path, tuple[str, ...]]
+    """These names, by directory."""
+    linked: frozenset[Path]
+    """Directories that a symlink called `.git` leads to."""
+    beyond: frozenset[Path]
+    """Directories that were not looked into."""
+
+
+def survey(roots: Sequence[Path], secrets: SecretFiles = ENV_FILES, *, but: Iterable[Path] | None = None) -> Survey:
+    """Look at all directories below some roots, except `but`; without it at most at `MOST_DIRECTORIES`."""
+    look = looking(secrets)
+    avoided = frozenset(map(str, but or ()))
+    names: dict[str, tuple[str, ...]] = {}
+    level = outermost(roots)
+    looked = 0
+    while level and (but is not None or looked <= MOST_DIRECTORIES):
+        below: list[str] = []
+        for directory in level:
+            try:
+                found = look(directory)
+            except OSError:
+                continue
+            if found.git:
+                names[directory] = found.git
+            if found.directories:
+                below += found.directories
+            if found.passed:
+                below += found.passed
+        looked += len(level)
+        level = [path for path in below if path not in avoided] if avoided else below
+    found_names = {Path(directory): git for directory, git in names.items()}
+    return Survey(found_names, _linked(found_names), frozenset(map(Path, level)))
+
+
+def outermost(roots: Sequence[Path]) -> list[str]:
+    """Return the roots that lie in no other."""
+    return [str(root) for root in dict.fromkeys(roots) if not any(one in roots for one in root.parents)]
+
+
+def _linked(names: dict[Path, tuple[str, ...]]) -> frozenset[Path]:
+    gits = (directory / name for directory, git in names.items() for name in git if name.casefold() == ".git")
+    return frozenset(Path(os.path.realpath(git)) for git in gits if git.is_symlink())
+
+
+def is_judged(directory: Path, names: Sequence[str]) -> bool:
+    """Whether git may run something of a directory, now or once the user completes it by `git init` or the like."""
+    if is_complete(names) or directory.name.casefold() == ".git":
+        return True
+    below = re.search(WITHIN, path := str(directory), re.IGNORECASE)
+    return below is not None and not re.search(NOT_THERE, f"{path[below.end() :]}/")
+
+
+class Part(Struct, frozen=True):
+    """A file that git would execute or obey."""
+
+    path: Path
+    digest: str
+    """Hash of what it holds, or of what it leads to."""
+
+
+def parts(directory: Path, roots: Sequence[Path], skipped: frozenset[Path] = frozenset()) -> Iterator[Part]:
+    """Yield what git would execute, or obey in order to execute, of a git directory.
+
+    What lies outside of `roots`, or at or below one of `skipped`, cannot have been changed and is left out.
+    """
+    for path in _parts(directory, roots):
+        is_kept = path in skipped or any(above in skipped for above in path.parents)
+        if not is_kept and any(path.is_relative_to(root) for root in roots):
+            yield Part(path, digest(path))
+
+
+def _parts(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    places = [directory]
+    if (common := common_directory(directory)) is not None:
+        places.append(common)
+        if str(common) != os.path.normpath(directory / said(directory / "commondir")):
+            yield directory / "commondir"  # a symlink on the way can be exchanged for another
+    for place in places:
+        yield from _configurations(place, roots)
+        yield from _hooks(place)
+
+
+def _configurations(place: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    for name in CONFIGURATIONS:
+        path = place / name
+        if os.path.lexists(path) and not is_harmless(path, roots):
+            yield path
+            yield from (Path(os.path.realpath(one)) for one in included(path, Path.home()) if os.path.lexists(one))
+
+
+def _hooks(place: Path) -> Iterator[Path]:
+    hooks = place / "hooks"
+    if hooks.is_symlink():
+        yield hooks
+        return
+    try:
+        names = sorted(entry.name for entry in os.scandir(hooks))
+    except OSError:
+        return
+    yield from (hooks / name for name in names if not name.endswith(SAMPLE))
+
+
+def common_directory(directory: Path) -> Path | None:
+    """Return the real directory that `commondir` of a git directory names, None without one."""
+    try:
+        return Path(os.path.realpath(directory / said(directory / "commondir")))
+    except (OSError, ValueError):
+        return None
+
+
+def digest(path: Path) -> str:
+    """Return a hash of a file, a directory (its files) or a symlink (also of what it leads to)."""
+    hashed = hashlib.sha256()
+    with suppress(OSError):
+        status = path.lstat()
+        # A hook that becomes executable is run from then on.
+        is_run = status.st_mode & 0o111 if stat.S_ISREG(status.st_mode) else 0
+        hashed.update(f"{stat.S_IFMT(status.st_mode)} {is_run}".encode())
+        if stat.S_ISLNK(status.st_mode):
+            hashed.update(os.fsencode(os.path.realpath(path)))
+            for below in _files(path):
+                hashed.update(os.fsencode(below) + b"\0" + digest(below).encode())
+        elif stat.S_ISDIR(status.st_mode):
+            for below in _files(path):
+                hashed.update(os.fsencode(below) + b"\0" + digest(below).encode())
+        elif stat.S_ISREG(status.st_mode):
+            _hash_file(path, hashed.update)
+    return hashed.hexdigest()
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(directory) if entry.is_file())
+    except OSError:
+        return []
+
+
+def _hash_file(path: Path, update: Callable[[bytes], None]) -> None:
+    left = HASHED_BYTES
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(left, 1_048_576))):
+            update(piece)
+            left -= len(piece)
+        if left <= 0:
+            status = os.fstat(file.fileno())
+            update(f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}".encode())

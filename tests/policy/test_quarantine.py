@@ -1,0 +1,199 @@
+"""The quarantine keeps what it is given, gives it back, and never writes over anything."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from yarrow.errors import UsageError
+from yarrow.policy.sandbox import quarantine
+from yarrow.policy.sandbox.quarantine import Entry, Quarantine, empty, entries, quarantined, restore
+
+
+@pytest.fixture(params=["one file system", "two file systems", "no store"])
+def store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store beside the workspace, on another file system, or nowhere."""
+    if request.param == "two file systems":
+        rename, link = os.rename, os.link
+
+        def across(source: str, target: str | Path, **more: int) -> None:
+            if "dst_dir_fd" not in more and Path(target).is_relative_to(tmp_path / "store"):
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            rename(source, target, **more)
+
+        def apart(source: Path, target: Path, **more: bool) -> None:
+            if Path(source).is_relative_to(tmp_path / "store") != Path(target).is_relative_to(tmp_path / "store"):
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            link(source, target, **more)
+
+        monkeypatch.setattr(os, "rename", across)
+        monkeypatch.setattr(os, "link", apart)
+    if request.param == "no store":
+        (tmp_path / "store").touch()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    path = Path(os.path.realpath(tmp_path)) / "ws"
+    path.mkdir()
+    return path
+
+
+def take(store: Path, path: Path) -> Entry | None:
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        return Quarantine(store, "s1").take(directory, path.name, path, reason="it is run")
+    finally:
+        os.close(directory)
+
+
+def fill(path: Path, kind: str) -> None:
+    match kind:
+        case "file":
+            path.write_text("x" * 100)
+        case "link":
+            path.symlink_to("nowhere")
+        case "closed":
+            path.mkdir()
+            (path / "f").write_text("x" * 100)
+            path.chmod(0o500)
+        case "fifo":
+            path.mkdir()
+            os.mkfifo(path / "p")
+        case _:
+            (path / "d").mkdir(parents=True)
+            (path / "d/f").write_text("x" * 100)
+            (path / "l").symlink_to("/etc/passwd")
+
+
+def shape(path: Path) -> list[tuple[str, int, str]]:
+    """All that lies at a path."""
+    found = [path, *path.rglob("*")] if path.is_dir() and not path.is_symlink() else [path]
+    return sorted(
+        (
+            str(each.relative_to(path)),
+            each.lstat().st_mode & 0o170000,
+            each.read_text() if each.is_file() and not each.is_symlink() else "",
+        )
+        for each in found
+    )
+
+
+KINDS = ("file", "link", "tree", "closed", "fifo")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_taken_is_gone_and_whole(store: Path, ws: Path, kind: str) -> None:
+    fill(ws / "config", kind)
+    before = shape(ws / "config")
+    entry = take(store, ws / "config")
+    assert entry is not None
+    assert not os.path.lexists(ws / "config")
+    assert shape(entry.item) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_taken_comes_back(store: Path, ws: Path, kind: str) -> None:
+    if store.is_file():
+        return  # without a store it lies beside its place, and is put back by hand
+    fill(ws / "config", kind)
+    before = shape(ws / "config")
+    assert (entry := take(store, ws / "config")) is not None
+    assert [one.number for one in entries(store)] == [entry.number] == [1]
+    assert restore(store, 1) == ws / "config"
+    assert shape(ws / "config") == before
+    assert entries(store) == []
+
+
+def test_what_is_not_there_is_not_taken(store: Path, ws: Path) -> None:
+    assert take(store, ws / "config") is None
+    assert entries(store) == []
+
+
+def test_case_RB_01_nothing_is_taken_where_nothing_can_be_moved(ws: Path, store: Path) -> None:
+    (ws / "other").touch()
+    assert take(store, ws / "config") is None
+    assert [path.name for path in ws.iterdir()] == ["other"]
+
+
+@pytest.mark.parametrize("meanwhile", ["file", "link", "tree"])
+def test_restoring_writes_over_nothing(tmp_path: Path, ws: Path, meanwhile: str) -> None:
+    for kind in ("file", "tree"):
+        fill(ws / kind, kind)
+        take(tmp_path / "store", ws / kind)
+        fill(ws / kind, meanwhile)
+    before = shape(ws)
+    for number in (1, 2):
+        with pytest.raises(UsageError, match="exists: move it away"):
+            restore(tmp_path / "store", number)
+    assert shape(ws) == before
+    assert len(entries(tmp_path / "store")) == 2
+
+
+def test_restoring_follows_no_link(tmp_path: Path, ws: Path) -> None:
+    (ws / "d").mkdir()
+    fill(ws / "d/f", "file")
+    take(tmp_path / "store", ws / "d/f")
+    (ws / "d").rename(ws / "e")
+    (ws / "d").symlink_to("e")
+    with pytest.raises(UsageError, match="leads through a symlink"):
+        restore(tmp_path / "store", 1)
+
+
+def test_an_unknown_number_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no entry 7"):
+        restore(tmp_path / "store", 7)
+
+
+def test_emptying_deletes_what_lies_beside_its_place_too(store: Path, ws: Path) -> None:
+    fill(ws / "config", "fifo")
+    take(store, ws / "config")
+    assert empty(store) == (0 if store.is_file() else 1)
+    assert list(ws.iterdir()) == ([] if not store.is_file() else list(ws.glob("config.quarantined-*")))
+
+
+def test_the_oldest_make_room(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "MOST_BYTES", 250)
+    for name in ("a", "b", "c"):
+        fill(ws / name, "file")
+        take(tmp_path / "store", ws / name)
+    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["b", "c"]
+    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 2)
+    (ws / "d").touch()
+    take(tmp_path / "store", ws / "d")
+    assert [(entry.number, entry.path.name) for entry in entries(tmp_path / "store")] == [(3, "c"), (4, "d")]
+
+
+def test_what_is_large_stays_under_another_name(
+    store: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(quarantine, "COPY_BYTES", 10)
+    fill(ws / "config", "tree")
+    entry = take(store, ws / "config")
+    assert entry is not None
+    is_moved = request.node.callspec.id == "one file system"  # pyright: ignore[reportUnknownMemberType]
+    assert entry.item.is_relative_to(store) == is_moved
+    assert (entry.item / "d/f").read_text() == "x" * 100
+
+
+def test_a_description_that_makes_no_sense_is_passed_over(tmp_path: Path, ws: Path) -> None:
+    fill(ws / "config", "file")
+    take(tmp_path / "store", ws / "config")
+    (tmp_path / "store/2").mkdir()
+    (tmp_path / "store/3").mkdir()
+    (tmp_path / "store/3/entry.json").write_text("{")
+    assert [entry.number for entry in entries(tmp_path / "store")] == [1]
+    fill(ws / "config", "file")
+    assert (entry := take(tmp_path / "store", ws / "config")) is not None
+    assert entry.number == 4
+
+
+def test_the_sentence_names_each_reason_once(tmp_path: Path, ws: Path) -> None:
+    for name in ("a", "b"):
+        fill(ws / name, "file")
+    taken = [entry for name in ("a", "b") if (entry := take(tmp_path / "store", ws / name))]
+    assert quarantined(taken, lambda path: path.name) == (
+        "a (1), b (2): quarantined, since it is run; `yarrow sandbox quarantine restore N` puts an entry back"
+    )
