@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tool_calls import call, context_of, names_in
 
+from yarrow.errors import ConfigError
 from yarrow.tool.base import Done
 from yarrow.tool.content import Text, decode
 
@@ -310,13 +311,8 @@ async def test_the_workspace_itself_is_no_file_to_write_or_edit(ws: Path, path: 
     assert names_in(ws) == []
 
 
-async def test_a_single_file_may_be_all_that_is_configured_beside_the_workspace(ws: Path) -> None:
+async def test_case_RB_02_a_file_is_no_extra_directory(ws: Path) -> None:
     (ws.parent / "notes.txt").write_text("one\n")
-    context = context_of(ws, extra=["../notes.txt"])
-    assert "one" in (await call("read", context, {"path": "../notes.txt"})).done.text
-    edit = {"path": "../notes.txt", "edits": [{"old": "one", "new": "two"}]}
-    assert (await call("edit", context, edit)).done.text
-    assert (ws.parent / "notes.txt").read_text() == "two\n"
-    await call("write", context, {"path": "../notes.txt", "content": "three"})
-    assert (ws.parent / "notes.txt").read_text() == "three"
-    assert "outside" in (await call("write", context, {"path": "../other.txt", "content": "x"})).failed.text
+    with pytest.raises(ConfigError, match=r"notes\.txt', which is not a directory"):
+        context_of(ws, extra=["../notes.txt"])
+    assert (ws.parent / "notes.txt").read_text() == "one\n"
