@@ -22,7 +22,9 @@ NOT_THERE = (
     "yarrow.cli.trial",
 )
 """The terminal UI, and what opens it."""
-OF_OTHERS = {f"yarrow.platform.{name}" for name in ("linux", "macos", "openat2", "posix_files", "posix_programs")}
+OF_OTHERS = {
+    f"yarrow.platform.{name}" for name in ("linux", "macos", "landlock", "openat2", "posix_files", "posix_programs")
+}
 IMPORT_ALL = """
 from doubles.as_windows import pretend
 names = pretend()

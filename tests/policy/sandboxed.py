@@ -104,7 +104,7 @@ class Corner(Struct, frozen=True):
 
 def without_group() -> AbstractContextManager[object]:
     """Somebody without rights can make no control group, and enter none that root made."""
-    return patch.multiple("yarrow.policy.sandbox.pids", group=lambda: None, starter=lambda: None)
+    return patch.multiple("yarrow.policy.sandbox.pids", group=lambda: None, tasks=lambda: None)
 
 
 @contextmanager

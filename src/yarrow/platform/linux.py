@@ -114,6 +114,7 @@ __all__ = [
     "process_descriptor",
     "read_now",
     "replace_in",
+    "scope_abstract_sockets",
     "set_mode",
     "slashed",
     "stat_in",
@@ -201,6 +202,13 @@ def process_descriptor(pid: int) -> int:
         return os.pidfd_open(pid)
     except AttributeError:  # a Python that was built for an older system
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
+
+
+def scope_abstract_sockets() -> bool:
+    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    from yarrow.platform import landlock
+
+    return landlock.scope_abstract_sockets()
 
 
 def job_of(leader: int) -> None:

@@ -114,6 +114,7 @@ __all__ = [
     "process_descriptor",
     "read_now",
     "replace_in",
+    "scope_abstract_sockets",
     "set_mode",
     "slashed",
     "stat_in",
@@ -180,6 +181,11 @@ def copy_attributes(source: int, target: int) -> None:
 def process_descriptor(pid: int) -> int:  # noqa: ARG001 (there is none here)
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def scope_abstract_sockets() -> bool:
+    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    return False
 
 
 def job_of(leader: int) -> None:

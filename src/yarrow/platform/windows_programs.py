@@ -83,6 +83,11 @@ def process_descriptor(pid: int) -> int:  # noqa: ARG001 (there is none here)
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
+def scope_abstract_sockets() -> bool:
+    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    return False
+
+
 class _Family:
     """A child and all that it starts, in a job."""
 

@@ -27,6 +27,7 @@ from yarrow.policy.sandbox.places import (
 from yarrow.policy.sandbox.protected import Found, between
 from yarrow.policy.sandbox.settings import copies
 from yarrow.policy.sandbox.sight import Sight, sight_of
+from yarrow.policy.sandbox.sockets import client_sockets, daemon_sockets
 from yarrow.policy.sandbox.trails import stages
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -116,6 +117,7 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         *_covers(box, workplace, environment),
         # Last, so that they stay hidden where one of them lies inside of what is shown.
         *_masks(box, home, sight),
+        *_sockets(box, sight, environment),
     ]
 
 
@@ -172,6 +174,21 @@ def _masks(box: Box, home: Path, sight: Sight) -> list[Mount]:
         return masked((*keys, *box.hidden))
     others = (path for path in keys if not any(path.is_relative_to(place) for place in named))
     return [*masked(others), *(shown(path, optional=True) for path in named), *masked(box.hidden)]
+
+
+def _sockets(box: Box, sight: Sight, environment: Mapping[str, str]) -> list[Mount]:
+    """Return the masks of sockets of daemons; a session's own are in the workspace, and `strict` has none at all."""
+    if box.level != "workspace":
+        return []
+    hidden = surroundings(box.home, (), ()).hidden
+    shown_again = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
+    others = (path for path in map(os.path.realpath, daemon_sockets()) if not _lies_in(path, map(str, box.writable)))
+    named = (*others, *map(os.path.realpath, client_sockets(environment)))
+    return masked(Path(path) for path in named if not _lies_in(path, hidden) or _lies_in(path, shown_again))
+
+
+def _lies_in(path: str, places: Iterable[str]) -> bool:
+    return any(path.startswith(f"{place}/") for place in places)
 
 
 def _named_places(box: Box) -> list[Path]:

@@ -2,8 +2,6 @@
 
 import atexit
 import os
-import threading
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -35,26 +33,15 @@ def group() -> Path | None:
     return None
 
 
-@lru_cache(maxsize=1)
-def starter() -> Executor | None:
-    """Return what starts processes in the group: a thread that is in it, None where threads cannot be moved alone.
+def tasks() -> Path | None:
+    """Return the file that takes a single thread into the group; None where threads cannot be moved alone.
 
-    What is started there is in the group from the beginning. To move each process there costs some 10 ms instead, in
-    which the kernel waits for all processors.
+    What a thread of the group starts is in the group from the beginning. To move each process there costs some 10 ms
+    instead, in which the kernel waits for all processors.
     """
     entry = group()
-    if entry is None or not (tasks := entry.with_name("tasks")).exists():
-        return None
-    thread = ThreadPoolExecutor(1, "yarrow-start", initializer=_enter, initargs=(tasks,))
-    try:
-        thread.submit(int).result()
-    except BrokenExecutor:  # it could not enter
-        return None
-    return thread
-
-
-def _enter(tasks: Path) -> None:
-    tasks.write_text(str(threading.get_native_id()))
+    file = None if entry is None else entry.with_name("tasks")
+    return file if file is not None and file.exists() else None
 
 
 def _parents() -> list[Path]:

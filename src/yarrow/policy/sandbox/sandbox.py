@@ -27,6 +27,7 @@ from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
+from yarrow.policy.sandbox.starting import starter
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
 
@@ -167,20 +168,19 @@ class Boxed:
                 self._notes.append(Note(box.notes, self._left))
                 held.callback(self._notes[-1].remove)
         workplace = Workplace(found, self.covered, self._descriptors.hold if binds_descriptors() else None)
-        self.command = self._boxed(
-            command, [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
-        )
+        words = [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
+        self.command = self._boxed(command, words, is_strict=box.level == "strict")
 
-    def _boxed(self, command: Command, launching: list[str]) -> Command:
+    def _boxed(self, command: Command, launching: list[str], *, is_strict: bool) -> Command:
         """Return the command that launches another."""
         environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
         environment["HOME"] = str(self._home)
         if any(cover != NOTHING for cover in self.covered.values()):
             environment = trusting(environment)
-        if (filtering := _filter_file(self._private)) is not None:
+        if (filtering := _filter_file(self._private, is_strict=is_strict)) is not None:
             launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
-        starter = pids.starter() if system.is_root() else None
-        group = pids.group() if system.is_root() and starter is None else None
+        starting = starter(pids.tasks() if system.is_root() else None, launching[0])
+        group = pids.group() if system.is_root() and not starting.has_entered else None
         entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
         return replace(
             command,
@@ -189,7 +189,7 @@ class Boxed:
             cwd=Path("/"),
             has_launcher=True,
             descriptors=self._descriptors.numbers,
-            starter=starter,
+            starter=starting.thread,
         )
 
     def left_processes(self) -> bool:
@@ -232,12 +232,12 @@ def _launcher_outside(box: Box) -> str:
     return program
 
 
-def _filter_file(directory: Path) -> Path | None:
+def _filter_file(directory: Path, *, is_strict: bool) -> Path | None:
     """Return the file that holds the filter of system calls, None on a machine that none is known for."""
-    program = seccomp.program()
+    program = seccomp.program(is_strict=is_strict)
     if not program:
         return None
-    path = directory / "filter"
+    path = directory / ("strict-filter" if is_strict else "filter")
     if not path.exists():
         beside = path.with_name(f"filter-{os.urandom(4).hex()}")
         beside.write_bytes(program)

@@ -4,8 +4,8 @@ import platform
 import struct
 from functools import lru_cache
 
-_LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-"""Instructions of the classic packet filter: load a word; jump when equal, at least, or a bit is set; return."""
+_LOAD, _EQUAL, _AT_LEAST, _HAS, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+"""Instructions of the classic packet filter: load a word; jump when equal, at least, or a bit is set; mask; return."""
 _NUMBER, _ARCHITECTURE = 0, 4
 _ARGUMENTS = (16, 24, 32, 40)
 """Where the kernel puts them, in bytes, on a machine whose lower half of a word comes first."""
@@ -15,8 +15,13 @@ _X32 = 0x40000000
 """From here on calls of another kind begin, by other numbers; they are all refused."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Push characters into a terminal, as if somebody typed them."""
-_FAMILIES = (1, 2, 10, 16)
-"""Of sockets that may be made: local, IPv4, IPv6, and netlink, which looking up a host needs."""
+_LOCAL = 1
+_FAMILIES = (2, 10, 16)
+"""Families of sockets that may be made: IPv4, IPv6, and netlink, which looking up a host needs; local ones besides."""
+_KIND = 0x0F
+"""Bits of the type of a socket without its flags."""
+_DATAGRAM, _RAW = 2, 3
+"""Types of local sockets that send to any address, also as one of a pair."""
 _RUNS_AS_OWNER = 0o4000
 """The mark of a program that runs with the rights of its owner. The one of its group is let be: directories that are
 shared carry it, and whoever copies them sets it."""
@@ -33,7 +38,7 @@ _X86 = """
     kexec_file_load 320, init_module 175, finit_module 313, delete_module 176, swapon 167, swapoff 168,
     reboot 169, iopl 172, ioperm 173, syslog 103, quotactl 179, settimeofday 164, clock_settime 227,
     clock_adjtime 305, adjtimex 159, vhangup 153, open_by_handle_at 304, lookup_dcookie 212, nfsservctl 180,
-    sethostname 170, setdomainname 171, socket 41, ioctl 16,
+    sethostname 170, setdomainname 171, socket 41, socketpair 53, ioctl 16,
     chmod 90, fchmod 91, fchmodat 268, fchmodat2 452, creat 85, mknod 133, mknodat 259, open 2, openat 257
 """
 _ARM = """
@@ -42,7 +47,7 @@ _ARM = """
     init_module 105, finit_module 273, delete_module 106, swapon 224, swapoff 225, reboot 142, syslog 116,
     quotactl 60, settimeofday 170, clock_settime 112, clock_adjtime 266, adjtimex 171, vhangup 58,
     open_by_handle_at 265, lookup_dcookie 18, nfsservctl 42, sethostname 161, setdomainname 162, socket 198,
-    ioctl 29, fchmod 52, fchmodat 53, fchmodat2 452, mknodat 33, openat 56
+    socketpair 199, ioctl 29, fchmod 52, fchmodat 53, fchmodat2 452, mknodat 33, openat 56
 """
 _SAME_EVERYWHERE = """
     io_uring_setup 425, io_uring_enter 426, io_uring_register 427, open_tree 428, move_mount 429, fsopen 430,
@@ -54,8 +59,11 @@ _MACHINES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
 
 @lru_cache(maxsize=4)
-def program(machine: str = "") -> bytes:
-    """Return the program for a machine, this one unless it is named; empty where none is known."""
+def program(machine: str = "", *, is_strict: bool = False) -> bytes:
+    """Return the program for a machine, this one unless it is named; empty where none is known.
+
+    `is_strict` refuses local sockets: each could be connected to a daemon. Pairs of connected sockets stay.
+    """
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return b""
@@ -70,14 +78,16 @@ def program(machine: str = "") -> bytes:
         _jump(_AT_LEAST, _X32, no=1),
         _step(_RETURN, _REFUSE | _ENOSYS),
     ]
-    looked_into = {"socket", "ioctl", *_MODE_AT, *_FLAGS_AT}
+    looked_into = {"socket", "socketpair", "ioctl", *_MODE_AT, *_FLAGS_AT}
     for name, number in numbers.items():
         if name not in looked_into:
             # What is newer is refused as if the kernel did not have it, so that programs take the older way.
             refusal = _ENOSYS if name in newer else _EPERM
             code += [_jump(_EQUAL, number, no=1), _step(_RETURN, _REFUSE | refusal)]
     code += _argument(numbers["ioctl"], _ARGUMENTS[1], refused=(_TIOCSTI, _TIOCLINUX))
-    code += _sockets(numbers["socket"])
+    code += _sockets(numbers["socket"], _FAMILIES if is_strict else (_LOCAL, *_FAMILIES))
+    if is_strict:
+        code += _pairs(numbers["socketpair"])
     code += _marks(numbers)
     code.append(_step(_RETURN, _ALLOW))
     return b"".join(code)
@@ -111,11 +121,23 @@ def _marks(numbers: dict[str, int]) -> list[bytes]:
     return steps
 
 
-def _sockets(number: int) -> list[bytes]:
+def _sockets(number: int, families: tuple[int, ...]) -> list[bytes]:
     """Return the steps that refuse sockets of other families."""
-    tests = [_jump(_EQUAL, family, yes=len(_FAMILIES) - index) for index, family in enumerate(_FAMILIES)]
+    tests = [_jump(_EQUAL, family, yes=len(families) - index) for index, family in enumerate(families)]
     refuse, allow = _step(_RETURN, _REFUSE | _EAFNOSUPPORT), _step(_RETURN, _ALLOW)
     return [_jump(_EQUAL, number, no=len(tests) + 3), _step(_LOAD, _ARGUMENTS[0]), *tests, refuse, allow]
+
+
+def _pairs(number: int) -> list[bytes]:
+    """Return the steps that refuse pairs of sockets that could send to others than each other."""
+    tests = [
+        _step(_LOAD, _ARGUMENTS[1]),
+        _step(_AND, _KIND),
+        _jump(_EQUAL, _DATAGRAM, yes=2),
+        _jump(_EQUAL, _RAW, yes=1),
+    ]
+    allow, refuse = _step(_RETURN, _ALLOW), _step(_RETURN, _REFUSE | _EAFNOSUPPORT)
+    return [_jump(_EQUAL, number, no=len(tests) + 2), *tests, allow, refuse]
 
 
 def _step(code: int, value: int) -> bytes:
