@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -51,7 +52,7 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("/reload", "nothing was said yet"),
         ("/copy", "there is no answer to copy yet"),
         ("/branch\t7", "yarrow: "),
-        ("!", "usage: !COMMAND, or !!COMMAND to tell nobody"),
+        ("!", "usage: !COMMAND, !!COMMAND to tell nobody"),
     ],
 )
 async def test_a_command(world: World, line: str, said: str) -> None:
@@ -109,6 +110,19 @@ async def test_a_shell_command(world: World, sign: str, *, is_told: bool) -> Non
         await asks_again(screen, "no-end\n[exit code 3]")
         screen.send("/show\r")
         await asks_again(screen, "I ran the tool bash" if is_told else "nothing was said yet")
+
+
+async def test_a_shell_command_outside_the_sandbox(world: World) -> None:
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(world.project)], check=True)
+    world.script([{"text": "an answer"}])
+    async with talking(world) as screen:
+        screen.send("!echo made >.git/hooks/x\r")
+        await asks_again(screen, "yarrow: Type !!!COMMAND to run it outside the sandbox.")
+        screen.send("!!!echo made >.git/hooks/x; cat .git/hooks/x\r")
+        await asks_again(screen, "\nmade")
+        screen.send("/show\r")
+        await asks_again(screen, "I ran the tool bash")
+    assert (world.project / ".git/hooks/x").read_text() == "made\n"
 
 
 async def test_a_flood_of_a_shell_command_is_told_whole_and_how_it_ended(world: World) -> None:

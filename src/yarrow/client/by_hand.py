@@ -2,6 +2,7 @@
 
 import msgspec
 
+from yarrow.client import way_out
 from yarrow.client.command import WrongWords
 from yarrow.client.inert import inert
 from yarrow.client.json_event import dumps
@@ -10,22 +11,27 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 SIGN = "!"
-"""How such a line begins; with two of them the model is not told."""
+"""Begins such a line; with two of them the model is not told, with three the command runs outside the sandbox."""
+REASON = "the user typed it"
+"""Reason of a command outside the sandbox, which the tool requires."""
 KEPT = 1 << 16
 """Characters of what came that are compared with the whole output; a longer one comes back cut anyway."""
 
 
 class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str
+    outside: bool = False
+    reason: str = ""
 
 
 def request_of(session_id: str, line: str) -> pb.RunToolRequest:
     """Return what the service is asked by a line such as `!ls`. Raises `WrongWords` when it names no command."""
-    silent = line.startswith(2 * SIGN)
     command = line.lstrip(SIGN).strip()
     if not command:
-        raise WrongWords("usage: !COMMAND, or !!COMMAND to tell nobody")
-    arguments = dumps({"command": command})
+        raise WrongWords("usage: !COMMAND, !!COMMAND to tell nobody, or !!!COMMAND to run it outside the sandbox")
+    is_outside = line.startswith(way_out.SIGN)
+    silent = line.startswith(2 * SIGN) and not is_outside
+    arguments = dumps({"command": command, **({"outside": True, "reason": REASON} if is_outside else {})})
     return pb.RunToolRequest(session_id=session_id, arguments_json=arguments, silent=silent)
 
 
@@ -35,9 +41,10 @@ def line_of(typed: str, text: str) -> str:
     if not text.startswith(f"I ran the tool {tool} with "):
         return typed
     try:
-        return f"{SIGN}{msgspec.json.decode(arguments, type=_Arguments).command}"
+        made = msgspec.json.decode(arguments, type=_Arguments)
     except (msgspec.DecodeError, RecursionError):
         return typed
+    return f"{way_out.SIGN if made.outside else SIGN}{made.command}"
 
 
 async def run_by_hand(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:
@@ -54,6 +61,8 @@ async def run_by_hand(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> N
             if rest and last and not last.endswith("\n"):
                 out.write("\n")
             out.write(f"{inert(rest)}\n" if rest else "\n" * (not last.endswith("\n")))
+            if way_out.is_offered(event.tool_output.text):
+                out.write(f"yarrow: {way_out.OFFER}\n")
         await out.drain()
 
 

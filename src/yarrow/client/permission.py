@@ -29,7 +29,10 @@ _ALLOWED = {
     pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
     pb.PERMISSION_ANSWER_ALWAYS: "Always allowed here",
 }
-_UNCONTAINED = "it runs without a sandbox"
+_IN_TITLE = ("it runs without a sandbox", "it would run outside the sandbox")
+"""Reasons that the question says already."""
+REASON_CHARACTERS = 200
+"""Maximum characters of the agent's own reason that are shown; the rest is cut."""
 _DENIED = {
     "nobody": "Denied, no client could answer",
     "timeout": "Denied, not answered in time",
@@ -85,16 +88,30 @@ def title(request: pb.PermissionRequest) -> str:
 
 def always(request: pb.PermissionRequest) -> str:
     """Return the label of the answer that is written down."""
+    if request.outside:
+        return "Always allow exactly this command here"
     return _ALWAYS.get(request.tool, "Always allow this call here")
+
+
+def for_session(request: pb.PermissionRequest) -> str:
+    """Return the label of the answer that holds for the session."""
+    return "Yes, this command for this session" if request.outside else "Yes, for this session"
+
+
+def agent_reason(request: pb.PermissionRequest) -> str:
+    """Return the agent's own words for why a command should leave the sandbox, on one line that says whose they are."""
+    words = visible(" ".join(request.model_reason.split()))
+    words = words if len(words) <= REASON_CHARACTERS else f"{words[: REASON_CHARACTERS - 1]}…"
+    # A quotation mark in them must not end the quotation.
+    return 'The agent says: "{}"'.format(words.replace('"', "'")) if words else ""
 
 
 def facts(request: pb.PermissionRequest, cwd: str) -> str:
     """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
     arguments = _arguments(request)
-    place = Path(cwd) / _text(arguments, "cwd") if request.tool == "bash" else cwd
+    place = request.cwd or (Path(cwd) / _text(arguments, "cwd") if request.tool == "bash" else cwd)
     where = f"in {_short(os.path.normpath(place))}" if cwd else ""
-    # The question says it already.
-    why = "" if request.reason == _UNCONTAINED else request.reason
+    why = "" if request.reason in _IN_TITLE else request.reason
     return visible(" · ".join(" ".join(part.split()) for part in (where, why) if part))
 
 
@@ -105,7 +122,8 @@ def call_lines(request: pb.PermissionRequest) -> list[Line]:
     command, path, content = (_text(arguments, name) for name in ("command", "path", "content"))
     edits = _edits(arguments)
     if request.tool == "bash" and command:
-        shown, known = _as_they_are(command), {"command"}
+        # The rest of a call that leaves the sandbox is shown beside it.
+        shown, known = _as_they_are(command), {"command", *(("outside", "reason", "cwd") if request.outside else ())}
     elif request.tool == "edit" and path and edits:
         known = {"path", "edits"}
         for edit in edits:

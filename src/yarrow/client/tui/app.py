@@ -231,6 +231,7 @@ class App:
             "models": partial(self.do, Typed("/model", by_key=True)),
             "edit": lambda: self.start(write_outside(self)),
             "picture": lambda: self.start(paste_picture(self)),
+            "outside": self._run_outside,
             "suspend": lambda: self.start(suspend(self)),
             "help": partial(self.do, Typed("/help", by_key=True)),
             "fold_output": partial(self.fold, thinking=False),
@@ -240,6 +241,17 @@ class App:
     def _leave(self) -> None:
         if not self.editor.text:
             self.quit()
+
+    def _run_outside(self) -> None:
+        """Have the last command that the sandbox stopped run outside: by the model, or by a line of the user's own."""
+        text = self.scene.way_out()
+        if not text:
+            self.note("notice", "No command to run outside the sandbox")
+        elif not text.startswith(SIGN):
+            self.do(Typed(text, by_key=True))
+        elif not self.editor.text:
+            self.editor.set_text(text)
+            self.screen.refresh()
 
     async def _do(self, typed: Typed) -> None:
         try:

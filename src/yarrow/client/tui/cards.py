@@ -11,6 +11,7 @@ from yarrow.client.notes import call_note
 from yarrow.client.tui.drawing import lines, styled
 from yarrow.client.tui.history import CallItem, CallState
 from yarrow.client.tui.look import View
+from yarrow.client.way_out import is_offered
 
 TAIL_LINES = 5
 """Lines of a running tool's output that are shown."""
@@ -20,6 +21,7 @@ UNFOLDED_LINES = 500
 """Lines that are shown at all: more is for /show, which scrolls."""
 LONGEST_LINE = 1_000
 """Characters of a line that are shown; what does not fit is not laid out."""
+OFFER = "Alt+O: run it outside the sandbox"
 SHORT_ID = 6
 """Characters of a call's id, from its end, that /show takes."""
 
@@ -50,6 +52,8 @@ def card(call: CallItem, view: View) -> list[str]:
         # One line more is shown where the note about it would take a line as well.
         kept = texts if len(texts) == most + 1 else texts[:most]
         body, total = _output(kept, "red" if call.state == "failed" else "dim", view), len(texts) - len(kept)
+    if is_offered(call.output):
+        body += _output([OFFER], "cyan", view)
     if total > 0:
         dots = "…" if view.look.has_signs else "..."
         body += _output([f"{dots} {total:,} more lines: /show {short_id(call.id)}"], "dim italic", view)

@@ -159,6 +159,7 @@ async def _help(app: "App", _rest: str) -> None:
     rows += [
         ("!COMMAND", f"run a shell command and tell the model{WAITS}"),
         ("!!COMMAND", f"run it and tell nobody{WAITS}"),
+        ("!!!COMMAND", f"run it outside the sandbox{WAITS}"),
     ]
     rows += [(f"/{name}", text) for name, text in (await expanding(app)).items()]
     columns, height = app.screen.size

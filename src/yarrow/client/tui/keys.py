@@ -22,6 +22,7 @@ Action = Literal[
     "picture",
     "help",
     "suspend",
+    "outside",
 ]
 
 
@@ -42,6 +43,7 @@ KEYS: tuple[Key, ...] = (
     Key(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
     Key(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
     Key(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
+    Key(("escape", "o"), "Alt+O", "run a command again outside the sandbox", "outside"),
     Key(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
     Key(("c-p",), "Ctrl+P", "choose a model", "models"),
     Key(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from yarrow.client import way_out
 from yarrow.client.describe import begins
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.driver import Opened
@@ -134,6 +135,21 @@ class Scene:
         for entry in self._history.closed:
             if entry.role == "user":
                 yield _text(entry)
+
+    def way_out(self) -> str:
+        """Return what asks for the last command to be run outside the sandbox: a line of the user's, or a prompt.
+
+        Empty when no command since the last prompt failed because of the sandbox.
+        """
+        for entry in reversed(self._entries()):
+            if entry.role == "user":
+                return ""
+            for item in reversed(entry.items):
+                if isinstance(item, CallItem) and item.done and way_out.is_offered(item.output):
+                    line = next(reversed(list(self.said())), "") if not item.arguments_json else ""
+                    command = line.removeprefix("!").removeprefix("!")
+                    return f"{way_out.SIGN}{command}" if command != line else way_out.PROMPT
+        return ""
 
     def last_answer(self) -> str:
         """Return the text of the model's last message that has any; empty when none has."""

@@ -38,6 +38,8 @@ _QUOTED = re.compile(r"[^\s:]*[./][^\s:]*:(?:\d+:|\S)")
 """Begins a line of a file, as `grep` prints it: an error has a space behind its first colon."""
 _SEARCHING = re.compile(r"(?:grep|egrep|fgrep|rg|ag|ack|find|du|tree): ")
 """Begins an error of a program that passes over what it cannot read and does the rest."""
+_PROGRAM = re.compile(r"\S+: (?:line \d+: )?")
+"""Begins an error with the program that prints it."""
 _SOCKET = re.compile(r"(?:unix://)?(/[^\s:'\"()]+)")
 _GIT = re.compile(
     r"\bgit\b(?![/-])(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(?!log\b|show\b|diff\b|grep\b|blame\b|cat-file\b)[a-z]"
@@ -202,12 +204,19 @@ OF_ALL: tuple[Detector, ...] = (_no_socket, _covered, _no_setuid)
 def _paths(seen: Evidence, pattern: re.Pattern[str]) -> Iterator[Path]:
     """Yield the paths, as they may be meant, of the lines that hold what a pattern says."""
     places = [seen.ran.cwd, *_directories(seen.ran)]
-    for count, found in enumerate(one for line in _errors(seen, pattern) for one in _PATH.finditer(line)):
+    lines = _errors(seen, pattern)
+    for count, found in enumerate(one for line in lines for one in _PATH.finditer(line, _begin(line))):
         if count >= MOST_PATHS:
             return
         for place in places:
             with suppress(ValueError):  # a NUL, or what no file name can hold
                 yield Path(os.path.realpath(place / next(filter(None, found.groups()))))
+
+
+def _begin(line: str) -> int:
+    """Return where the message of an error begins: after the program, unless that is the one path that it names."""
+    program = _PROGRAM.match(line)
+    return program.end() if program and _PATH.search(line, program.end()) else 0
 
 
 def _errors(seen: Evidence, pattern: re.Pattern[str]) -> list[str]:

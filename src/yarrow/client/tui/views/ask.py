@@ -14,7 +14,18 @@ from prompt_toolkit.layout import UIContent, UIControl, Window
 from prompt_toolkit.layout.controls import GetLinePrefixCallable
 from prompt_toolkit.layout.dimension import Dimension
 
-from yarrow.client.permission import MAX_TEXT, NO, Answered, Line, always, call_lines, facts, title
+from yarrow.client.permission import (
+    MAX_TEXT,
+    NO,
+    Answered,
+    Line,
+    agent_reason,
+    always,
+    call_lines,
+    facts,
+    for_session,
+    title,
+)
 from yarrow.client.tui.guard import Guard
 from yarrow.client.tui.look import Look
 from yarrow.client.tui.pressed import pressed
@@ -22,7 +33,7 @@ from yarrow.client.tui.views.ask_page import Drawn, Page, draw, height
 from yarrow.v1 import agent_pb2 as pb
 
 Step = Literal["choose", "always", "why"]
-CHOICES = ("Yes", "Yes, for this session", "{always}", "No", "No, and tell the agent why…")
+CHOICES = ("Yes", "{session}", "{always}", "No", "No, and tell the agent why…")
 NO_CHOICE, ALWAYS_CHOICE, WHY_CHOICE = 3, 2, 4
 CONFIRM = ("Yes, always allow it", "No")
 WAITS = ("Press Tab to answer · keep typing to send a message", "Press Tab to answer")
@@ -235,7 +246,7 @@ class Question:
     def _choices(self) -> Sequence[str]:
         if self._step == "always":
             return CONFIRM
-        return [choice.format(always=always(self._request)) for choice in CHOICES]
+        return [choice.format(always=always(self._request), session=for_session(self._request)) for choice in CHOICES]
 
     @property
     def _request(self) -> pb.PermissionRequest:
@@ -254,6 +265,7 @@ class Question:
             call=_rule(self._request) if confirms else call_lines(self._request),
             facts=facts(self._request, self._host.cwd()),
             choices=self._choices(),
+            words=agent_reason(self._request),
             feet=feet,
             is_urgent=not has_focus,
             selected=self._selected if has_focus else None,

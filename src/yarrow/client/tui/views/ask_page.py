@@ -40,6 +40,8 @@ class Page(Struct, frozen=True):
     """The first row of the call that is shown."""
     typed: str | None = None
     """The message that is being written in place of a choice."""
+    words: str = ""
+    """The agent's own words for why, marked as such."""
     count: str = ""
     """Which of several questions it is."""
     call_rows: int = 10
@@ -64,6 +66,7 @@ class _Parts(NamedTuple):
     rule: list[str]
     title: list[str]
     facts: list[str]
+    words: list[str]
     apart: list[str]
     choices: list[str]
     cursor: int
@@ -98,7 +101,7 @@ def draw(page: Page, size: tuple[int, int], look: Look) -> Drawn:
     below = len(call) - first - len(seen)
     if below and room > 1:
         seen[-1] = press.more(below + 1)
-    above = [*parts.rule, *parts.title, *seen, *parts.facts, *parts.apart]
+    above = [*parts.rule, *parts.title, *seen, *parts.facts, *parts.words, *parts.apart]
     drawn = [*above, *parts.choices, *parts.foot, *parts.below][:rows]
     return Drawn(drawn, min(len(above) + parts.cursor, len(drawn) - 1), first, len(seen) - bool(below and room > 1))
 
@@ -125,6 +128,7 @@ class _Press:
             [self._rule()] if level < 3 else [],
             [self._row(row, "bold yellow") for row in title],
             [self._row(row, "dim") for row in facts] if level < 2 else [],
+            [self._row(row, "italic") for row in _folded(page.words, width)] if page.words and level < 3 else [],
             [""] if level < 1 else [],
             choices,
             cursor,
