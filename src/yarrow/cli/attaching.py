@@ -8,6 +8,7 @@ import grpc
 
 from yarrow.cli.arguments import Arguments, Remote
 from yarrow.cli.places import absolute, split_address
+from yarrow.cli.socket_owner import check_socket
 from yarrow.client.bearer import bearing
 from yarrow.client.stub import Stub
 from yarrow.config.settings import ServiceSettings
@@ -33,6 +34,10 @@ async def attached(arguments: Arguments, token: Path | None, limits: ServiceSett
     options: tuple[tuple[str, int | str], ...] = client_options(limits)
     if address.startswith(UNIX):
         socket = Path(address.removeprefix(UNIX).removeprefix("//"))
+        try:
+            check_socket(socket)
+        except OSError as error:
+            raise UsageError(f"cannot use the socket {socket}: {error.strerror}") from error
         bearer = read_token(token or token_beside(socket))
         channel = grpc.aio.insecure_channel(address, options=options)
     else:
