@@ -64,6 +64,19 @@ def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> No
     assert "macOS" in in_python(AS_MACOS + code)
 
 
+def test_the_first_start_says_so_in_one_sentence(in_python: Callable[..., str]) -> None:
+    code = """
+from pathlib import Path
+from yarrow.policy.sandbox.boxes import Boxes
+home = Path.cwd()
+for level in ("workspace", "workspace", "off", "strict"):
+    print(Boxes(level, home=home, notes=home / ".yarrow/sandbox").warning())
+"""
+    assert (
+        in_python(AS_MACOS + code) == "Yarrow has no sandbox for macOS yet: shell commands run with your rights\n\n\n\n"
+    )
+
+
 def test_names_are_told_apart_as_the_usual_file_system_does(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path

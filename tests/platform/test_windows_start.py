@@ -81,7 +81,7 @@ async def test_commands_that_need_no_provider(world: World) -> None:
     assert (await as_windows(world, "models", "local")).code in (0, 2)
     ended = await as_windows(world, "doctor")
     assert "Git for Windows" in ended.out + ended.err
-    assert "WSL has that of Linux" in ended.out + ended.err
+    assert "in WSL it has one" in ended.out + ended.err
     assert "apt install" not in ended.out + ended.err
     assert (await as_windows(world, "sessions")).code == 0
     assert (await as_windows(world, "init")).code == 0
@@ -100,6 +100,14 @@ async def test_a_prompt_is_answered_kept_gone_on_with_and_exported(world: World)
     assert "again" in page.read_text()
     listed = json.loads((await as_windows(world, "sessions", "--json")).out.splitlines()[0])
     assert (await as_windows(world, "-r", listed["sessionId"], "-p", "more")).code == 0
+
+
+async def test_the_first_start_says_in_one_sentence_that_there_is_no_sandbox(world: World) -> None:
+    world.script([{"text": "one"}])
+    sentence = "Yarrow has no sandbox for Windows; in WSL it has one: shell commands run with your rights"
+    told = [(await as_windows(world, "-p", "hi")).err for _ in range(3)]
+    assert [one.count(sentence) for one in told] == [1, 0, 0]
+    assert "sandbox" not in told[1]
 
 
 async def test_file_tools_work_by_handles_of_directories(world: World) -> None:

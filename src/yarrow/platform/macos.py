@@ -126,7 +126,7 @@ __all__ = [
     "watch",
 ]
 
-WITHOUT_SANDBOX = "the sandbox of macOS is written as a profile and is not used yet"
+WITHOUT_SANDBOX = "Yarrow has no sandbox for macOS yet"
 """Why there can be no sandbox on this system; empty where a program makes one."""
 _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENODEV})
 """How a file system, such as one of the network, says that it cannot empty a drive's cache."""

@@ -126,7 +126,7 @@ __all__ = [
     "watch",
 ]
 
-WITHOUT_SANDBOX = "Windows has none; WSL has that of Linux"
+WITHOUT_SANDBOX = "Yarrow has no sandbox for Windows; in WSL it has one"
 """Why there can be no sandbox on this system; empty where a program makes one."""
 WITHOUT_SHELL = "bash was not found: install Git for Windows, which has one, or run Yarrow in WSL"
 """What to do where `find_shell` finds none."""

@@ -22,6 +22,8 @@ from yarrow.policy.sandbox.worktrees import forget_worktrees
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Refused, Workspace
 
+TOLD = "no-sandbox-told"
+"""Empty file beside the notes that exists once the user was told that their system has no sandbox."""
 NOWHERE = Path("/nonexistent")
 """What stands for a home and a /tmp that nothing is going to run in."""
 
@@ -56,9 +58,28 @@ class Boxes:
         """The sandboxes of sessions."""
 
     def warning(self) -> str:
-        """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so."""
+        """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so.
+
+        On a system that has none the user is told at the first start only: there is nothing to install.
+        """
         why = unavailable() if self._level == "workspace" else ""
+        if why and system.WITHOUT_SANDBOX:
+            return f"{why}: shell commands run with your rights" if self._is_first_start() else ""
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+
+    def _is_first_start(self) -> bool:
+        """Whether the user was told nothing yet; from now on they were."""
+        if self._notes is None:
+            return True
+        try:
+            self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN
+            os.close(os.open(self._notes.with_name(TOLD), flags, 0o600))
+        except FileExistsError:
+            return False
+        except OSError:  # a home that cannot be written to
+            return True
+        return True
 
     def around(self, cwd: Path) -> str:
         """Return, in a sentence, which repository around a workspace commands can use; empty for none."""
