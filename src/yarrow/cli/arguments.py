@@ -98,7 +98,7 @@ def _values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     namespace, unknown = _parser().parse_known_intermixed_args(argv[:end])
     values = vars(namespace)
     command, values["words"] = _command(argv, values)
-    words = [word for word in unknown if command == "sessions" and word in WORDS_WITH_DASHES]
+    words = [word for word in unknown if word in WORDS_WITH_DASHES.get(command, ())]
     for flag in unknown:
         if flag not in words:
             fail_unknown(flag)

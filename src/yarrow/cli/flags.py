@@ -11,12 +11,13 @@ COMMANDS = {
     "models": "local models: which there are, and how to get one",
     "config": "what is configured, and where each value came from",
     "trust": "let this project's configuration apply, or take that back",
+    "sandbox": "files that the sandbox took from commands: list, restore, delete",
     "init": "write a project configuration and an AGENTS.md to start from",
     "doctor": "what is wrong here, and what to do about it",
 }
 """What the first word can be instead of a prompt, and what it does."""
-WORDS_WITH_DASHES = ("--squash", "--summary")
-"""Words of `yarrow sessions` that look like flags."""
+WORDS_WITH_DASHES = {"sessions": ("--squash", "--summary"), "sandbox": ("--yes",)}
+"""Words of a command that look like flags."""
 WORDS: dict[str, tuple[str, ...]] = {
     "serve": (),
     "sessions": (
@@ -26,12 +27,13 @@ WORDS: dict[str, tuple[str, ...]] = {
     "models": ("pull",),
     "config": ("json", "schema", "files"),
     "trust": ("grant", "revoke", "list"),
+    "sandbox": ("quarantine",),
     "init": (),
     "doctor": ("json",),
 }
 """The word that may follow each command."""
 COMPLETED_SHELLS = ("bash", "zsh", "fish")
-TAKES_WORDS = ("sessions", "models", "config", "trust", "init", "doctor")
+TAKES_WORDS = ("sessions", "models", "config", "trust", "sandbox", "init", "doctor")
 """Commands that more words may follow."""
 
 _ALWAYS = ("--help", "--version")
@@ -46,6 +48,7 @@ TAKEN_BY: dict[str, tuple[str, ...]] = {
     "models": _ALWAYS,
     "config": (*_ALWAYS, "--json"),
     "trust": _ALWAYS,
+    "sandbox": (*_ALWAYS, "--json"),
     "init": _ALWAYS,
     "doctor": (*_ALWAYS, "--json"),
 }

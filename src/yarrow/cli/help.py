@@ -21,6 +21,11 @@ _OF_WORDS = {
         "revoke": "take it back",
         "list": "everything that is trusted",
     },
+    "sandbox": {
+        "quarantine list": "what was taken, why, and its number",
+        "quarantine restore N": "put an entry back where it was",
+        "quarantine empty": "delete all entries for good; --yes does not ask",
+    },
     "doctor": {"json": "the same for programs"},
 }
 """What the words after a command do; those of `sessions` have a text of their own."""
@@ -68,7 +73,8 @@ def _of_command(command: str) -> str:
 
         sections.append(f"{USAGE}\n")
     if words := _OF_WORDS.get(command):
-        sections.append(_section(f"Usage: yarrow {command} [{'|'.join(WORDS[command])}]", _NARROW, words.items()))
+        column = max(_NARROW, *(len(word) + 4 for word in words))
+        sections.append(_section(f"Usage: yarrow {command} [{'|'.join(WORDS[command])}]", column, words.items()))
     if command == "serve":
         own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _OF_CLIENTS)
         flags = ((_names(flag), flag.help) for flag in own)

@@ -46,19 +46,9 @@ def complain(message: str, code: ExitCode) -> ExitCode:
 
 # Each command imports what it needs and no more: a version is not to wait for a network stack.
 def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -> int:
-    match arguments.show or (arguments.completions and "completions") or arguments.command:
-        case "version":
-            from yarrow._version import VERSION
-
-            return say(f"yarrow {VERSION}\n")
-        case "help":
-            from yarrow.cli.help import help_text
-
-            return say(help_text(arguments.command))
-        case "completions":
-            from yarrow.cli.completions import script
-
-            return say(script(arguments.completions))
+    if arguments.show or arguments.completions:
+        return _show(arguments)
+    match arguments.command:
         case "models":
             from yarrow.cli.models import models
 
@@ -71,6 +61,10 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
             from yarrow.cli.trust import trust
 
             return trust(arguments.words)
+        case "sandbox":
+            from yarrow.cli.quarantine import sandbox
+
+            return sandbox(arguments.words, as_json=arguments.json)
         case "init":
             from yarrow.cli.init import init
 
@@ -85,6 +79,21 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
             with quiet():
                 from yarrow.cli.run import run
             return run(arguments, extensions)
+
+
+def _show(arguments: Arguments) -> int:
+    """Print the version, the help or a completion script."""
+    if arguments.show == "version":
+        from yarrow._version import VERSION
+
+        return say(f"yarrow {VERSION}\n")
+    if arguments.show == "help":
+        from yarrow.cli.help import help_text
+
+        return say(help_text(arguments.command))
+    from yarrow.cli.completions import script
+
+    return say(script(arguments.completions))
 
 
 def _with_json(arguments: Arguments) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from yarrow.cli.completions.values import LOOKUPS, OF_SESSIONS, Kind, Value, value_of
+from yarrow.cli.completions.values import LOOKUPS, OF_QUARANTINE, OF_SESSIONS, Kind, Value, value_of
 from yarrow.cli.flags import COMMANDS, FLAGS, WORDS
 
 _TEXT = """\
@@ -67,6 +67,7 @@ def bash() -> str:
     values = (f"    {'|'.join(flag.names)}) {_offer(value_of(flag))}; return ;;" for flag in FLAGS if flag.value)
     words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in WORDS.items() if found]
     words += [f'    "sessions 4 {word}") _yarrow_ids ;;' for word in OF_SESSIONS]
+    words.append(f'    "sandbox 4 quarantine") {_list(OF_QUARANTINE)} ;;')
     return _TEXT % {
         **LOOKUPS,
         "values": "\n".join(values),

@@ -1,6 +1,6 @@
 """The completion of fish."""
 
-from yarrow.cli.completions.values import LOOKUPS, OF_SESSIONS, Kind, Value, value_of
+from yarrow.cli.completions.values import LOOKUPS, OF_QUARANTINE, OF_SESSIONS, Kind, Value, value_of
 from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
 
 _HEAD = """\
@@ -24,6 +24,7 @@ def fish() -> str:
     lines += [_row("__yarrow_after", name, text) for name, text in COMMANDS.items()]
     lines += [_row(f"__yarrow_after {name}", " ".join(words), "") for name, words in WORDS.items() if words]
     lines += [_row(f"__yarrow_after sessions {word}", "(__yarrow_sessions)", "", ordered=True) for word in OF_SESSIONS]
+    lines.append(_row("__yarrow_after sandbox quarantine", " ".join(OF_QUARANTINE), ""))
     lines.append(_row("__yarrow_after sessions import", "(__fish_complete_path (commandline -ct))", ""))
     lines += [_flag(flag) for flag in FLAGS]
     return "".join(lines)

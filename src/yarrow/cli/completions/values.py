@@ -48,6 +48,8 @@ _TEXTS = {
 }
 """What the values of flags do, in few words."""
 _FILES = ("PATH", "FILE", "ADDRESS")
+OF_QUARANTINE = ("list", "restore", "empty")
+"""Words that follow `yarrow sandbox quarantine`."""
 OF_SESSIONS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
 """Words of `yarrow sessions` that a session's id follows."""
 

@@ -1,6 +1,6 @@
 """The completion of zsh."""
 
-from yarrow.cli.completions.values import LOOKUPS, OF_SESSIONS, Kind, Value, value_of
+from yarrow.cli.completions.values import LOOKUPS, OF_QUARANTINE, OF_SESSIONS, Kind, Value, value_of
 from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
 
 _TEXT = """\
@@ -39,6 +39,7 @@ def zsh() -> str:
     """Return the script."""
     words = [f'    "{command} 3 "*) compadd {" ".join(found)} ;;' for command, found in WORDS.items() if found]
     words += [f'    "sessions 4 {word}") _yarrow_sessions ;;' for word in OF_SESSIONS]
+    words.append(f'    "sandbox 4 quarantine") compadd {" ".join(OF_QUARANTINE)} ;;')
     return _TEXT % {
         **LOOKUPS,
         "commands": " ".join(_quoted(f"{name}:{text}") for name, text in COMMANDS.items()),
