@@ -42,6 +42,8 @@ async def saved_sessions(start: Start, cwd: str) -> ExitCode:
     """Run `yarrow sessions`."""
     arguments = start.arguments
     async with opened(start) as stub, Output(out=start.out) as output:
+        if arguments.resume:
+            cwd = await directory_of(stub, arguments.resume)
         try:
             notice = await sessions(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
             output.err.write(f"yarrow: {inert(notice)}\n" if notice else "")
@@ -70,12 +72,11 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
     """Do what a command of the table says that stands where a prompt could, and print its answer."""
     arguments = start.arguments
     name = request.text[1:].split(None, 1)[0]
-    if name in NEED_NO_SESSION:
-        session_id, cwd = "", request.cwd
-    elif arguments.newest or arguments.resume:
+    session_id, cwd = "", request.cwd
+    if arguments.resume or (arguments.newest and name not in NEED_NO_SESSION):
         session_id = await named_session(stub, arguments, request.cwd)
-        cwd = (await stub.GetState(pb.GetStateRequest(session_id=session_id))).cwd
-    else:
+        cwd = await directory_of(stub, session_id)
+    elif name not in NEED_NO_SESSION:
         return complain(f"/{name} is about a session: name one with -r ID, or -c for the newest", ExitCode.USAGE)
     try:
         answer = await perform_line(Here(stub, session_id, cwd), request.text)
@@ -84,6 +85,7 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
     except Failed as error:
         return complain(str(error), of_run("ERROR", error.code, denied=False))
     if arguments.json:
+        session_id = "" if name in NEED_NO_SESSION else session_id
         about = session_id or answer.session_id
         session = await open_session(stub, about, pb.SessionSettings()) if about else Session("", cwd, "", "", "", 0)
         out.write(json_lines.header(session))
@@ -124,6 +126,11 @@ async def refuse_slip(stub: Stub, request: pb.PromptRequest, *, resume: str = ""
 
 def _as_it_is(sign: str) -> str:
     return f"A space before the {sign} sends it as it is"
+
+
+async def directory_of(stub: Stub, session_id: str) -> str:
+    """Return the working directory of a session. Raises `aio.AioRpcError`."""
+    return (await stub.GetState(pb.GetStateRequest(session_id=session_id))).cwd
 
 
 async def named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:
