@@ -85,7 +85,7 @@ class Corner(Struct, frozen=True):
             boxed = Boxed(self.box, command)
         self.own()
         argv = boxed.command.argv
-        if self.user == "nobody":
+        if self.user == "nobody" and self.box.owner is None:
             argv = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", *argv)
         output = b""
         code = -1

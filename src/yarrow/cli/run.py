@@ -170,6 +170,8 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
         if arguments.json:
             from yarrow.client import json_lines
 
+            for sentence in session.warnings:
+                output.err.write(f"yarrow: {inert(sentence)}\n")
             client = json_lines.run(stub, session, request, out=output.out)
         else:
             terminal = plain.Terminal(output.out, output.err, person_at(output), raw=arguments.raw)

@@ -40,8 +40,10 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
     at = system.open_folder(root)
     try:
         for name in path.relative_to(root).parts:
-            _make(at, name)
+            is_made = _make(at, name)
             below = system.open_names(at, (name,), os.O_RDONLY | system.DIRECTORY)
+            if is_made and system.is_root():  # as files that root makes there
+                system.give_owner(below, os.fstat(at))
             os.close(at)
             at = below
     except BaseException:
@@ -50,8 +52,10 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
     return at
 
 
-def _make(directory: int, name: str) -> None:
+def _make(directory: int, name: str) -> bool:
+    """Make a directory unless one is there; return whether it was made."""
     try:
         system.make_in(directory, name)
     except FileExistsError:
-        return
+        return False
+    return True

@@ -230,7 +230,9 @@ class Sessions:
         if not entry.knows_of_boxes:
             entry.knows_of_boxes = True
             boxes = self._parts.boxes
-            entry.warnings += filter(None, (boxes.warning(), boxes.around(entry.cwd), boxes.recovered()))
+            entry.warnings += filter(
+                None, (boxes.warning(), boxes.around(entry.cwd), boxes.identity(entry.cwd), boxes.recovered())
+            )
 
     def _context(self, entry: Entry) -> ToolContext:
         if os.path.realpath(entry.cwd) != str(entry.cwd):

@@ -47,6 +47,8 @@ def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result 
             file.flush()
             if old is not None:
                 _take_over(descriptor, directory, name, old=old)
+            elif system.is_root():  # commands, and the user, would not be able to change what root made
+                system.give_owner(descriptor, system.stat_in(directory, "."))
             system.sync(descriptor)
         system.replace_in(directory, beside, name)
     except BaseException:  # also an interrupt: no temporary file stays behind

@@ -13,6 +13,7 @@ from yarrow.policy.keys import Keys
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.footing import clear
 from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
+from yarrow.policy.sandbox.owner import Owner
 from yarrow.policy.sandbox.places import (
     HIDDEN,
     HIDDEN_PRIVATE,
@@ -62,6 +63,8 @@ class Box(Struct, frozen=True):
     """Whether commands reach the network; never in `strict`."""
     session: str = ""
     """The session whose commands run in it."""
+    owner: Owner | None = None
+    """Who commands run as; None is the user that Yarrow runs as."""
 
 
 class Workplace(Struct, frozen=True):
@@ -89,7 +92,7 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a tmpfs of its own)
     plan = mount_plan(box, workplace, environment)
     clear(plan, {str(home_inside(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")})  # noqa: S108
-    words += rendered(plan)
+    words += rendered(plan if box.owner is None else _reached(plan, box, box.owner))
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
@@ -118,6 +121,17 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         # Last, so that they stay hidden where one of them lies inside of what is shown.
         *_masks(box, home, sight),
         *_sockets(box, sight, environment),
+    ]
+
+
+def _reached(plan: Sequence[Mount], box: Box, owner: Owner) -> list[Mount]:
+    """Return the mounts that the owner of the workspace can reach, as the launcher runs with no other rights."""
+    own = (f"{box.private}/", "/dev/")
+    sources = [mount.source if isinstance(mount, Bind) else mount.target for mount in plan]
+    return [
+        mount
+        for mount, source in zip(plan, sources, strict=True)
+        if source.startswith(own) or owner.reaches(os.path.realpath(source))
     ]
 
 

@@ -13,6 +13,7 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.journal import recover
+from yarrow.policy.sandbox.owner import Owner, owner_of, problem
 from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.private import remove
 from yarrow.policy.sandbox.quarantine import quarantined
@@ -90,6 +91,16 @@ class Boxes:
         name = f"~/{top.relative_to(self._home)}" if top.is_relative_to(self._home) else str(top)
         return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
 
+    def identity(self, cwd: Path) -> str:
+        """Return, in a sentence, which user commands of a workspace run as; empty for the one that Yarrow runs as."""
+        if self._level == "off" or unavailable():
+            return ""
+        owner, why = self._owner(cwd)
+        if owner is not None:
+            return f"Yarrow runs as root; commands run as user {owner.uid}, who owns {cwd}"
+        said = f"{cwd} is owned by another user; commands run as root without its override of modes: {why}"
+        return said if why else ""
+
     def recovered(self) -> str:
         """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
         if self._notes is None or not (taken := recover(self._notes)):
@@ -151,6 +162,7 @@ class Boxes:
             writable=(*around, *(root for root in workspace.writable if root not in kept)),
             locked=frozenset(around if self._reach.repository == "read" else ()),
             network=self._reach.network,
+            owner=self._owner(workspace.writable[0])[0],
             readable=(*workspace.readable, *kept),
             home=self._home,
             private=private,
@@ -163,6 +175,12 @@ class Boxes:
             kept=workspace.obeyed,
             notes=self._notes,
         )
+
+    def _owner(self, cwd: Path) -> tuple[Owner | None, str]:
+        """Return who commands run as if not as Yarrow's user, or why not as the owner of the workspace."""
+        owner = owner_of(cwd)
+        why = problem(owner, cwd, scratch_directory()) if owner is not None else ""
+        return (None, why) if why else (owner, "")
 
     def _repository(self, cwd: Path) -> Path | None:
         return repository_around(cwd, (self._home, *self._hidden))

@@ -134,6 +134,7 @@ class Boxed:
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
         self._private = box.private
+        self._owner = box.owner
         self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = home_inside(box.home)
         self.is_over = False
@@ -181,6 +182,9 @@ class Boxed:
             launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
         starting = starter(pids.tasks() if system.is_root() else None, launching[0])
         group = pids.group() if system.is_root() and not starting.has_entered else None
+        if self._owner is not None:
+            self._owner.receive(self._private)
+            launching = [*self._owner.becoming(), *launching]
         entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
         return replace(
             command,

@@ -1,0 +1,89 @@
+"""Commands run as the owner of the workspace where Yarrow is root."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sandboxed import NOBODY, SECRET, Corner, corner
+
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.owner import Owner, owner_of, problem
+from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.workspace import Workspace
+
+pytestmark = [
+    pytest.mark.xdist_group("sandbox"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
+]
+
+
+def given(place: Corner) -> Corner:
+    """Return the corner with a workspace that belongs to somebody else, and a home that is root's alone."""
+    for path in (place.workspace, *place.workspace.rglob("*")):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    place.home.chmod(0o700)
+    box = Boxes("workspace", home=place.home, hidden=(place.service,)).box(
+        place.root.name, Workspace.make(place.workspace)
+    )
+    assert box is not None
+    return replace(place, given=box)
+
+
+async def test_case_rb_16_commands_change_a_workspace_of_another_owner() -> None:
+    with corner("root") as made:
+        place = given(made)
+        assert await place.run("echo more >> file.txt && touch new && mkdir build && id -u") == (f"{NOBODY}\n", 0)
+        assert (place.workspace / "file.txt").read_text() == "mine\nmore\n"
+        assert {path.stat().st_uid for path in place.workspace.iterdir()} == {NOBODY}
+        assert await place.run("echo x > ~/.x && echo y > /tmp/y && cat ~/.x /tmp/y") == ("x\ny\n", 0)
+        assert await place.run("git add file.txt && git commit -q -m work && git log --format=%s") == ("work\n", 0)
+        output, _ = await place.run("cat .env ~/papers.txt ~/.netrc; id -G; grep CapEff /proc/self/status")
+        assert SECRET not in output
+        assert output.endswith(f"{NOBODY}\nCapEff:\t0000000000000000\n")
+        said = Boxes("workspace", home=place.home).identity(place.workspace)
+        assert said == f"Yarrow runs as root; commands run as user {NOBODY}, who owns {place.workspace}"
+
+
+async def test_a_workspace_that_its_owner_cannot_reach_is_said_and_works_as_root() -> None:
+    with corner("root") as made:
+        made.root.chmod(0o700)
+        place = given(made)
+        assert place.box.owner is None
+        assert await place.run("cat file.txt") == ("mine\n", 0)
+        said = Boxes("workspace", home=place.home).identity(place.workspace)
+        assert said.endswith(f"that user has no access to {place.root}")
+
+
+async def test_root_that_owns_the_workspace_works_beside_files_of_others() -> None:
+    with corner("root") as made:
+        (made.workspace / "theirs").mkdir()
+        (made.workspace / "theirs/file").write_text("theirs\n")
+        for path in (made.workspace / "theirs", made.workspace / "theirs/file"):
+            os.chown(path, NOBODY, NOBODY)
+        assert await made.run("cat theirs/file && echo more >> file.txt && id -u") == ("theirs\n0\n", 0)
+        assert owner_of(made.workspace) is None
+        assert Boxes("workspace", home=made.home).identity(made.workspace) == ""
+
+
+@pytest.mark.parametrize("level", ["off", "workspace"])
+def test_nothing_is_said_where_commands_run_as_root(level: str, tmp_path: Path) -> None:
+    boxes = Boxes("off" if level == "off" else "workspace", home=tmp_path / "home")
+    if level == "off":
+        os.chown(tmp_path, NOBODY, NOBODY)
+    assert boxes.identity(tmp_path) == ""
+
+
+def test_the_way_to_a_workspace_is_that_of_its_owner(tmp_path: Path) -> None:
+    owner = Owner(NOBODY, NOBODY)
+    below = tmp_path / "a/b"
+    below.mkdir(parents=True)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.parent != path and path.stat().st_uid == 0 and not path.stat().st_mode & 1:
+            assert not owner.reaches(str(below))
+            return
+    for mode, user, group, reached in ((0o701, 0, 0, True), (0o770, 0, 0, False), (0o710, 0, NOBODY, True)):
+        os.chown(tmp_path / "a", user, group)
+        (tmp_path / "a").chmod(mode)
+        assert owner.reaches(str(below)) is reached
+    assert problem(owner, below, scratch_directory()) == ""
