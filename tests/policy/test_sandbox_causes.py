@@ -147,6 +147,7 @@ def test_what_the_user_may_not_write_either_gets_no_note(place: Place, monkeypat
         ('gpg: skipped "A <a@b.c>": No secret key\n', "signing keys"),
         ("error: Couldn't load public key {home}/.ssh/id.pub: No such file or directory?\n", "signing keys"),
         ("error: unable to sign the tag", "signing keys"),
+        ("fatal: either user.signingkey or gpg.ssh.defaultKeyCommand needs to be configured", "signing keys"),
         ("git@example.invalid: Permission denied (publickey).\nfatal: Could not read from remote", "SSH keys"),
         ("Host key verification failed.\nfatal: Could not read from remote repository.", "SSH keys"),
         ("Could not open a connection to your authentication agent.", "SSH keys"),
