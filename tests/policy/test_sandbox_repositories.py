@@ -1,6 +1,9 @@
 """What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
 
+from pathlib import Path
+
 import pytest
+from msgspec.structs import replace
 from sandboxed import Corner, git
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -68,3 +71,70 @@ async def test_what_is_a_link_is_refused_before_anything_runs(place: Corner, nam
     with pytest.raises(OSError, match="is a link"):
         await place.run("touch ran")
     assert not (place.workspace / "ran").exists()
+
+
+@pytest.fixture
+def beside(place: Corner) -> Path:
+    """Another worktree of the workspace's repository, with a change that is staged there alone."""
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    git(place.workspace, "worktree", "add", "-q", str(place.root / "beside"), "-b", "other")
+    (place.root / "beside/staged").write_text("mine\n")
+    git(place.root / "beside", "add", "staged")
+    place.own()
+    return place.root / "beside"
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git worktree prune -v --expire now",
+        "git worktree remove --force beside",
+        "git gc -q --prune=now",
+        "rm -rf .git/worktrees/beside; rm -rf .git/worktrees",
+        "mv .git/worktrees .git/w; mv .git/worktrees/beside .git/x",
+        "echo x > .git/worktrees/beside/HEAD; echo x > .git/worktrees/beside/new; ln -sf / .git/worktrees/beside/gitdir",
+        "git worktree repair beside; git worktree move beside other; git worktree lock beside",
+    ],
+)
+async def test_case_RB_03_another_worktree_is_left_alone(place: Corner, beside: Path, script: str) -> None:
+    directory = place.workspace / ".git/worktrees/beside"
+    before = tree(directory)
+    await place.run(f"{script}; true")
+    assert tree(directory) == before
+    assert "A  staged" in git(beside, "status", "--short")
+    git(place.workspace, "gc", "-q")
+    assert git(beside, "show", ":staged") == "mine\n"
+
+
+async def test_case_RB_03_a_worktree_as_the_workspace_leaves_its_siblings_alone(place: Corner, beside: Path) -> None:
+    directory = place.workspace / ".git/worktrees/beside"
+    git(place.workspace, "worktree", "add", "-q", str(place.root / "mine"), "-b", "mine")
+    before = tree(directory)
+    box = replace(place.box, writable=(place.root / "mine",))
+    made = Corner(place.root, place.user, given=box)
+    made.own()
+    script = "echo x > f; git add f; git commit -q -m second && git worktree prune --expire now; git log --format=%s"
+    output, _ = await made.run(script, cwd=place.root / "mine")
+    assert output.endswith("second\nfirst\n")
+    assert tree(directory) == before
+
+
+async def test_a_worktree_within_the_workspace_is_added_used_and_removed(place: Corner) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    assert (await place.run("git worktree add -q in -b in && cd in && echo x > f && git add f && git commit -qm 2"))[
+        1
+    ] == 0
+    assert await place.run("git worktree remove in && git worktree prune && ls .git/worktrees 2>&1 | grep -c in") == (
+        "0\n",
+        1,
+    )
+
+
+async def test_git_still_collects_garbage_beside_another_worktree(place: Corner, beside: Path) -> None:
+    assert beside.exists()
+    assert await place.run("git gc 2>&1 | grep -c -i error") == ("0\n", 1)

@@ -60,9 +60,9 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     for path in dict.fromkeys((*first, *entries(root, found, secrets))):
         if path.name == ".git":
-            _repository(path, root, found)
+            _repository(path, root, roots or (root,), found=found)
         elif path.name == HEAD:
-            _git_directories(path.parent, found)
+            _git_directories(path.parent, roots or (root,), found)
         elif (file := secret_file(path, roots or (root,), secrets)) is not None:
             if file not in found.secret:
                 found.secret.append(file)
@@ -107,26 +107,42 @@ def _fix_file(path: Path, root: Path, found: Found) -> None:
         _fix(path, found)
 
 
-def _repository(path: Path, root: Path, found: Found) -> None:
+def _repository(path: Path, root: Path, roots: Sequence[Path], *, found: Found) -> None:
     # A directory above could be moved with all that is mounted in it, and another put in its place.
     found.pinned += between(root, path)
     if path.is_dir() and not path.is_symlink():
-        _git_directories(path, found)
+        _git_directories(path, roots, found)
         return
     # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
     found.fixed.append(path)
     if path.parent == root and (outside := _repository_of_worktree(path)):
         found.outside.append(outside)
-        _git_directories(outside, found)
+        _git_directories(outside, roots, found)
 
 
-def _git_directories(repository: Path, found: Found) -> None:
+def _git_directories(repository: Path, roots: Sequence[Path], found: Found) -> None:
     found.pinned.append(repository)
     for directory in (repository, *modules(repository)):
+        if _is_of_other_worktree(directory, roots):
+            # Commands do not see that worktree, so git would take it for one that was removed.
+            found.pinned.append(directory.parent)
+            found.fixed.append(directory)
+            continue
         found.pinned += [above for above in (directory, *directory.parents) if above.is_relative_to(repository)]
         for name in (*RUN_BY_GIT, *ELSEWHERE):
             # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
             _fix(directory / name, found)
+
+
+def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
+    """Whether a directory of a repository belongs to a worktree that exists outside of the workspace."""
+    if directory.parent.name != "worktrees":
+        return False
+    try:
+        tree = Path(os.path.realpath(directory / said(directory / "gitdir")))
+    except (OSError, ValueError):
+        return False
+    return tree.exists() and not any(tree.is_relative_to(root) for root in roots)
 
 
 def _repository_of_worktree(file: Path) -> Path | None:
