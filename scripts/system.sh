@@ -13,6 +13,12 @@ command -v fish >/dev/null || missing+=(fish)
 command -v strace >/dev/null || missing+=(strace)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+# Everyday work of developers, which tests/workflows do inside the sandbox: by the system's programs, for an ordinary user
+# starts them too, and cannot enter the home of whoever installed others.
+for program in curl:curl cc:gcc make:make ssh-keygen:openssh-client cargo:cargo go:golang-go gradle:gradle \
+  poetry:python3-poetry pipenv:pipenv; do
+  [ -x "/usr/bin/${program%%:*}" ] || missing+=("${program#*:}")
+done
 # The executable of a release holds Python's library, which Debian keeps in a package of its own.
 library=$(python3 - <<'END'
 import ctypes.util, os, sys, sysconfig
