@@ -1,9 +1,18 @@
-"""Reads the host of a base URL, and tells whether it is the vendor's, or on this machine or in this house."""
+"""Classifies the host of a base URL: the vendor's, on localhost or on the local network."""
 
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-_LOCAL = re.compile(r"localhost|127\..*|::1|10\..*|192\.168\..*|.*\.local")
+_LOCAL_NETWORKS = (
+    *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"),
+    *("::1/128", "fc00::/7", "fe80::/10"),
+)
+"""Loopback, link-local and private networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291)."""
+_LOCAL_NAME = re.compile(r"(?!0x)(?=.*[a-z])[a-z0-9_-]+|.+\.(?:localhost|local|lan|internal|home\.arpa)")
+"""Names that only a local network resolves: without a dot, as containers and hosts files have them, or under a domain
+that the public DNS does not hold (RFC 6761, RFC 6762, RFC 8375; `.internal` is reserved by ICANN). A number is an
+address in another notation, and may be anywhere."""
 
 
 def host_of(url: str) -> str:
@@ -14,14 +23,27 @@ def host_of(url: str) -> str:
         return ""  # the HTTP client says what is wrong with it
 
 
+@lru_cache(maxsize=64)
 def is_local(url: str) -> bool:
-    """Tell whether the server is on this machine or in this house."""
-    return _LOCAL.fullmatch(host_of(url)) is not None
+    """Return whether the server is on this machine or on the local network."""
+    host = host_of(url).rstrip(".")
+    if not host[:1].isdigit() and ":" not in host:
+        return _LOCAL_NAME.fullmatch(host) is not None
+    # Imported here, since most addresses are names.
+    from ipaddress import IPv6Address, ip_address, ip_network
+
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return _LOCAL_NAME.fullmatch(host) is not None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in ip_network(network) for network in _LOCAL_NETWORKS)
 
 
 def is_vendors(url: str, official: str) -> bool:
-    """Tell whether a configured base URL is the vendor's, and not in the clear: the vendor's key goes nowhere else.
+    """Return whether a base URL is the vendor's, over TLS; the vendor's key is sent nowhere else.
 
-    `official` is where the vendor is, which an empty URL stands for.
+    `official` is the vendor's base URL, which an empty URL stands for.
     """
     return url.strip() == "" or (url.strip().startswith("https://") and host_of(url) == host_of(official))

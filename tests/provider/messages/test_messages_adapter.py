@@ -288,7 +288,7 @@ async def test_no_server_is_an_error_that_names_the_address() -> None:
         ("http://api.anthropic.com", "http://api.anthropic.com/v1", False, False),
         ("https://api.anthropic.com.evil.example", "https://api.anthropic.com.evil.example/v1", False, False),
         ("https://api.anthropic.com@evil.example", "https://api.anthropic.com@evil.example/v1", False, False),
-        ("https://h/anthropic", "https://h/anthropic/v1", False, False),
+        ("https://h.example/anthropic", "https://h.example/anthropic/v1", False, False),
         ("http://localhost:8080/v1/messages", "http://localhost:8080/v1", False, True),
         ("http://[::1", "http://[::1/v1", False, False),
     ],
