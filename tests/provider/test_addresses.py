@@ -13,7 +13,16 @@ LOCAL = (
     *("box.lan", "studio.local", "studio.local.", "nas.home.arpa", "app.localhost", "vllm.ml.svc.cluster.local"),
 )
 FAR = (
-    *("172.15.0.1", "172.32.0.1", "8.8.8.8", "192.169.1.1", "11.0.0.1", "100.64.0.1", "[2001:db8::1]", "[::ffff:8.8.8.8]"),
+    *(
+        "172.15.0.1",
+        "172.32.0.1",
+        "8.8.8.8",
+        "192.169.1.1",
+        "11.0.0.1",
+        "100.64.0.1",
+        "[2001:db8::1]",
+        "[::ffff:8.8.8.8]",
+    ),
     *("docker.internal.example.com", "localhost.example.com", "local.example", "lan.example.org", "api.openai.com"),
     *("internal.example", "134744072", "0x8080808", "127.0.0.1.example.com", "10.example.com"),
 )

@@ -113,3 +113,39 @@ def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str]
     assert all(call == result and re.fullmatch(r"[a-zA-Z0-9]{9}", call) for call, result in made)
     assert len(set(made)) == len(ids)
     assert ids_of(with_ids({"messages": messages[: 2 * early]}, "nine")) == made[:early]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        FIELD,
+        "Missing `reasoning_content` field in the assistant message at message index 2.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        "messages.2.reasoning_content: Field required",
+        "missing required parameter: 'reasoning_content'",
+        "reasoning_content must be provided for assistant messages with tool calls",
+    ],
+)
+def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
+    demands = Demands()
+    error = ProviderError(Code.INVALID_REQUEST, told)
+    error.status = 400
+    assert demands.learn(error)
+    assert not demands.learn(error)
+    body = demands.apply({"messages": [{"role": "assistant", "tool_calls": []}, {"role": "user"}]})
+    assert body["messages"] == [{"reasoning_content": "", "role": "assistant", "tool_calls": []}, {"role": "user"}]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "messages.2.reasoning_content: Extra inputs are not permitted",
+        "reasoning_content is not supported; a required field is missing: name",
+        "unknown field reasoning_content",
+        "the field `content` is missing",
+    ],
+)
+def test_a_thinking_field_that_is_refused_is_not_demanded(told: str) -> None:
+    error = ProviderError(Code.INVALID_REQUEST, told)
+    error.status = 400
+    assert not Demands().made_by(error)

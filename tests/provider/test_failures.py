@@ -77,6 +77,14 @@ OVERFLOWS = {
     "The decoder prompt (length 9000) is longer than the maximum model length of 8192.": 8192,
     "total tokens 9000 exceeds max model len 8192": 8192,
     "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens": 4096,
+    "litellm.ContextWindowExceededError: litellm.BadRequestError: litellm._pre_call_checks: Context Window exceeded "
+    "for given call. No models have context window large enough for this call. Model=m, Max Input Tokens=4000": 4000,
+    "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]": 30_720,
+    "Prompt exceeds max length": 0,
+    "Input length 40000 exceeds the maximum length 32768": 32_768,
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081": 4081,
+    "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model": 8192,
+    "the max input characters is 11200": 0,
 }
 
 
@@ -92,8 +100,42 @@ def test_overflow_inside_a_wrapper_and_inside_a_stream() -> None:
     assert from_event(told, SPEAKER).code is Code.CONTEXT_OVERFLOW
 
 
-def test_a_limit_of_the_answer_is_no_overflow() -> None:
-    assert refused("`max_tokens` must be <= 8192").code is Code.INVALID_REQUEST
+NOT_OVERFLOWS = (
+    *("`max_tokens` must be <= 8192", "Range of max_tokens should be [1, 8192]", "tool name exceeds max length 64"),
+    *("user: string exceeds maximum length of 64", "too many stop sequences: cannot exceed 4", "image is too long"),
+    *("the prompt must not be empty", "input length must be positive", "n exceeds the maximum of 1"),
+)
+
+
+@pytest.mark.parametrize("text", NOT_OVERFLOWS)
+def test_a_limit_of_something_else_is_no_overflow(text: str) -> None:
+    assert refused(text).code is Code.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("The response was filtered due to the prompt triggering the policy.", {"code": "content_filter"}),
+        ("filtered", {"code": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}),
+        ("Input data may contain inappropriate content.", {"code": "data_inspection_failed"}),
+        ("Content Exists Risk", {"type": "invalid_request_error"}),
+        ("The request was rejected because it was considered high risk", {}),
+        ("unsafe", {"code": "1301"}),
+    ],
+)
+def test_case_RA_20_refusals_for_content(text: str, more: dict[str, Any]) -> None:
+    error = refused(text, **more)
+    assert (error.code, error.retryable) == (Code.CONTENT_FILTER, False)
+    assert "Rephrase" in error.message
+
+
+def test_case_RA_13_a_call_that_the_server_could_not_parse() -> None:
+    written = "<function=read={}</function>"
+    error = refused("Failed to call a function.", code="tool_use_failed", failed_generation=written + "x" * 100_000)
+    assert (error.code, error.retryable) == (Code.MALFORMED_TOOL_CALL, True)
+    assert written in error.message
+    assert len(error.message) < 1_000
+    assert refused("the function call failed").code is Code.INVALID_REQUEST
 
 
 def test_a_rate_of_tokens_is_no_overflow() -> None:

@@ -72,7 +72,7 @@ def test_base_urls(url: str, base: str) -> None:
         ("http://127.0.0.1:1/v1", False, True, False),
         ("http://localhost:8000", False, True, False),
         ("http://192.168.1.5:8000", False, True, False),
-        ("https://127.0.0.1.example.com", False, True, False),
+        ("https://127.0.0.1.example.com", False, False, False),
     ],
 )
 def test_what_a_host_is_known_for(url: str, official: bool, local: bool, trusted: bool) -> None:

@@ -30,6 +30,11 @@ _OVERFLOW = "|".join(
         r"reduce the length of the (messages|prompt|input)|too large for model with \d+ maximum context",
         r"exceeds the limit of \d+|current length is \d+ while limit is",
         r"context the overflows|(longer than|exceeds) (the )?max(imum)? model len|\+ .max_new_tokens. must be <= \d",
+        r"context ?window ?exceeded",  # LiteLLM, before it asks a backend
+        r"range of input length should be|input length \d+ exceeds the maximum length",  # DashScope, Volcengine
+        r"\bprompt exceeds max(imum)? length|prompt is too long: \d+",  # z.ai, Fireworks
+        r"tokens in the prompt cannot exceed|input tokens \d+ cannot exceed",  # Cohere, watsonx
+        r"input characters is \d+",  # Qianfan
     )
 )
 
@@ -41,7 +46,26 @@ _QUOTA = "|".join(
     )
 )
 
+_CONTENT = "|".join(
+    (
+        r"content_filter|responsibleaipolicyviolation|content management policy",  # Azure
+        r"content_policy_violation|violates? (our|the) (usage|content) polic(y|ies)",  # OpenAI
+        r"data_?inspection_?failed|inappropriate content",  # DashScope
+        r"content exists risk|considered high risk",  # DeepSeek, Moonshot
+        r"code=(1301|1026)\b",  # z.ai, MiniMax
+    )
+)
+
+_UNPARSED_CALL = "|".join(
+    (
+        r"tool_use_failed|failed to call a function|tool call validation failed",  # Groq
+        r"failed to parse (tool|function) call",  # llama.cpp, vLLM
+    )
+)
+
 SIGNS = (
+    Sign(Code.MALFORMED_TOOL_CALL, _UNPARSED_CALL, statuses=(0, 400, 422, 500)),
+    Sign(Code.CONTENT_FILTER, _CONTENT, statuses=(0, 400, 403, 422, 451)),
     Sign(Code.CONTEXT_OVERFLOW, _OVERFLOW, unless=_PER_TIME, statuses=(0, 400, 413, 422, 500, 502, 503)),
     Sign(Code.QUOTA, _QUOTA),
     Sign(Code.QUOTA, r"code=(1113|130[89]|131[013-9]|1320)\b", statuses=(429,)),
@@ -89,9 +113,14 @@ TYPES = {
 """The status that an error type stands for when a failure has no number."""
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-PASSING = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR})
+PASSING = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR, Code.MALFORMED_TOOL_CALL})
 """Worth another try."""
-FINAL = frozenset({Code.CONTEXT_OVERFLOW, Code.QUOTA, Code.AUTH, Code.UNSUPPORTED_FEATURE, Code.UNSUPPORTED_PARAMETER})
+FINAL = frozenset(
+    {
+        *(Code.CONTEXT_OVERFLOW, Code.QUOTA, Code.AUTH, Code.CONTENT_FILTER),
+        *(Code.UNSUPPORTED_FEATURE, Code.UNSUPPORTED_PARAMETER),
+    }
+)
 """Never worth one with the same request, whatever the status."""
 
 _NUMBER = r"(\d[\d,]{0,11})"
@@ -110,6 +139,10 @@ WINDOWS = (
     rf"(?:configured limit of|model token limit:) {_NUMBER}",
     rf"model len(?:gth)?(?: of)? {_NUMBER}",
     rf"max_new_tokens. must be <= {_NUMBER}",
+    rf"max input tokens={_NUMBER}",
+    rf"range of input length should be \[\d+, {_NUMBER}\]",
+    rf"exceeds the maximum length {_NUMBER}",
+    rf"cannot exceed (?:the total tokens limit )?{_NUMBER}",
 )
 """Where an overflow names the true window, in tokens."""
 
@@ -130,6 +163,11 @@ WORDING: dict[Code, tuple[str, str]] = {
     ),
     Code.UNSUPPORTED_PARAMETER: ("refuses a field of the request", ""),
     Code.UNSUPPORTED_FEATURE: ("does not support what was asked", ""),
+    Code.CONTENT_FILTER: (
+        "refuses because of its content rules",
+        "Rephrase the prompt, or branch from an earlier message.",
+    ),
+    Code.MALFORMED_TOOL_CALL: ("could not parse the model's tool call", ""),
 }
 """Per code: what happened, and what to do where a person can do something.
 

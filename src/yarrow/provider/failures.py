@@ -156,7 +156,10 @@ def _read(value: object, status: int, body: bytes) -> _Told:
         text = body[: MAX_TEXT * 4].decode("utf-8", "replace")
     details = _details(fields)
     number = _status(fields.get("code")) or _status(outer.get("code"))
+    inner = fields.get("innererror")
     named = [f"{name}={fields[name]}" for name in ("type", "code", "status", "param") if fields.get(name) is not None]
+    if isinstance(inner, dict):
+        named.append(f"inner={cast('dict[str, Any]', inner).get('code')}")
     return _Told(
         text=text,
         signs=" ".join([*named, *details.signs, text])[:MAX_SIGNS].lower(),
@@ -176,7 +179,9 @@ def _sentence(fields: dict[str, Any]) -> str:
         text = msgspec.json.encode(fields).decode() if fields else ""
     metadata = fields.get("metadata")
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
-    return f"{text}: {raw}" if isinstance(raw, str) and raw else text
+    # The backend behind a gateway, and the answer that a server could not parse, say more than the sentence.
+    more = [part for part in (raw, fields.get("failed_generation")) if isinstance(part, str) and part]
+    return ": ".join([text, *more])
 
 
 class _Details(Struct):

@@ -9,7 +9,13 @@ from yarrow.provider.chat_completions.call_ids import Form, with_ids
 _THINKING_FIELDS = {"api.deepseek.com": "reasoning_content"}
 """Hosts that want the thinking field on every message with calls, even empty, while they think."""
 _ID_FORMS: dict[str, Form] = {"api.openai.com": "short", "api.mistral.ai": "nine"}
-_WANTED = r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be passed back"
+_WANTED = re.compile(
+    r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be (?:passed back|provided|present|included|sent)"
+    r"|(?:missing|requires?)\W{1,3}(?:the |a |field |required |parameter:? ?){0,3}\W{0,2}(reasoning_content)\b"
+    r"|\b(reasoning_content)\b\W{0,3}(?:field |parameter )?(?:(?:is|was|are) )?(?:missing|required|field required)",
+    re.IGNORECASE,
+)
+"""Sentences that name the field as missing, not as refused."""
 _SHORT = r"(?s)tool_call.{0,200}maximum length 40\b"
 _NINE = r"(?si)tool call ids?\b.{0,200}\blength (?:of )?9\b"
 """What the vendor says, and what the chat templates of its models say on other servers, there as an internal error."""
@@ -43,7 +49,7 @@ class Demands:
             return False
         before = (self._field, self._ids)
         if wanted := re.search(_WANTED, error.message):
-            self._field = wanted[1]
+            self._field = next(filter(None, wanted.groups())).lower()
         else:
             self._ids = "nine" if re.search(_NINE, error.message) else "short"
         return (self._field, self._ids) != before
