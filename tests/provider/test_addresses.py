@@ -28,7 +28,7 @@ FAR = (
 )
 
 
-@pytest.mark.parametrize("host", (*LOCAL, *FAR))
+@pytest.mark.parametrize("host", [*LOCAL, *FAR])
 def test_case_RA_19_servers_of_a_local_network(host: str) -> None:
     for url in (f"http://{host}:8080/v1", f"http://{host}", f"https://{host}/v1/"):
         assert is_local(url) == (host in LOCAL), url

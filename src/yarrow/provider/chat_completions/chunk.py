@@ -58,6 +58,7 @@ class TokenCounts(Struct, frozen=True, gc=False):
     completion_tokens: float | None = None
     prompt_tokens_details: CachedTokens | None = None
     prompt_cache_hit_tokens: float | None = None
+    cached_tokens: float | None = None
     completion_tokens_details: ReasoningTokens | None = None
 
 

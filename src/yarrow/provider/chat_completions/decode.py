@@ -9,7 +9,7 @@ from yarrow.provider.chat_completions.calls import Calls
 from yarrow.provider.chat_completions.chunk import Choice, Delta, Part
 from yarrow.provider.chat_completions.parse import parse
 from yarrow.provider.chat_completions.reasoning_details import ReasoningDetails
-from yarrow.provider.chat_completions.tally import Tally
+from yarrow.provider.chat_completions.tally import ChatUsage
 from yarrow.provider.chat_completions.thinking import thinking_of
 from yarrow.provider.failures import Speaker, from_event
 from yarrow.provider.outlet import Outlet
@@ -44,7 +44,7 @@ class ChatDecoder:
         self._outlet = Outlet(chunk_size)
         self._calls = Calls(speaker)
         self._details = ReasoningDetails()
-        self._tally = Tally()
+        self._usage = ChatUsage()
         self._finish = ""
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
@@ -85,7 +85,7 @@ class ChatDecoder:
             chunk = parse(event, self._speaker)
             if chunk.error or chunk.object == "error":
                 raise from_event(event, self._speaker)
-            self._tally.add(chunk)
+            self._usage.add(chunk)
             if chunk.choices:
                 self._choose(chunk.choices[0])
 
@@ -124,7 +124,7 @@ class ChatDecoder:
             self._outlet.give(OpaquePiece(details))
         for call in calls:
             self._outlet.give(CallPiece(call))
-        if usage := self._tally.usage():
+        if usage := self._usage.usage():
             self._outlet.give(UsagePiece(usage))
         usual = StopReason.TOOL_USE if calls else StopReason.END_TURN
         self._outlet.give(StopPiece(usual if natural else _REASONS.get(self._finish, StopReason.OTHER)))

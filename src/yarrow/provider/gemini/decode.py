@@ -14,12 +14,12 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.chat_completions.calls import MAX_CALLS, new_id
 from yarrow.provider.failures import Speaker
-from yarrow.provider.gemini.chunk import Chunk, FunctionCall, Part, chunk_of
+from yarrow.provider.gemini.chunk import Chunk, Counts, FunctionCall, Part, chunk_of
 from yarrow.provider.gemini.note import Note, written
-from yarrow.provider.gemini.tally import Tally
 from yarrow.provider.json_object import is_json_object
 from yarrow.provider.outlet import Outlet
 from yarrow.provider.unicode import whole
+from yarrow.provider.usage import UsageAccumulator
 
 _STOPS = {
     "STOP": StopReason.END_TURN,
@@ -49,7 +49,7 @@ class GeminiDecoder:
         self._reason = ""
         self._ids: set[str] = set()
         self._spoke = False
-        self._tally = Tally()
+        self._usage = UsageAccumulator()
         self._outlet = Outlet(chunk_size)
 
     @property
@@ -60,7 +60,7 @@ class GeminiDecoder:
     def take(self, given: object) -> list[ProviderEvent]:
         """Return what a chunk brings. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
         chunk = chunk_of(given, self._speaker)
-        self._tally.add(chunk.usage_metadata)
+        _add_counts(self._usage, chunk.usage_metadata)
         for part in _parts(chunk):
             self._take(part)
         self._reason = self._reason or _reason(chunk)
@@ -79,7 +79,7 @@ class GeminiDecoder:
             sentence = f"{self._speaker.name} ended its answer without a word"
             raise ProviderError(Code.EMPTY_RESPONSE, sentence, retryable=True)
         events = self.rest()
-        if usage := self._tally.usage():
+        if usage := self._usage.usage():
             events.append(UsagePiece(usage))
         return [*events, StopPiece(self._stop())]
 
@@ -145,3 +145,12 @@ def _reason(chunk: Chunk) -> str:
         return chunk.candidates[0].finish_reason or ""
     blocked = chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason
     return "SAFETY" if blocked else ""
+
+
+def _add_counts(usage: UsageAccumulator, counts: Counts | None) -> None:
+    if counts is None:
+        return
+    usage.add("prompt", counts.prompt_token_count)
+    usage.add("cache_read", counts.cached_content_token_count)
+    usage.add("answer", counts.candidates_token_count)
+    usage.add("thinking", counts.thoughts_token_count)

@@ -5,11 +5,11 @@ from yarrow.message import StopReason
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
 from yarrow.provider.failures import Speaker, from_event
 from yarrow.provider.messages.calls import Calls
-from yarrow.provider.messages.event import Block, Delta, Event, Started, parse
+from yarrow.provider.messages.event import Block, Counts, Delta, Event, Started, parse
 from yarrow.provider.messages.outlet import Outlet
 from yarrow.provider.messages.signed import redacted
-from yarrow.provider.messages.tally import Tally
 from yarrow.provider.sse import SseDecoder
+from yarrow.provider.usage import UsageAccumulator
 
 _NATURAL = {
     "end_turn": StopReason.END_TURN,
@@ -44,7 +44,7 @@ class MessagesDecoder:
         self._sse = SseDecoder()
         self._outlet = Outlet(chunk_size)
         self._calls = Calls(speaker)
-        self._tally = Tally()
+        self._usage = UsageAccumulator()
         self._block = ""
         """The type of the block that is open."""
         self._signature = ""
@@ -100,9 +100,9 @@ class MessagesDecoder:
             case "content_block_stop":
                 self._end_block()
             case "message_start":
-                self._tally.add(event.message.usage if isinstance(event.message, Started) else None)
+                _add_counts(self._usage, event.message.usage if isinstance(event.message, Started) else None)
             case "message_delta":
-                self._tally.add(event.usage)
+                _add_counts(self._usage, event.usage)
                 self._stop((event.delta or Delta()).stop_reason)
             case "message_stop":
                 self._close()
@@ -115,7 +115,7 @@ class MessagesDecoder:
         """Take a message that was not streamed."""
         for block in message.content or ():
             self._start(block)
-        self._tally.add(message.usage)
+        _add_counts(self._usage, message.usage)
         self._stop(message.stop_reason)
 
     def _start(self, block: Block) -> None:
@@ -173,7 +173,7 @@ class MessagesDecoder:
         self._end_block()
         self._give_call(natural=self._reason in _NATURAL)
         self._outlet.flush()
-        if usage := self._tally.usage():
+        if usage := self._usage.usage():
             self._outlet.give(UsagePiece(usage))
         self._outlet.give(StopPiece(self._stop_reason()))
         self.done = True
@@ -186,3 +186,12 @@ class MessagesDecoder:
     def _fail(self, error: ProviderError) -> None:
         self._outlet.flush()
         self.failure = error
+
+
+def _add_counts(usage: UsageAccumulator, counts: Counts | None) -> None:
+    if counts is None:
+        return
+    usage.add("fresh", counts.input_tokens)
+    usage.add("output", counts.output_tokens)
+    usage.add("cache_read", counts.cache_read_input_tokens)
+    usage.add("cache_write", counts.cache_creation_input_tokens)

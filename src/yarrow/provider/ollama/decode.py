@@ -10,9 +10,8 @@ from yarrow.provider.ollama.line import Line, Said, is_whole, parse
 from yarrow.provider.ollama.thinking import FIELD
 from yarrow.provider.outlet import Outlet
 from yarrow.provider.think_tags import Split, ThinkTags
+from yarrow.provider.usage import UsageAccumulator
 
-MAX_COUNT = 1 << 50
-"""Tokens of one number; a server that claims more costs its own figure, and nothing else."""
 SLACK = 16
 """Tokens by which a full context may seem not full; servers keep a few for themselves."""
 _NATURAL = ("", "stop")
@@ -95,9 +94,10 @@ class OllamaDecoder:
     def _close(self, line: Line) -> None:
         self._give(self._tags.end())
         self._outlet.flush()
-        usage = None
-        if line.prompt_eval_count is not None or line.eval_count is not None:
-            usage = Usage(_count(line.prompt_eval_count), _count(line.eval_count))
+        reported = UsageAccumulator()
+        reported.add("fresh", line.prompt_eval_count)
+        reported.add("output", line.eval_count)
+        if (usage := reported.usage()) is not None:
             self._outlet.give(UsagePiece(usage))
         self._outlet.give(StopPiece(self._reason(line.done_reason or "", usage or Usage())))
         self.done = True
@@ -114,7 +114,3 @@ class OllamaDecoder:
         self._give(self._tags.end())
         self._outlet.flush()
         self.failure = error
-
-
-def _count(value: int | None) -> int:
-    return min(max(0, value or 0), MAX_COUNT)
