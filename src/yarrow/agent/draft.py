@@ -1,5 +1,6 @@
 """The model's message while it is streamed: pieces in, deltas out, and one whole message at the end."""
 
+from collections.abc import Collection
 from typing import assert_never
 
 from yarrow.agent.ports import Ports, RunSettings
@@ -16,6 +17,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
+from yarrow.provider.call_repair import repaired_call
 
 MAX_ANSWER = 8 << 20
 """Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
@@ -24,8 +26,10 @@ MAX_ANSWER = 8 << 20
 class Draft:
     """One model message in the making; neighbouring pieces of a kind become one block."""
 
-    def __init__(self, ports: Ports, settings: RunSettings) -> None:
+    def __init__(self, ports: Ports, settings: RunSettings, offered: Collection[str]) -> None:
+        """`offered` are the names of the tools that the model was told."""
         self._ports = ports
+        self._offered = offered
         self._settings = settings
         self.id = ports.new_id()
         self.usage: Usage | None = None
@@ -52,6 +56,7 @@ class Draft:
                     self._ports.emit(ThinkingDelta(text))
             case CallPiece(call):
                 self._close_blocks()
+                call = repaired_call(call, self._offered)
                 self._blocks.append(call)
                 self._ports.emit(ToolCallEvent(call.id, call.name, call.arguments, call.invalid_arguments))
             case OpaquePiece(data):

@@ -94,7 +94,7 @@ class Loop:
 
     async def _message(self, request: CompletionRequest) -> Message:
         """Stream one answer and record it; it is on disk before its end is told."""
-        draft = Draft(self._ports, self._equipment.settings)
+        draft = Draft(self._ports, self._equipment.settings, frozenset(tool.name for tool in request.tools))
         self._ports.emit(MessageStart(draft.id))
         try:
             async with aclosing(self._equipment.provider.stream(request)) as pieces:

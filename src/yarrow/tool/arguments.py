@@ -1,12 +1,13 @@
 """From a tool's argument model to the JSON Schema a model sees, and from the JSON it writes to a valid value."""
 
 import functools
-from typing import Any, TypeAlias, cast
+from contextlib import suppress
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-Schema: TypeAlias = dict[str, Any]
+from yarrow.tool.coercion import Schema, coerced
 
 NOISE = ("title", "default", "additionalProperties")
 """Words of a schema that cost tokens and tell a model nothing."""
@@ -36,9 +37,12 @@ def decode(text: str, model: type[Struct]) -> Struct | Invalid:
         return Invalid("they are not a JSON object")
     given = cast("dict[str, Any]", raw)
     required: list[str] = schema.get("required", [])
+    named = {name: value for name, value in given.items() if value is not None or name in required}
     try:
-        return msgspec.convert({k: v for k, v in given.items() if v is not None or k in required}, model)
+        return msgspec.convert(named, model)
     except msgspec.ValidationError as error:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(coerced(named, schema), model)
         return Invalid(f"{error}. It takes {_signature(schema)}")
 
 

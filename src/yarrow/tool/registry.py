@@ -18,6 +18,8 @@ from yarrow.tool.limits import PROGRESS_BYTES, bounded, bounded_diff, clean, las
 Permit = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
 """Returns where a call may run, which may be wider than what it was given, or why it does not run."""
 
+SHOWN_ARGUMENTS = 200
+"""Characters of invalid arguments that an error repeats."""
 NOTHING_CHANGED = "Dry run: nothing was changed."
 
 
@@ -91,10 +93,7 @@ class Registry:
         if tool is None:
             return self._unknown(call.name, offered)
         if call.invalid_arguments:
-            return ToolFailed(
-                f"The arguments of {call.name} were incomplete or not a JSON object, so it was not run. "
-                "Send the whole call again."
-            )
+            return ToolFailed(_unreadable(call))
         arguments = decode(call.arguments, tool.arguments)
         if isinstance(arguments, Invalid):
             return ToolFailed(f"The arguments of {call.name} are wrong, so it was not run: {arguments.text}.")
@@ -166,6 +165,21 @@ def _description(tool: Tool) -> str:
         if prose.is_file():
             return prose.read_text(encoding="utf-8").strip()
     return (type(tool).__doc__ or "").strip().partition("\n")[0]
+
+
+def _unreadable(call: ToolCall) -> str:
+    """Return what is wrong with arguments that are not a JSON object, with their beginning."""
+    text = call.invalid_arguments
+    try:
+        msgspec.json.decode(text)
+        reason = "not an object"
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        reason = str(error)
+    begins = text if len(text) <= SHOWN_ARGUMENTS else f"{text[:SHOWN_ARGUMENTS]}..."
+    return (
+        f"The arguments of {call.name} were incomplete or not a JSON object ({reason}), so it was not run. "
+        f"Send the whole call again. They begin: {begins}"
+    )
 
 
 def _nothing_changed(result: Result) -> Result:

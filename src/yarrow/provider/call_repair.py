@@ -1,0 +1,89 @@
+"""Repair of tool calls that a model or a server wrote nearly right: only what has exactly one reading."""
+
+import json
+import re
+from collections.abc import Collection
+from typing import cast
+
+from msgspec.structs import replace
+
+from yarrow.message import ToolCall
+from yarrow.provider.json_object import is_json_object
+
+MAX_VALUES = 4
+"""JSON values in one text of arguments that are compared; a text of more is not repaired."""
+_STOP_TOKENS = re.compile(r"(?:\s|<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|</?tool_call>)+\Z")
+_STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_MARKER = re.compile(r"<\|[^|<>]*\|>")
+_PREFIX = re.compile(r"(?:functions?|tools?|default_api)[.:/]", re.IGNORECASE)
+"""Name spaces of the formats that models were trained on: harmony, Kimi, Gemini."""
+
+
+def repaired_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
+    """Return a call with the name of the offered tool that is meant, and with arguments that are a JSON object.
+
+    What cannot be repaired, or has two readings, stays as it is.
+    """
+    if call.name not in offered:
+        call = replace(call, name=_offered_name(call.name, offered))
+    if call.invalid_arguments and (arguments := repaired_arguments(call.invalid_arguments)):
+        call = replace(call, arguments=arguments, invalid_arguments="")
+    return call
+
+
+def repaired_arguments(text: str) -> str:
+    """Return the text of the one JSON object that is meant; empty if there is none, or more than one reading.
+
+    Repaired are control characters within strings, a comma before a closing bracket, an object in a JSON string, an
+    empty object before or an equal one after it, and stop tokens behind it. A text that was cut has no whole object.
+    """
+    values = _values(_strict(_STOP_TOKENS.sub("", text)))
+    if len(values) == 1 and isinstance(inner := values[0][1], str):
+        inner = inner.strip()
+        return inner if is_json_object(inner) else ""
+    objects = [(source, value) for source, value in values if isinstance(value, dict)]
+    if not objects or len(objects) < len(values):
+        return ""
+    if len(objects) > 1 and not objects[0][1]:
+        objects = objects[1:]
+    source, first = objects[0]
+    is_single = all(value == first for _, value in objects)
+    return source if is_single and is_json_object(source) else ""
+
+
+def _strict(text: str) -> str:
+    """Return the text with control characters within strings escaped, and without commas before closing brackets."""
+
+    def fixed(match: re.Match[str]) -> str:
+        found = match[0]
+        return "" if found == "," else _CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], found)
+
+    return _STRING_OR_COMMA.sub(fixed, text)
+
+
+def _values(text: str) -> list[tuple[str, object]]:
+    """Return the JSON values that a text consists of, each with its source; nothing if there is anything else in it."""
+    decoder, values, at = json.JSONDecoder(), list[tuple[str, object]](), 0
+    try:
+        while text[at:].strip():
+            at = len(text) - len(text[at:].lstrip())
+            value, end = decoder.raw_decode(text, at)
+            values.append((text[at:end], cast("object", value)))
+            at = end
+            if len(values) > MAX_VALUES:
+                return []
+    except (ValueError, RecursionError):
+        return []
+    return values
+
+
+def _offered_name(name: str, offered: Collection[str]) -> str:
+    """Return the one offered name that is meant, or the name as it is."""
+    # What follows a control marker belongs to the format: `read<|channel|>commentary`.
+    plain = next((part for one in _MARKER.split(name) if (part := one.strip())), "")
+    plain = _PREFIX.sub("", plain, count=1) if _PREFIX.match(plain) else plain
+    if plain in offered:
+        return plain
+    alike = [one for one in offered if one.casefold() == plain.casefold()]
+    return alike[0] if len(alike) == 1 else name

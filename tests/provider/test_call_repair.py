@@ -1,0 +1,112 @@
+"""Tool calls that were written nearly right: what has one reading is repaired, what was cut or is ambiguous is not."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.message import ToolCall
+from yarrow.provider.call_repair import repaired_arguments, repaired_call
+
+OFFERED = frozenset({"read", "write", "bash", "grep"})
+TOKENS = st.sampled_from(
+    ("{", "}", "[", "]", ",", '"', "\\", "\n", "\t", "\r", ",}", ",]", '{"a":1}', "</s>", "é", "a")
+)
+TEXT = st.lists(TOKENS, max_size=8).map("".join)
+VALUES = st.recursive(
+    st.one_of(TEXT, st.integers(-(10**20), 10**20), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=4)
+
+
+def with_raw_controls(text: str) -> str:
+    return text.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
+
+
+@given(OBJECTS)
+def test_a_damage_with_one_reading_is_repaired(value: dict[str, Any]) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    damaged = [
+        text[:-1] + ",}",
+        text[:-1] + " ,\n }",
+        json.dumps(text),
+        "{}" + text,
+        "{} \n" + text,
+        text + text,
+        text + "\n" + text,
+        text + "</s>",
+        text + "<|im_end|>\n",
+        text + "<|tool_call_end|><|eot_id|>",
+    ]
+    # A backslash before the escape makes it two characters of the text, not a control character.
+    if "\\\\" not in text:
+        damaged.append(with_raw_controls(text))
+    for one in damaged:
+        assert json.loads(repaired_arguments(one)) == value, one
+
+
+@given(OBJECTS, st.data())
+def test_a_text_that_was_cut_is_never_repaired(value: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(value)
+    end = data.draw(st.integers(0, len(text) - 1))
+    assert repaired_arguments(text[:end]) == ""
+    assert repaired_arguments(json.dumps(text)[: end + 1]) == ""
+    assert repaired_arguments(text + text[:end]) == "" or not text[:end].strip()
+
+
+@given(OBJECTS, OBJECTS)
+def test_two_different_objects_have_no_single_reading(first: dict[str, Any], second: dict[str, Any]) -> None:
+    if first != second:
+        assert repaired_arguments(json.dumps(first) + json.dumps(second)) == ""
+
+
+def test_numbers_and_order_stay_as_they_were_written() -> None:
+    assert repaired_arguments('{"b": 1.10, "a": 12345678901234567890,}') == '{"b": 1.10, "a": 12345678901234567890}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "[1,]", '"text"', "null", "1", "{'a': 1}", "{a: 1}", '{"a": 1} and more', '{"a" 1}', '{"a": 1,,}'],
+)
+def test_case_RA_03_what_is_no_object_or_ambiguous_stays_refused(text: str) -> None:
+    assert repaired_arguments(text) == ""
+    call = ToolCall("c", "read", invalid_arguments=text)
+    assert repaired_call(call, OFFERED) == call
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "read<|channel|>commentary",
+            "functions.read",
+            "Read",
+            "read\n",
+            " read ",
+            "READ",
+            "tools.read",
+            "function:read",
+        ),
+        *("<|channel|>read", "functions.Read<|message|>", "default_api.read", "<|start|> read <|end|> json"),
+    ],
+)
+def test_case_RA_04_the_offered_tool_that_is_meant(name: str) -> None:
+    assert repaired_call(ToolCall("c", name), OFFERED).name == "read"
+
+
+@pytest.mark.parametrize(
+    "name", ["reader", "no_such_tool", "", "functions.", "rea", "read write", "read.write", "<|x|>"]
+)
+def test_a_name_that_is_really_unknown_stays(name: str) -> None:
+    assert repaired_call(ToolCall("c", name), OFFERED).name == name
+
+
+def test_an_exact_name_wins_and_two_alike_are_ambiguous() -> None:
+    offered = frozenset({"Read", "read", "functions.x"})
+    assert repaired_call(ToolCall("c", "Read"), offered).name == "Read"
+    assert repaired_call(ToolCall("c", "READ"), offered).name == "READ"
+    assert repaired_call(ToolCall("c", "functions.x"), offered).name == "functions.x"
