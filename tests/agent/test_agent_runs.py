@@ -193,12 +193,49 @@ async def test_calls_of_a_cut_message_are_answered_and_not_run() -> None:
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-@pytest.mark.parametrize(("stop", "code"), [("max_tokens", "OUTPUT_LIMIT"), ("context_window", "CONTEXT_WINDOW")])
-async def test_an_answer_that_was_cut_is_said_to_be_cut(stop: str, code: str) -> None:
-    rig = Rig([[{"text": "long"}, {"stop": stop}]])
+@pytest.mark.parametrize("stop", ["max_tokens", "context_window"])
+async def test_case_RA_18_a_run_whose_last_answer_was_cut_fails(stop: str) -> None:
+    rig = Rig([[{"text": "long"}, {"stop": stop}], [{"text": "er"}]])
+    ended = end(await rig.run())
+    assert (ended.reason, ended.error and ended.error.code) == (ev.EndReason.ERROR, "OUTPUT_LIMIT")
+    assert end(await rig.run("the rest?")).reason is ev.EndReason.COMPLETED
+    assert [message.text for message in rig.messages if message.role is Role.ASSISTANT] == ["long", "er"]
+
+
+async def test_a_cut_answer_that_is_followed_by_another_is_no_failure() -> None:
+    rig = Rig([[{"text": "on "}, call("act", "x"), {"stop": "max_tokens"}], [{"text": "done"}]])
+    assert end(await rig.run()).reason is ev.EndReason.COMPLETED
+
+
+SENTENCE = "I will start now. "
+ANSWERS = {
+    "fenced data": "```\n" + "0.0, " * 10_000 + "\n```\n",
+    "a rule": "-" * 100_000,
+    "numbered lines": "".join(f"line {n}\n" for n in range(9_000)),
+    "base64 of zeros": "A" * 100_000,
+    "a few repeats": "word " * 2_000,
+}
+
+
+def pieces(text: str, size: int) -> list[dict[str, str]]:
+    return [{"text": text[at : at + size]} for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("size", [1_000, 37, 20_000])
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+async def test_case_RA_17_text_that_is_repeated_without_end_ends_the_run(kind: str, size: int) -> None:
+    spoken = [{kind: one["text"]} for one in pieces("Let me see. " + SENTENCE * 40_000, size)]
+    rig = Rig([[*spoken, {"text": "x"}]])
     bodies = await rig.run()
-    assert end(bodies).reason is ev.EndReason.COMPLETED
-    assert [notice.code for notice in of_kind(bodies, ev.Notice)] == [code]
+    assert end(bodies).reason is ev.EndReason.LOOP_DETECTED
+    said = sum(len(one.text) for one in bodies if isinstance(one, ev.TextDelta | ev.ThinkingDelta))
+    assert said < 50_000
+
+
+@pytest.mark.parametrize("name", list(ANSWERS))
+async def test_tables_code_and_rules_of_like_lines_are_answers(name: str) -> None:
+    rig = Rig([pieces(ANSWERS[name], 611)])
+    assert end(await rig.run()).reason is ev.EndReason.COMPLETED
 
 
 async def test_the_turn_limit_ends_the_run() -> None:

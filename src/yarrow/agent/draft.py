@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import assert_never
 
 from yarrow.agent.ports import Ports, RunSettings
+from yarrow.agent.repeated_text import RepeatedText
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.event.events import Notice, TextDelta, ThinkingDelta, ToolCallEvent, UsageReport
 from yarrow.message import Block, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
@@ -39,6 +40,7 @@ class Draft:
         self._thoughts: list[str] = []
         self._thought_opaque = ""
         self._size = 0
+        self._repeated = RepeatedText()
 
     def add(self, piece: ProviderEvent) -> None:
         """Take in a piece of the provider's stream and tell it to the watchers."""
@@ -78,6 +80,11 @@ class Draft:
             raise RunError(
                 f"the answer is longer than {MAX_ANSWER} characters and was cut: ask for less, or set maxTokens",
                 code=Code.OUTPUT_LIMIT,
+            )
+        if self._repeated.add(text):
+            raise RunError(
+                "the model repeated one piece of text without end, and its answer was cut: rephrase the prompt",
+                code=Code.LOOP_DETECTED,
             )
         return text
 

@@ -16,16 +16,12 @@ from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, Qu
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import CompletionRequest
 
-_NOTED: dict[StopReason | None, Notice] = {
-    StopReason.MAX_TOKENS: Notice("OUTPUT_LIMIT", "the answer was cut at the output limit: raise maxTokens"),
-    StopReason.CONTEXT_WINDOW: Notice(
-        "CONTEXT_WINDOW", "the answer was cut where the context window ended: compact the session and ask for the rest"
-    ),
-    StopReason.OTHER: Notice(
-        "STOP_REASON", "the model stopped for a reason that is not known here: look whether it was done"
-    ),
+_CUT: dict[StopReason | None, str] = {
+    StopReason.MAX_TOKENS: "the answer was cut at the output limit: raise maxTokens, or ask for the rest",
+    StopReason.CONTEXT_WINDOW: "the answer was cut at the end of the context window: compact and ask for the rest",
 }
-"""What a person is told of answers that ended otherwise than they should."""
+"""Stop reasons of an incomplete answer: the last one of a run ends it in OUTPUT_LIMIT."""
+_UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: check that its answer is complete")
 
 
 class Loop:
@@ -61,6 +57,8 @@ class Loop:
             ending = not message.tool_calls and message.stop_reason is not StopReason.PAUSE
             delivered = await self._ports.deliver(ending=ending)
             if ending and not delivered:
+                if message.stop_reason in _CUT:
+                    raise RunError(_CUT[message.stop_reason], code=Code.OUTPUT_LIMIT)
                 return
 
     async def _prepare(self, turn: int) -> CompletionRequest:
@@ -108,8 +106,8 @@ class Loop:
             raise
         message = draft.message(incomplete=False)
         await to_the_end(self._end_message(message, None))
-        if message.stop_reason in _NOTED:
-            self._ports.emit(_NOTED[message.stop_reason])
+        if message.stop_reason is StopReason.OTHER:
+            self._ports.emit(_UNKNOWN_STOP)
         return message
 
     async def _cut(self, draft: Draft, failure: Failure | None) -> None:
