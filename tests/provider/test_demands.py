@@ -149,3 +149,58 @@ def test_a_thinking_field_that_is_refused_is_not_demanded(told: str) -> None:
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
     assert not Demands().made_by(error)
+
+
+TOOLS = (
+    "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+    "Requests which have `tool_use` or `tool_result` blocks in messages must define tools",
+    "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
+    "Anthropic expects the `tools=` param to be passed in.",
+)
+
+
+@pytest.mark.parametrize("told", TOOLS)
+async def test_case_RA_16_a_history_with_calls_declares_the_tools_that_it_calls(told: str) -> None:
+    async with ChatServer() as server:
+        server.replies = [page({"error": {"message": told}}, 400), says("a"), says("b")]
+        provider = provider_of(OpenAiProvider, server)
+        for ids in (("one",), ()):
+            async for _ in provider.stream(CompletionRequest(model="m", messages=history(*ids))):
+                pass
+        await provider.close()
+        refused, again, without_calls = server.prompts
+    assert "tools" not in refused
+    assert [tool["function"]["name"] for tool in again["tools"]] == ["echo"]
+    assert again["tool_choice"] == "none"
+    assert again["messages"] == refused["messages"]
+    assert "tools" not in without_calls
+
+
+def marks(body: dict[str, Any]) -> list[str]:
+    parts = [
+        (one["role"], part) for one in body["messages"] if isinstance(one["content"], list) for part in one["content"]
+    ]
+    return [role for role, part in parts if "cache_control" in part]
+
+
+@pytest.mark.parametrize(
+    ("model", "is_marked"),
+    [
+        *((name, True) for name in ("anthropic/claude-sonnet-4.6", "claude-opus-5", "bedrock/us.anthropic.claude-3-5")),
+        *((name, False) for name in ("gpt-4o", "m", "claudette", "my-claud", "not/claudius-1")),
+    ],
+)
+async def test_case_RA_15_cache_marks_by_the_name_of_the_model(model: str, is_marked: bool) -> None:
+    async with ChatServer() as server:
+        refusal = page(
+            {"error": {"message": "messages.0.content.0.cache_control: Extra inputs are not permitted"}}, 400
+        )
+        server.replies = [says("a"), refusal, says("b"), says("c")]
+        provider = provider_of(OpenAiProvider, server)
+        request = CompletionRequest(model=model, system="Be brief.", messages=history("one"))
+        for _ in range(3 if is_marked else 1):
+            async for _ in provider.stream(request):
+                pass
+        await provider.close()
+        found = [marks(body) for body in server.prompts]
+    assert found == ([["system", "tool"]] * 2 + [[], []] if is_marked else [[]])

@@ -110,7 +110,7 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
     elif role == "assistant" and content is None:
         if not message.get("tool_calls"):
             yield "an assistant message has neither content nor calls"
-    elif not _text(content):
+    elif not _text(content) and not _texts(content):
         yield f"the content of the {role} message is no text, or blank"
     if role == "tool" and not _text(message.get("tool_call_id")):
         yield "the result names no call"
@@ -194,6 +194,12 @@ def _pairs(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _texts(value: object) -> bool:
+    """Whether content is a list of parts of text, which every role may have."""
+    parts = list(_dicts(value))
+    return bool(parts) and all(part.get("type") == "text" and _text(part.get("text")) for part in parts)
 
 
 def _named(value: object) -> bool:

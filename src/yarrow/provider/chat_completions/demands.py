@@ -19,6 +19,13 @@ _WANTED = re.compile(
 _SHORT = r"(?s)tool_call.{0,200}maximum length 40\b"
 _NINE = r"(?si)tool call ids?\b.{0,200}\blength (?:of )?9\b"
 """What the vendor says, and what the chat templates of its models say on other servers, there as an internal error."""
+_TOOLS = re.compile(
+    r"toolconfig field must be defined"  # Bedrock
+    r"|`tool_(?:use|calls|result)`.{0,80}\bmust (?:define|include) tools"  # Anthropic
+    r"|(?:without|expects the) `?tools=`? param",  # LiteLLM
+    re.IGNORECASE | re.DOTALL,
+)
+"""Refusals of a history with calls in a request that declares no tools."""
 _CODES = (Code.INVALID_REQUEST, Code.UNSUPPORTED_PARAMETER, Code.SERVER_ERROR)
 
 
@@ -28,10 +35,13 @@ class Demands:
     def __init__(self, host: str = "") -> None:
         self._field = _THINKING_FIELDS.get(host, "")
         self._ids: Form = _ID_FORMS.get(host, "any")
+        self._declares_tools = False
 
     def apply(self, body: Body) -> Body:
         """Return the body as the server wants it."""
         body = with_ids(body, self._ids)
+        if self._declares_tools and "tools" not in body:
+            body = _with_tools(body)
         if not self._field:
             return body
         messages = [{self._field: ""} | message if "tool_calls" in message else message for message in body["messages"]]
@@ -39,7 +49,7 @@ class Demands:
 
     def made_by(self, error: ProviderError) -> bool:
         """Tell whether the error names something that the server misses, and not something that it refuses."""
-        texts = (_WANTED, _NINE, _SHORT)
+        texts = (_WANTED, _TOOLS, _NINE, _SHORT)
         about_messages = error.status in (400, 422, 500) and error.code in _CODES
         return about_messages and any(re.search(text, error.message) for text in texts)
 
@@ -47,9 +57,21 @@ class Demands:
         """Tell whether the error makes a demand that was not known; it is met from now on."""
         if not self.made_by(error):
             return False
-        before = (self._field, self._ids)
+        before = (self._field, self._ids, self._declares_tools)
         if wanted := re.search(_WANTED, error.message):
             self._field = next(filter(None, wanted.groups())).lower()
+        elif re.search(_TOOLS, error.message):
+            self._declares_tools = True
         else:
             self._ids = "nine" if re.search(_NINE, error.message) else "short"
-        return (self._field, self._ids) != before
+        return (self._field, self._ids, self._declares_tools) != before
+
+
+def _with_tools(body: Body) -> Body:
+    """Return the body with the tools that its history calls, of which the model may call none."""
+    calls = [call for message in body["messages"] for call in message.get("tool_calls", ())]
+    names = dict.fromkeys(call["function"]["name"] for call in calls)
+    if not names:
+        return body
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+    return body | {"tools": tools, "tool_choice": "none"}

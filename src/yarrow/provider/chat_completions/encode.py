@@ -1,5 +1,6 @@
 """Builds the JSON body of a chat-completions request."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,10 @@ from yarrow.provider.body import Body, merged
 from yarrow.provider.chat_completions.reasoning_details import FIELD, details_of
 from yarrow.provider.chat_completions.thinking import replayed
 from yarrow.provider.history import Target, chat
+
+_CLAUDE = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)
+"""Models that cache nothing but what a request marks, by their names at gateways."""
+_MARK: Body = {"cache_control": {"type": "ephemeral"}}
 
 
 def encode(request: CompletionRequest, target: Target, *, fields: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
@@ -26,13 +31,28 @@ def encode(request: CompletionRequest, target: Target, *, fields: Mapping[str, A
     if request.tools and request.tool_choice != "auto":
         body["tool_choice"] = request.tool_choice
     body["stream"] = True
-    return body
+    return _with_cache_marks(body) if _CLAUDE.search(request.model) else body
 
 
 def messages(request: CompletionRequest, target: Target) -> list[Body]:
     """Return the system prompt and the repaired history as the wire has them."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     return [*system, *map(_message, chat(request.messages, target))]
+
+
+def _with_cache_marks(body: Body) -> Body:
+    """Return the body with the system prompt and the last message with text marked for the backend's cache."""
+    sent: list[Body] = body["messages"]
+    system = next((at for at, message in enumerate(sent) if message["role"] == "system"), -1)
+    last = next((at for at in range(len(sent) - 1, -1, -1) if sent[at]["content"] and at != system), -1)
+    marked = [_marked(message) if at in (system, last) else message for at, message in enumerate(sent)]
+    return body | {"messages": marked}
+
+
+def _marked(message: Body) -> Body:
+    content = message["content"]
+    parts: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return message | {"content": [*parts[:-1], parts[-1] | _MARK]}
 
 
 def _message(message: Message) -> Body:

@@ -29,6 +29,7 @@ class Refusals:
     def __init__(self) -> None:
         self._fields: set[str] = set()
         self._images: set[int] = set()
+        self._takes_marks = True
 
     def takes_image(self, image: Image) -> bool:
         """Tell whether an image was not refused so far."""
@@ -36,6 +37,8 @@ class Refusals:
 
     def apply(self, body: Body) -> Body:
         """Return the body without what was refused; a limit of tokens goes under its other name first."""
+        if not self._takes_marks:
+            body = body | {"messages": [_without_marks(message) for message in body["messages"]]}
         if not self._fields:
             return body
         kept: Body = {}
@@ -55,6 +58,9 @@ class Refusals:
         """Tell whether the error names an optional field of the body that was sent; it is left out from now on."""
         if error.status not in (400, 422) or error.code not in _ABOUT_FIELDS:
             return False
+        if self._takes_marks and "cache_control" in error.message:
+            self._takes_marks = False
+            return True
         of_messages = {name for message in sent["messages"] for name in message if name in _OF_MESSAGES}
         present = [name for name in _OPTIONAL if name in sent] + sorted(of_messages)
         places = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
@@ -83,3 +89,13 @@ class Refusals:
             return False
         self._images |= older
         return True
+
+
+def _without_marks(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without marks for a cache; content of one text is a string again."""
+    content = message["content"]
+    if not isinstance(content, list):
+        return message
+    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in content]
+    is_text = len(parts) == 1 and parts[0].get("type") == "text"
+    return message | {"content": parts[0]["text"] if is_text else parts}
