@@ -51,13 +51,45 @@ async def send(provider: OpenAiProvider, *messages: Message, **more: Any) -> Non
         ("https://h/api/v1/", "https://h/api/v1"),
         ("https://h/api/paas/v4", "https://h/api/paas/v4"),
         ("https://h/v1beta/openai/", "https://h/v1beta/openai"),
-        ("https://h/proxy", "https://h/proxy/v1"),
-        ("https://h/vendor", "https://h/vendor/v1"),
+        ("https://h/proxy", "https://h/proxy"),
+        ("https://h/vendor", "https://h/vendor"),
         ("http://[::1", "http://[::1"),
     ],
 )
 def test_base_urls(url: str, base: str) -> None:
     assert address_of(url).base == base
+
+
+@pytest.mark.parametrize(
+    ("url", "chat_url", "other"),
+    [
+        ("http://h/chat/completions", "http://h/chat/completions", ""),
+        ("http://h/inference", "http://h/inference/chat/completions", "http://h/inference/v1"),
+        ("http://h/inference/chat/completions/", "http://h/inference/chat/completions", ""),
+        (
+            "https://x.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10-21",
+            "https://x.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10-21",
+            "",
+        ),
+        ("https://h/v1?key=a", "https://h/v1/chat/completions?key=a", ""),
+        ("https://h?key=a", "https://h/v1/chat/completions?key=a", ""),
+        ("https://api.githubcopilot.com", "https://api.githubcopilot.com/v1/chat/completions", ""),
+        (
+            "https://models.github.ai/inference",
+            "https://models.github.ai/inference/chat/completions",
+            "https://models.github.ai/inference/v1",
+        ),
+        ("https://api.perplexity.ai/chat/completions", "https://api.perplexity.ai/chat/completions", ""),
+        (
+            "https://us-aiplatform.googleapis.com/v1/projects/p/locations/us/endpoints/openapi",
+            "https://us-aiplatform.googleapis.com/v1/projects/p/locations/us/endpoints/openapi/chat/completions",
+            "",
+        ),
+    ],
+)
+def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other: str) -> None:
+    address = address_of(url)
+    assert (address.chat_url, address.other) == (chat_url, other)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,6 @@ def _check_urls(values: dict[str, Any]) -> None:
         told = repr(masked(path, url) if rest else url.rpartition("@")[2])
         if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
             raise Fault(path, f"{dotted(path)} must begin with http:// or https:// and name a host, and is {told}")
-        if "?" in url or "#" in url:
-            raise Fault(
-                path, f"{dotted(path)} must end before any ? or #, since paths are put behind it, and is {told}"
-            )
+        kind = provider.get("type", name)
+        if "#" in url or ("?" in url and kind != "openai"):
+            raise Fault(path, f"{dotted(path)} is {told}: remove the query or fragment")

@@ -62,6 +62,8 @@ class Endpoint(Struct, frozen=True):
 
     base: str
     speaker: Speaker
+    query: str = ""
+    """Query string of every request, without its question mark."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
 
@@ -115,7 +117,8 @@ class Transport:
         if body:
             headers["content-type"] = "application/json"
         headers |= {name.lower(): value for name, value in self._endpoint.headers.items()}
-        url = f"{self._endpoint.base}/{path}"
+        query = f"?{self._endpoint.query}" if self._endpoint.query else ""
+        url = f"{self._endpoint.base}/{path}{query}"
         return Request("POST" if body else "GET", url, tuple(headers.items()), body, timeouts)
 
 

@@ -110,8 +110,12 @@ def _failed(question: Question, error: YarrowError, reason: str) -> Check:
 
 
 def _address(question: Question) -> str:
-    url = masked(("providers", question.name, "baseUrl"), question.base_url)
-    return f"{url}: " if url else ""
+    url = question.base_url
+    if question.type == "openai" and url:
+        from yarrow.provider.openai.address import address_of
+
+        url = address_of(url).chat_url
+    return f"{masked(('providers', question.name, 'baseUrl'), url)}: " if url else ""
 
 
 def _answered(question: Question, answer: Answer, reason: str) -> list[Check]:

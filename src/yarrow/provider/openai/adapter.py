@@ -3,6 +3,8 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from msgspec.structs import replace
+
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
@@ -22,6 +24,11 @@ from yarrow.provider.text_calls import with_text_calls
 from yarrow.provider.timeouts import timeouts_of
 from yarrow.provider.transport import Endpoint
 
+MAX_FOUND = 256
+"""Addresses of which the form that works is kept in this process; then all are looked up again."""
+_found: dict[str, str] = {}
+"""Base URLs as they were written, with the form that was tried when nothing was found there."""
+
 
 class OpenAiProvider:
     """One model of one server; owns its HTTP client."""
@@ -32,13 +39,14 @@ class OpenAiProvider:
         self._settings = settings
         self._http = http
         self._address = address_of(settings.base_url)
-        endpoint = Endpoint(
-            self._address.base,
+        self._endpoint = Endpoint(
+            _found.get(self._address.base, self._address.base),
             speaker_of(name, key, settings.headers),
+            self._address.query,
             headers=settings.headers,
             timeouts=timeouts_of(settings, local=self._address.local),
         )
-        self._transport = ChatTransport(http, endpoint)
+        self._transport = ChatTransport(http, self._endpoint)
         self._demands = Demands(self._address.host)
         self._refusals = Refusals()
 
@@ -67,19 +75,36 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._learn(error, body, request):
+                if not self._learn(error, body, request) and not self._try_other(error):
                     raise
             else:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
         """Return the server's models, with their windows where it or we know them."""
-        listed = entries(await self._transport.get("models"))
+        try:
+            found = await self._transport.get("models")
+        except ProviderError as error:
+            if not self._try_other(error):
+                raise
+            found = await self._transport.get("models")
+        listed = entries(found)
         return [ModelEntry(entry.name, entry.context_window or known_window(entry.name)) for entry in listed]
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
+
+    def _try_other(self, error: ProviderError) -> bool:
+        """Return whether nothing was found at the address and another form of it is used from now on."""
+        address = self._address
+        if error.status not in (404, 405) or not address.other or address.base in _found:
+            return False
+        if len(_found) >= MAX_FOUND:
+            _found.clear()
+        _found[address.base] = address.other
+        self._transport = ChatTransport(self._http, replace(self._endpoint, base=address.other))
+        return True
 
     def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
         if self._demands.made_by(error):

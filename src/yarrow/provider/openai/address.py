@@ -1,4 +1,4 @@
-"""Where an OpenAI-compatible server is: its base URL, however the user wrote it, and what its host is known for."""
+"""Base URL of an OpenAI-compatible server, in whatever form the user wrote it."""
 
 import re
 from urllib.parse import urlsplit
@@ -8,15 +8,26 @@ from msgspec import Struct
 from yarrow.provider.addresses import is_local
 
 OFFICIAL = "https://api.openai.com/v1"
+CHAT = "/chat/completions"
 _OFFICIAL_HOST = "api.openai.com"
 _VERSION = re.compile(r"/v\d+\w*(/|$)")
 
 
 class Address(Struct, frozen=True):
-    """A base URL without a slash at its end, and its host."""
+    """Where a server is."""
 
     base: str
+    """Base URL without a slash at its end."""
     host: str
+    query: str = ""
+    """Query string of every request, such as `api-version=2024-10-21`."""
+    other: str = ""
+    """Base URL to try when nothing is found at `base`; empty if there is none."""
+
+    @property
+    def chat_url(self) -> str:
+        """URL of a prompt."""
+        return f"{self.base}{CHAT}{f'?{self.query}' if self.query else ''}"
 
     @property
     def official(self) -> bool:
@@ -25,21 +36,30 @@ class Address(Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Whether the server is on this machine or in this house."""
+        """Whether the server is on this machine or on the local network."""
         return is_local(self.base)
 
     @property
     def trusted(self) -> bool:
-        """Whether the vendor's key may go there: only to the vendor, and not in the clear."""
+        """Whether the vendor's key may go there: only to the vendor, over TLS."""
         return self.official and self.base.startswith("https://")
 
 
 def address_of(url: str) -> Address:
-    """Return the address for a configured base URL; empty is the vendor's. A path without a version gets `/v1`."""
-    base = (url or OFFICIAL).strip().rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    """Return the address for a configured base URL; empty is the vendor's.
+
+    A URL that ends in `/chat/completions`, or holds a version, is used as written, and a bare host gets `/v1`. Any
+    other path is used as written, and with `/v1` where nothing is found there.
+    """
+    written, _, query = (url or OFFICIAL).strip().partition("?")
+    base = written.rstrip("/").removesuffix(CHAT).rstrip("/")
     try:
         parts = urlsplit(base)
-        host = parts.hostname or ""
+        host = (parts.hostname or "").lower()
     except ValueError:
-        return Address(base, "")  # the HTTP client says what is wrong with it
-    return Address(base if _VERSION.search(parts.path) else f"{base}/v1", host.lower())
+        return Address(base, "", query)  # the HTTP client says what is wrong with it
+    if written.rstrip("/").endswith(CHAT) or _VERSION.search(parts.path):
+        return Address(base, host, query)
+    if not parts.path:
+        return Address(f"{base}/v1", host, query)
+    return Address(base, host, query, other=f"{base}/v1")
