@@ -46,6 +46,8 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     """For the messages format: how thinking is asked for; None goes by the model."""
     first_byte_timeout: float | None = None
     idle_timeout: float | None = None
+    stall_timeout: float | None = None
+    """Seconds without content of a streamed answer; 0 is no limit, None is five times `idle_timeout`."""
     chat_template: str = ""
     """For a local model: `yarrow-tools`, a path, or empty for the model's own."""
     models: tuple[str, ...] = ()

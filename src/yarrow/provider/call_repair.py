@@ -42,7 +42,7 @@ def repaired_arguments(text: str) -> str:
     if len(values) == 1 and isinstance(inner := values[0][1], str):
         inner = inner.strip()
         return inner if is_json_object(inner) else ""
-    objects = [(source, value) for source, value in values if isinstance(value, dict)]
+    objects = [(source, cast("object", value)) for source, value in values if isinstance(value, dict)]
     if not objects or len(objects) < len(values):
         return ""
     if len(objects) > 1 and not objects[0][1]:

@@ -1,5 +1,7 @@
 """Says how long a server may be silent: by its place, by its settings, by the request."""
 
+from msgspec.structs import replace
+
 from yarrow.config.settings import ProviderSettings
 from yarrow.provider.http.client import Timeouts
 
@@ -9,12 +11,18 @@ SOON = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
 """For the question what a model can do, without whose answer we must do."""
 
 
+STALL = 5
+"""How many times as long as for bytes a server is waited for that sends bytes without content, such as heartbeats."""
+
+
 def timeouts_of(settings: ProviderSettings, *, local: bool) -> Timeouts:
     """Return the limits for a server: a local one is silent for as long as it reads a long prompt."""
     usual = Timeouts(first_byte=None, idle=600.0) if local else Timeouts()
+    idle = _limit(settings.idle_timeout, usual.idle)
     return Timeouts(
         first_byte=_limit(settings.first_byte_timeout, usual.first_byte),
-        idle=_limit(settings.idle_timeout, usual.idle),
+        idle=idle,
+        stall=_limit(settings.stall_timeout, idle and STALL * idle),
     )
 
 
@@ -22,7 +30,8 @@ def with_idle(timeouts: Timeouts, idle: float | None) -> Timeouts:
     """Return the limits with the seconds between two bytes that a request asks for: 0 is no limit, None leaves it."""
     if idle is None:
         return timeouts
-    return Timeouts(timeouts.connect, timeouts.write, timeouts.first_byte, idle or None)
+    stall = timeouts.stall and max(timeouts.stall, STALL * idle)
+    return replace(timeouts, idle=idle or None, stall=stall)
 
 
 def _limit(configured: float | None, usual: float | None) -> float | None:

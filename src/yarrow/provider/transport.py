@@ -33,6 +33,11 @@ class Decoder(Protocol):
     """Whether the stop was given, so that nothing more can come."""
 
     @property
+    def progress(self) -> int:
+        """Number of pieces of content so far."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Whether the answer is whole, so that what breaks behind it takes nothing from it."""
         ...
@@ -81,12 +86,13 @@ class Transport:
         return self._request(path, body, with_idle(self._endpoint.timeouts, idle))
 
     async def stream(
-        self, request: Request, decoder: D, read: Callable[[Response, D], AsyncGenerator[ProviderEvent]]
+        self, request: Request, decoder: D, read: Callable[[Response, D, "ContentWatch"], AsyncGenerator[ProviderEvent]]
     ) -> AsyncGenerator[ProviderEvent]:
         """Send a request and yield its answer; ends with a stop or raises ProviderError."""
         async with self._http.send(request) as response:
             await check(response, self._endpoint.speaker)
-            async with aclosing(read(response, decoder)) as events:
+            watch = ContentWatch(request.timeouts.stall, self._endpoint.speaker)
+            async with aclosing(read(response, decoder, watch)) as events:
                 async for event in events:
                     yield event
             for event in decoder.end():
@@ -148,7 +154,27 @@ async def _refusal(response: Response) -> bytes:
     return bytes(body[:MAX_ERROR_BODY])
 
 
-async def streamed(response: Response, decoder: Decoder) -> AsyncGenerator[ProviderEvent]:
+class ContentWatch:
+    """Time limit between two pieces of content, for servers that only send heartbeats."""
+
+    def __init__(self, limit: float | None, speaker: Speaker) -> None:
+        """`limit` is in seconds; None is none."""
+        self._limit = limit
+        self._speaker = speaker
+        self._now = asyncio.get_running_loop().time
+        self._since = self._now()
+        self._progress = 0
+
+    def check(self, progress: int) -> None:
+        """Compare the content so far after bytes came. Raises STREAM_STALLED."""
+        if progress != self._progress:
+            self._progress, self._since = progress, self._now()
+        elif self._limit is not None and self._now() - self._since > self._limit:
+            sentence = f"{self._speaker.name} sent heartbeats but no content for {self._limit:g} s"
+            raise ProviderError(Code.STREAM_STALLED, f"{sentence}; stallTimeout sets that limit", retryable=True)
+
+
+async def streamed(response: Response, decoder: Decoder, watch: ContentWatch) -> AsyncGenerator[ProviderEvent]:
     """Yield until the answer is done, has failed, or the body ends."""
     try:
         async for data in response:
@@ -156,16 +182,17 @@ async def streamed(response: Response, decoder: Decoder) -> AsyncGenerator[Provi
                 yield event
             if decoder.done or decoder.failure is not None:
                 return
+            watch.check(decoder.progress)
     except ProviderError:
         # What breaks behind the reason of the stop takes nothing from the answer.
         if not decoder.complete:
             raise
 
 
-def streamed_or_whole(response: Response, decoder: WholeDecoder) -> AsyncGenerator[ProviderEvent]:
+def streamed_or_whole(response: Response, decoder: WholeDecoder, watch: ContentWatch) -> AsyncGenerator[ProviderEvent]:
     """Yield the same, also of a server that did not stream, though it was asked to."""
     is_whole = response.headers.get("content-type", "").startswith("application/json")
-    return _whole(response, decoder) if is_whole else streamed(response, decoder)
+    return _whole(response, decoder) if is_whole else streamed(response, decoder, watch)
 
 
 async def _whole(response: Response, decoder: WholeDecoder) -> AsyncGenerator[ProviderEvent]:

@@ -60,9 +60,9 @@ def _array(value: object, schema: Schema, name: str) -> object:
         elif _holds(items, "string"):
             value = [value]
     if isinstance(value, dict) and _holds(items, "object"):
-        value = [value]
+        value = [cast("object", value)]
     if not isinstance(value, list):
-        return value
+        return cast("object", value)
     return [coerced(one, items, name) for one in cast("list[object]", value)]
 
 

@@ -39,6 +39,8 @@ class ChatDecoder:
         """Whether the stop was given, so that nothing more can come."""
         self.failure: ProviderError | None = None
         """Why nothing more comes; what came before it was given."""
+        self.progress = 0
+        """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._speaker = speaker
         self._sse = SseDecoder()
         self._outlet = Outlet(chunk_size)
@@ -86,6 +88,7 @@ class ChatDecoder:
             if chunk.error or chunk.object == "error":
                 raise from_event(event, self._speaker)
             self._usage.add(chunk)
+            self.progress += chunk.usage is not None
             if chunk.choices:
                 self._choose(chunk.choices[0])
 
@@ -101,6 +104,7 @@ class ChatDecoder:
 
     def _add(self, delta: Delta) -> None:
         thinking, opaque = thinking_of(delta)
+        self.progress += bool(thinking or delta.content or delta.refusal or delta.tool_calls)
         if thinking:
             self._outlet.thought(thinking, opaque)
         text = delta.content or delta.refusal

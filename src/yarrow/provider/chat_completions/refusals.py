@@ -96,6 +96,7 @@ def _without_marks(message: dict[str, Any]) -> dict[str, Any]:
     content = message["content"]
     if not isinstance(content, list):
         return message
-    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in content]
+    marked = cast("list[dict[str, Any]]", content)
+    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in marked]
     is_text = len(parts) == 1 and parts[0].get("type") == "text"
     return message | {"content": parts[0]["text"] if is_text else parts}

@@ -27,6 +27,8 @@ class Timeouts(Struct, frozen=True):
     """From the request sent to the first byte of the response head."""
     idle: float | None = 120.0
     """Between bytes of a response."""
+    stall: float | None = 600.0
+    """Between content of a streamed answer, whatever other bytes come; read by the formats' transport."""
 
 
 class Request(Struct, frozen=True):

@@ -40,6 +40,8 @@ class MessagesDecoder:
         """Whether the stop was given, so that nothing more can come."""
         self.failure: ProviderError | None = None
         """Why nothing more comes; what came before it was given."""
+        self.progress = 0
+        """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._speaker = speaker
         self._sse = SseDecoder()
         self._outlet = Outlet(chunk_size)
@@ -119,6 +121,7 @@ class MessagesDecoder:
         self._stop(message.stop_reason)
 
     def _start(self, block: Block) -> None:
+        self.progress += 1
         self._end_block()
         self._give_call(natural=True)
         self._block = block.type
@@ -141,6 +144,7 @@ class MessagesDecoder:
 
     def _add(self, delta: Delta) -> None:
         """Take a delta that fits the open block; others belong to blocks that are passed over."""
+        self.progress += bool(delta.text or delta.thinking or delta.partial_json or delta.signature)
         if self._block == "text":
             if delta.text:
                 self._outlet.text(delta.text)

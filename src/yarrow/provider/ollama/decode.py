@@ -30,6 +30,8 @@ class OllamaDecoder:
         """Whether the answer is whole and the stop was given, so that nothing more can come."""
         self.failure: ProviderError | None = None
         """Why nothing more comes; what came before it was given."""
+        self.progress = 0
+        """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._speaker = speaker
         self._window = window
         self._ndjson = NdjsonDecoder()
@@ -75,6 +77,7 @@ class OllamaDecoder:
                 self._close(line)
 
     def _add(self, said: Said) -> None:
+        self.progress += bool(said.thinking or said.content or said.tool_calls)
         if said.thinking:
             # A server that takes thinking apart itself leaves no tags of its own in the content.
             self._give(self._tags.end())
