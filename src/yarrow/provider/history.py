@@ -88,7 +88,7 @@ def _is_plain(message: Message) -> bool:
         if isinstance(block, Text):
             if not block.text or block.text.isspace():
                 return False
-        elif not isinstance(block, ToolCall) or message.role is not Role.ASSISTANT or not _is_callable(block):
+        elif not isinstance(block, ToolCall) or message.role is not Role.ASSISTANT or not _is_plain_call(block):
             return False
     return message.content != ()
 
@@ -97,7 +97,8 @@ def _own(message: Message, target: Target) -> Message:
     """Drop what only another provider or model could read."""
     if message.role is not Role.ASSISTANT or (message.provider, message.model) == (target.provider, target.model):
         return message
-    return without_thoughts(message)
+    blocks = without_thoughts(message).content
+    return _with(message, (replace(one, opaque="") if isinstance(one, ToolCall) else one for one in blocks))
 
 
 def without_thoughts(message: Message) -> Message:
@@ -144,6 +145,10 @@ def _callable(message: Message) -> Message:
     if all(not isinstance(block, ToolCall) or _is_callable(block) for block in message.content):
         return message
     return _with(message, (_repaired_call(b) if isinstance(b, ToolCall) else b for b in message.content))
+
+
+def _is_plain_call(call: ToolCall) -> bool:
+    return not call.opaque and _is_callable(call)
 
 
 def _is_callable(call: ToolCall) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ToolCall
 from yarrow.provider.chat_completions.chunk import CallDelta
+from yarrow.provider.chat_completions.opaque_fields import call_fields, encoded
 from yarrow.provider.failures import Speaker
 from yarrow.provider.json_object import is_json_object
 
@@ -25,6 +26,8 @@ class _Open:
         self.id = ""
         self.name = ""
         self.fragments: list[str] = []
+        self.fields: dict[str, Any] = {}
+        """What a gateway attached."""
 
     @property
     def arguments(self) -> str:
@@ -58,6 +61,7 @@ class Calls:
             return  # the whole call, said again
         call.id = call_id or call.id
         call.name = name or call.name
+        call.fields |= call_fields(delta)
         if arguments:
             call.fragments.append(arguments)
             self._size += len(arguments)
@@ -85,10 +89,11 @@ class Calls:
                 raise self._refuse("a tool call without a name")
             call_id = call.id if call.id and call.id not in taken else new_id()
             taken.add(call_id)
+            opaque = encoded(call.fields)
             if whole or blank:
-                finished.append(ToolCall(call_id, call.name, arguments if whole else "{}"))
+                finished.append(ToolCall(call_id, call.name, arguments if whole else "{}", opaque=opaque))
             else:
-                finished.append(ToolCall(call_id, call.name, invalid_arguments=arguments))
+                finished.append(ToolCall(call_id, call.name, invalid_arguments=arguments, opaque=opaque))
         return finished
 
     def _find(self, index: int | None, call_id: str) -> _Open | None:

@@ -18,6 +18,8 @@ class CallDelta(Struct, frozen=True, gc=False):
     index: int | None = None
     id: str | int | None = None
     function: FunctionDelta | None = None
+    extra_content: dict[str, Any] | None = None
+    provider_specific_fields: dict[str, Any] | None = None
 
 
 class Part(Struct, frozen=True, gc=False):
@@ -35,6 +37,9 @@ class Delta(Struct, frozen=True, gc=False):
     reasoning: str | None = None
     reasoning_text: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
+    thinking_blocks: list[dict[str, Any]] | None = None
+    extra_content: dict[str, Any] | None = None
+    provider_specific_fields: dict[str, Any] | None = None
     tool_calls: list[CallDelta] | None = None
 
 

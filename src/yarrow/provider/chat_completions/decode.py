@@ -7,8 +7,8 @@ from yarrow.message import StopReason
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
 from yarrow.provider.chat_completions.calls import Calls
 from yarrow.provider.chat_completions.chunk import Choice, Delta, Part
+from yarrow.provider.chat_completions.opaque_fields import OpaqueFields
 from yarrow.provider.chat_completions.parse import parse
-from yarrow.provider.chat_completions.reasoning_details import ReasoningDetails
 from yarrow.provider.chat_completions.tally import ChatUsage
 from yarrow.provider.chat_completions.thinking import thinking_of
 from yarrow.provider.failures import Speaker, from_event
@@ -45,7 +45,7 @@ class ChatDecoder:
         self._sse = SseDecoder()
         self._outlet = Outlet(chunk_size)
         self._calls = Calls(speaker)
-        self._details = ReasoningDetails()
+        self._opaque = OpaqueFields()
         self._usage = ChatUsage()
         self._finish = ""
 
@@ -113,8 +113,8 @@ class ChatDecoder:
         if delta.tool_calls:
             for call in delta.tool_calls:
                 self._calls.add(call)
-        if delta.reasoning_details:
-            self._details.add(delta.reasoning_details)
+        if delta.reasoning_details or delta.thinking_blocks or delta.extra_content or delta.provider_specific_fields:
+            self._opaque.add(delta)
 
     def _close(self) -> None:
         """Give everything that waited for the end."""
@@ -124,8 +124,8 @@ class ChatDecoder:
         self._outlet.flush()
         natural = self._finish in _NATURAL
         calls = self._calls.finish(natural=natural)
-        if details := self._details.opaque():
-            self._outlet.give(OpaquePiece(details))
+        if opaque := self._opaque.opaque():
+            self._outlet.give(OpaquePiece(opaque))
         for call in calls:
             self._outlet.give(CallPiece(call))
         if usage := self._usage.usage():

@@ -7,7 +7,7 @@ from typing import Any
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merged
-from yarrow.provider.chat_completions.reasoning_details import FIELD, details_of
+from yarrow.provider.chat_completions.opaque_fields import DETAILS, OF_CALLS, OF_MESSAGES, fields_of
 from yarrow.provider.chat_completions.thinking import replayed
 from yarrow.provider.history import Target, chat
 
@@ -83,14 +83,19 @@ def _assistant(message: Message) -> Body:
     body: Body = {"role": "assistant", "content": message.text or None}
     if calls := message.tool_calls:
         body["tool_calls"] = [_call(call) for call in calls]
-    details = [detail for block in message.content if isinstance(block, Opaque) for detail in details_of(block.data)]
+    signed: Body = {}
+    for block in message.content:
+        if isinstance(block, Opaque):
+            for name, value in fields_of(block.data, OF_MESSAGES).items():
+                signed[name] = [*signed.get(name, []), *value] if isinstance(value, list) else value
     # The details hold the thinking text too.
-    thinking = replayed(block for block in message.content if isinstance(block, Thinking))
-    return body | ({FIELD: details} if details else thinking)
+    thinking = {} if DETAILS in signed else replayed(block for block in message.content if isinstance(block, Thinking))
+    return body | thinking | signed
 
 
 def _call(call: ToolCall) -> Body:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function} | fields_of(call.opaque, OF_CALLS)
 
 
 def _tool(tool: ToolSpec) -> Body:

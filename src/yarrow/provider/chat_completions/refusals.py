@@ -7,6 +7,7 @@ from typing import Any, cast
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role
 from yarrow.provider.body import Body
+from yarrow.provider.chat_completions.opaque_fields import OF_CALLS, OF_MESSAGES
 
 _OPTIONAL = (
     "temperature",
@@ -17,7 +18,7 @@ _OPTIONAL = (
     "tool_choice",
     "chat_template_kwargs",
 )
-_OF_MESSAGES = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_details")
+_OF_MESSAGES = ("reasoning_content", "reasoning", "reasoning_text", *OF_MESSAGES)
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _ABOUT_FIELDS = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
 _ABOUT_IMAGES = _ABOUT_FIELDS | {Code.UNSUPPORTED_FEATURE, Code.REQUEST_TOO_LARGE}
@@ -48,11 +49,18 @@ class Refusals:
                 kept[name] = value
             elif other not in self._fields:
                 kept[other] = value
-        kept["messages"] = [
-            {name: value for name, value in message.items() if name not in _OF_MESSAGES or name not in self._fields}
-            for message in cast("list[dict[str, Any]]", body["messages"])
-        ]
+        kept["messages"] = [self._without_fields(message) for message in cast("list[dict[str, Any]]", body["messages"])]
         return kept
+
+    def _without_fields(self, message: dict[str, Any]) -> dict[str, Any]:
+        refused = self._fields.intersection(_OF_MESSAGES)
+        message = {name: value for name, value in message.items() if name not in refused}
+        if "tool_calls" in message and not refused.isdisjoint(OF_CALLS):
+            calls = [
+                {name: value for name, value in call.items() if name not in refused} for call in message["tool_calls"]
+            ]
+            message["tool_calls"] = calls
+        return message
 
     def learn(self, error: ProviderError, sent: Body) -> bool:
         """Tell whether the error names an optional field of the body that was sent; it is left out from now on."""
@@ -61,7 +69,8 @@ class Refusals:
         if self._takes_marks and "cache_control" in error.message:
             self._takes_marks = False
             return True
-        of_messages = {name for message in sent["messages"] for name in message if name in _OF_MESSAGES}
+        held = [*sent["messages"], *(call for message in sent["messages"] for call in message.get("tool_calls", ()))]
+        of_messages = {name for one in held for name in one if name in _OF_MESSAGES}
         present = [name for name in _OPTIONAL if name in sent] + sorted(of_messages)
         places = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
         if not places:

@@ -1,0 +1,89 @@
+"""Fields that gateways sign or attach to messages and calls: joined from deltas, kept as opaque text, sent back."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from yarrow.provider.chat_completions.chunk import CallDelta, Delta
+
+DETAILS = "reasoning_details"
+"""OpenRouter's; it holds the thinking text too."""
+OF_MESSAGES = (DETAILS, "thinking_blocks", "extra_content", "provider_specific_fields")
+"""Of messages: OpenRouter's, LiteLLM's of Claude, Gemini's own endpoint, LiteLLM's of others."""
+OF_CALLS = ("extra_content", "provider_specific_fields")
+"""Of calls: Gemini's own endpoint and LiteLLM; they hold `thought_signature`."""
+_GROWING = ("text", "summary", "data")
+"""Members of a detail that come in pieces; of all others the last value that is not null counts."""
+
+
+class OpaqueFields:
+    """The fields of one message while it is streamed."""
+
+    def __init__(self) -> None:
+        self._details: dict[object, dict[str, Any]] = {}
+        self._blocks: list[dict[str, Any]] = []
+        self._others: dict[str, dict[str, Any]] = {}
+
+    def add(self, delta: Delta) -> None:
+        """Add what a delta holds."""
+        for fragment in delta.reasoning_details or ():
+            self._add_detail(fragment)
+        for fragment in delta.thinking_blocks or ():
+            self._add_block(fragment)
+        for name, value in (
+            ("extra_content", delta.extra_content),
+            ("provider_specific_fields", delta.provider_specific_fields),
+        ):
+            if value:
+                self._others[name] = self._others.get(name, {}) | value
+
+    def opaque(self) -> str:
+        """Return the fields as JSON text; empty when there were none."""
+        fields: dict[str, Any] = {**self._others}
+        if self._details:
+            fields[DETAILS] = list(self._details.values())
+        if self._blocks:
+            fields["thinking_blocks"] = self._blocks
+        return encoded(fields)
+
+    def _add_detail(self, fragment: dict[str, Any]) -> None:
+        """Join the fragments of one index and type to one detail."""
+        known = self._details.setdefault(str((fragment.get("index"), fragment.get("type"))), {})
+        for name, value in fragment.items():
+            if name in _GROWING and isinstance(value, str) and isinstance(known.get(name), str):
+                known[name] += value
+            elif value is not None or name not in known:
+                known[name] = value
+
+    def _add_block(self, fragment: dict[str, Any]) -> None:
+        """Join the fragments of a thinking block, which its signature ends."""
+        last = self._blocks[-1] if self._blocks else {}
+        if fragment.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
+            self._blocks.append(dict(fragment))
+            return
+        last["thinking"] = f"{last.get('thinking') or ''}{fragment.get('thinking') or ''}"
+        last |= {name: value for name, value in fragment.items() if name != "thinking" and value is not None}
+
+
+def call_fields(delta: CallDelta) -> dict[str, Any]:
+    """Return the fields that a fragment of a call brings."""
+    fields = {"extra_content": delta.extra_content, "provider_specific_fields": delta.provider_specific_fields}
+    return {name: value for name, value in fields.items() if value}
+
+
+def encoded(fields: Mapping[str, Any]) -> str:
+    """Return fields as opaque text; empty for none."""
+    return msgspec.json.encode(fields).decode() if fields else ""
+
+
+def fields_of(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return those fields of some names that an opaque text holds; none when it holds something else."""
+    if not opaque:
+        return {}
+    try:
+        value: object = msgspec.json.decode(opaque)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    held = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return {name: held[name] for name in names if isinstance(held.get(name), list | dict)}
