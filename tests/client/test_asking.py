@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.client import plain
-from yarrow.client.asking import CHOICES, question, visible
+from yarrow.client.asking import CHOICES, Typed, question
 from yarrow.client.inert import STEERING
+from yarrow.client.permission import visible
 from yarrow.client.plain import Terminal
 from yarrow.client.run import Outcome
 from yarrow.v1 import agent_pb2 as pb
@@ -22,24 +23,34 @@ WAIT = "..."
 
 
 class Person:
-    """Answers what it was told to, and keeps what it was shown."""
+    """Types what it was told to, and keeps what it was shown."""
 
-    def __init__(self, *lines: str) -> None:
+    def __init__(self, *lines: str | Typed, keeps: bool = False) -> None:
         self.lines = list(lines)
         self.shown: list[str] = []
+        self.kept: list[str] = []
+        self.told: list[str] = []
         self.asked = asyncio.Event()
         self.interrupted = 0
+        self._keeps = keeps
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str) -> Typed:
         self.shown.append(question)
         self.asked.set()
         if self.lines and (line := self.lines.pop(0)) != WAIT:
-            return line
+            return line if isinstance(line, Typed) else Typed(line, is_answer=True)
         try:
             await asyncio.Event().wait()
         finally:
             self.interrupted += 1
         raise AssertionError
+
+    def keep(self, text: str) -> bool:
+        self.kept.append(text)
+        return self._keeps
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
 
 def asks(request_id: str = "q1", **fields: Any) -> pb.AgentEvent:
@@ -65,38 +76,65 @@ def answers(service: FakeService) -> list[pb.AnswerPermissionRequest]:
 
 
 @pytest.mark.parametrize(
-    ("line", "answer", "text"),
+    ("lines", "answer", "text"),
     [
-        ("y\n", pb.PERMISSION_ANSWER_ONCE, ""),
-        (" YES \n", pb.PERMISSION_ANSWER_ONCE, ""),
-        ("s\n", pb.PERMISSION_ANSWER_SESSION, ""),
-        ("always\n", pb.PERMISSION_ANSWER_ALWAYS, ""),
-        ("\n", pb.PERMISSION_ANSWER_NO, ""),
-        ("", pb.PERMISSION_ANSWER_NO, ""),
-        ("n\n", pb.PERMISSION_ANSWER_NO, ""),
-        ("use make\n", pb.PERMISSION_ANSWER_NO, "use make"),
-        ("yes please\n", pb.PERMISSION_ANSWER_NO, "yes please"),
+        (["yes"], pb.PERMISSION_ANSWER_ONCE, ""),
+        ([" YES "], pb.PERMISSION_ANSWER_ONCE, ""),
+        (["session"], pb.PERMISSION_ANSWER_SESSION, ""),
+        (["always", "always"], pb.PERMISSION_ANSWER_ALWAYS, ""),
+        (["always", "", "Always"], pb.PERMISSION_ANSWER_ALWAYS, ""),
+        (["always", "no"], pb.PERMISSION_ANSWER_NO, ""),
+        (["always", "yes"], pb.PERMISSION_ANSWER_ONCE, ""),
+        (["always", Typed("always", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
+        (["", "y", "s", "A", "n", "no"], pb.PERMISSION_ANSWER_NO, ""),
+        ([Typed("", is_answer=True, is_end=True)], pb.PERMISSION_ANSWER_NO, ""),
+        ([Typed("yes", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
+        (["use make"], pb.PERMISSION_ANSWER_NO, "use make"),
+        (["yes please"], pb.PERMISSION_ANSWER_NO, "yes please"),
+        (["yes."], pb.PERMISSION_ANSWER_NO, "yes."),
     ],
 )
-async def test_what_is_typed_is_the_answer(line: str, answer: int, text: str) -> None:
-    person = Person(line)
-    service = held(person, asks())
-    outcome = await run(service, person)
-    assert outcome == Outcome("s1", "COMPLETED")
+async def test_a_whole_word_is_the_answer(lines: list[str | Typed], answer: int, text: str) -> None:
+    person = Person(*lines)
+    service = FakeService(*whole(asks()))
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    async with asyncio.timeout(5):
+        while not answers(service):
+            await asyncio.sleep(0)
+    last.set()
+    assert await running == Outcome("s1", "COMPLETED")
     assert service.requests[0].options.answers_permissions
     (sent,) = answers(service)
     assert (sent.session_id, sent.request_id, sent.answer, sent.text) == ("s1", "q1", answer, text)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_line_that_is_no_answer_is_kept_or_sent_to_the_run(*, keeps: bool) -> None:
+    person = Person(Typed("always", is_answer=False), WAIT, keeps=keeps)
+    service = FakeService(*whole(asks()))
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    async with asyncio.timeout(5):
+        while len(person.shown) < 2:
+            await asyncio.sleep(0)
+    last.set()
+    await running
+    assert answers(service) == []
+    assert person.kept == ["always"]
+    assert [each.text for each in service.requests if isinstance(each, pb.SteerRequest)] == [] if keeps else ["always"]
+    assert "always" in person.shown[1]
 
 
 async def test_the_person_sees_the_whole_call() -> None:
     command = "echo " + "x" * 3000 + "\nrm -rf /"
     arguments = json.dumps({"command": command})
     shown = question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
-    assert shown == f"yarrow: bash asks for permission: no sandbox\n{command}\n{CHOICES}"
+    assert shown == f"yarrow: Run this command outside the sandbox?\n{command}\n(no sandbox)\n{CHOICES}"
     with_more = question(pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "/x"}'))
-    assert 'ls\n{"cwd": "/x"}\n' in with_more
+    assert 'ls\n{"cwd":"/x"}\n' in with_more
     other = question(pb.PermissionRequest(tool="write", arguments_json='{"path": "/x"}'))
-    assert '{"path": "/x"}' in other
+    assert other.startswith("yarrow: Write /x?\n")
 
 
 @given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))
@@ -109,7 +147,7 @@ def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
 
 
 async def test_questions_come_one_after_the_other() -> None:
-    person = Person("y", "n")
+    person = Person("yes", "no")
     service = FakeService(*whole(asks("q1"), asks("q2", tool="write")))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
     running = asyncio.create_task(run(service, person))
@@ -124,7 +162,7 @@ async def test_questions_come_one_after_the_other() -> None:
 
 
 async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next() -> None:
-    person = Person(WAIT, "y")
+    person = Person(WAIT, "yes")
     service = FakeService(*whole(asks("q1"), event("permission_settled", request_id="q1"), asks("q2", tool="write")))
     (index,) = (at for at, (each,) in enumerate(service.batches) if each.HasField("permission_settled"))
     service.gates[index] = person.asked
@@ -136,6 +174,7 @@ async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next()
     last.set()
     assert await running == Outcome("s1", "COMPLETED")
     assert person.interrupted == 1
+    assert ["Denied" in line for line in person.told] == [True]
     assert [each.request_id for each in answers(service)] == ["q2"]
 
 
@@ -146,7 +185,7 @@ async def test_the_end_of_the_run_takes_a_question_back() -> None:
 
 
 async def test_an_answer_that_could_not_be_kept_is_asked_for_again() -> None:
-    person = Person("a", "y")
+    person = Person("session", "yes")
     service = FakeService(*whole(asks()))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
     service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "full", "STORAGE")
@@ -161,7 +200,7 @@ async def test_an_answer_that_could_not_be_kept_is_asked_for_again() -> None:
 
 
 async def test_an_answer_that_comes_too_late_is_dropped() -> None:
-    person = Person("y")
+    person = Person("yes")
     service = held(person, asks())
     service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "no", "NOT_RUNNING")
     assert (await run(service, person)).reason == "COMPLETED"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from doubles.places import PAUSE
 from doubles.screen import Screen
 from doubles.world import Ended, World
 
@@ -171,8 +172,9 @@ async def test_a_conversation_takes_the_place_of_the_terminal_ui(world: World) -
     async with Screen(world, env=pretended, command=(sys.executable, "-m", "doubles.as_windows")) as screen:
         await screen.until(lambda screen: any(row.startswith(">") for row in screen.rows))
         screen.send("hi\r")
-        await screen.until("Allow it?")
-        screen.send("y\r")
+        await screen.until("Answer: ")
+        await asyncio.sleep(PAUSE)
+        screen.send("yes\r")
         await screen.until("ok")
         screen.send("/quit\r")
         assert await screen.ended() == 0

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
-from doubles.places import to_the_question
+from doubles.places import PAUSE, to_the_question
 from doubles.screen import Screen
 from doubles.typist import Typing, typing
 from doubles.world import World
@@ -96,20 +97,27 @@ async def line_by_line(world: World, what: Typing) -> list[str]:
             # What is left of the last line ends here; the line after it is an answer.
             if what.lines[-1]:
                 screen.send("\r")
-            await asyncio.sleep(1.2)  # for as long as a line is taken for text
+            texts = [line.rstrip() for line in what.lines if line.strip()]
+            await screen.until(lambda _: not Counter(texts) - kept(screen) and screen.text.rstrip().endswith("Answer:"))
+            await asyncio.sleep(PAUSE)
             screen.send("no\r")
             await screen.until(END)
-            texts = [line for line in what.lines if line.strip()]
             await screen.until(lambda _: set(" ".join(texts).split()) <= set(users(server).split()))
             assert users(server).split() == " ".join(["go", *texts]).split()
     return approvals(world)
+
+
+def kept(screen: Screen) -> Counter[str]:
+    """The lines of which it was said that they are no answers."""
+    _, _, shown = screen.text.partition("not an answer")
+    return Counter(row.rpartition("run: ")[2] for row in shown.split("\n"))
 
 
 def users(server: ChatServer) -> str:
     return " ".join(message["content"] for message in server.prompts[-1]["messages"] if message["role"] == "user")
 
 
-WAYS = [in_the_terminal_ui]
+WAYS = [in_the_terminal_ui, line_by_line]
 
 
 async def wrong_with(way: Any, folder: Path, seeds: range) -> dict[int, list[str]]:
@@ -128,13 +136,13 @@ async def wrong_with(way: Any, folder: Path, seeds: range) -> dict[int, list[str
     return {seed: wrong for seed, wrong in await asyncio.gather(*map(one, seeds)) if wrong}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["tui"])
+@pytest.mark.parametrize("way", WAYS, ids=["tui", "plain"])
 async def test_typing_never_approves(tmp_path: Path, way: Any) -> None:
     assert await wrong_with(way, tmp_path, range(SENTENCES // 2)) == {}
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("way", WAYS, ids=["tui"])
+@pytest.mark.parametrize("way", WAYS, ids=["tui", "plain"])
 async def test_typing_never_approves_a_thousand_times(tmp_path: Path, way: Any) -> None:
     assert await wrong_with(way, tmp_path, range(SENTENCES, SENTENCES + SEEDS // 2)) == {}

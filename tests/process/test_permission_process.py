@@ -16,6 +16,8 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
 COMMAND = {"command": "echo ran >> ran"}
 TURNS = [{"call": {"name": "bash", "arguments": COMMAND}}], [{"text": "done"}]
+PAUSE = 1.1
+"""Seconds before a line that is to be an answer."""
 ASK = {"permissions": {"rules": {"bash": "ask"}}}
 
 
@@ -113,16 +115,21 @@ class AtTerminal:
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
+    async def answer(self, line: str) -> None:
+        """Answer a question after the pause that makes an answer of a line."""
+        await self.until("Answer: ")
+        await asyncio.sleep(PAUSE)
+        self.type(f"{line}\n")
+
 
 async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
-    """Run a prompt at a terminal, and type when there is a question; `early` before there is one."""
+    """Run a prompt at a terminal, and answer when there is a question; `early` is typed before there is one."""
     world.script(*TURNS, **ASK)
     terminal = AtTerminal(world)
     terminal.type(early)
     process = await terminal.start("--plain", "go")
     try:
-        await terminal.until("[no] ")
-        terminal.type(text)
+        await terminal.answer(text)
         await terminal.until("done")
         assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
@@ -133,20 +140,54 @@ async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
 
 
 async def test_a_person_at_a_terminal_is_asked(world: World) -> None:
-    terminal = await typed(world, "y\n")
+    terminal = await typed(world, "yes")
     assert "echo ran >> ran" in terminal.seen
     assert ran(world)
 
 
-@pytest.mark.parametrize(("early", "late", "runs"), [("y\n", "n\n", False), ("\n\n", "y\n", True)])
+@pytest.mark.parametrize(
+    ("early", "late", "runs"), [("yes\n", "no", False), ("\n\n", "yes", True), ("al", "ways", False)]
+)
 async def test_what_is_typed_too_early_is_no_answer(world: World, early: str, late: str, runs: bool) -> None:
     await typed(world, late, early=early)
     assert ran(world) == runs
 
 
-async def test_enter_alone_is_no(world: World) -> None:
-    await typed(world, "\n")
+async def test_what_is_typed_too_early_reaches_the_agent(world: World) -> None:
+    world.script(TURNS[0], [{"expect": {"contains": "use ls, not cat"}}, {"text": "done"}], **ASK)
+    terminal = AtTerminal(world)
+    process = await terminal.start("--plain", "go")
+    try:
+        await terminal.until("Answer: ")
+        terminal.type("use ls, not ca\x7fat\n")
+        await terminal.until("sent to the agent as a message: use ls, not cat")
+        await terminal.answer("no")
+        await terminal.until("done")
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(terminal.ours)
     assert not ran(world)
+
+
+@pytest.mark.parametrize("line", ["", "y", "S", "a", "n"])
+async def test_a_letter_is_no_answer(world: World, line: str) -> None:
+    world.script(*TURNS, **ASK)
+    terminal = AtTerminal(world)
+    process = await terminal.start("--plain", "go")
+    try:
+        await terminal.answer(line)
+        await terminal.until("type the whole word")
+        assert not ran(world)
+        await terminal.answer("yes")
+        await terminal.until("done")
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(terminal.ours)
+    assert ran(world)
 
 
 async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> None:
@@ -156,8 +197,9 @@ async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> Non
     terminal = AtTerminal(world)
     process = await terminal.start("--plain", "--sandbox", "off", "go")
     try:
-        await terminal.until("[no] ")
-        terminal.type("a\n")
+        await terminal.answer("always")
+        await terminal.until("Type always once more")
+        await terminal.answer("always")
         await terminal.until("done")
         await asyncio.wait_for(process.wait(), 30)
     finally:

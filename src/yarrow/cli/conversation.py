@@ -47,9 +47,11 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
     async with opened(start) as stub, Output(out=start.out) as output:
         for notice in start.loaded.notices:
             output.err.write(f"yarrow: {inert(notice)}\n")
-        talk = Conversation(stub, request, await chosen(stub, start.arguments, request), output=output)
-        talk.greet()
         lines = Lines(output.err)
+        person = person_at(output, keep=lines.keep)
+        terminal = plain.Terminal(output.out, output.err, person)
+        talk = Conversation(stub, request, await chosen(stub, start.arguments, request), terminal=terminal)
+        talk.greet()
         while (line := await lines.next()) is not None:
             # A space before the slash says that it is no command.
             text = line.rstrip()
@@ -70,11 +72,11 @@ async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
 class Conversation:
     """What is said in one session after the other."""
 
-    def __init__(self, stub: Stub, request: pb.PromptRequest, session: Session, *, output: Output) -> None:
+    def __init__(self, stub: Stub, request: pb.PromptRequest, session: Session, *, terminal: plain.Terminal) -> None:
         self.session = session
         self._stub = stub
         self._request = request
-        self._terminal = plain.Terminal(output.out, output.err, person_at(output))
+        self._terminal = terminal
 
     async def do(self, text: str) -> None:
         """Do what a line says, and say what goes wrong."""

@@ -2,6 +2,7 @@
 
 from yarrow.cli.output import Stream
 from yarrow.cli.person import read_typed
+from yarrow.client.inert import inert
 
 SIGN = "> "
 CONTINUED = "\\"
@@ -21,11 +22,17 @@ class Lines:
 
     async def next(self) -> str | None:
         """Ask for a line and return it, with those that it goes on in; None at the end of input."""
-        self._err.write(SIGN)
+        # The beginning of a line that was typed during a question is shown again.
+        begun = b"" if b"\n" in self._rest else self._rest
+        self._err.write(SIGN + inert(begun.decode("utf-8", "replace")))
         line = await self._line()
         while line is not None and line.endswith(CONTINUED) and (more := await self._line()) is not None:
             line = f"{line.removesuffix(CONTINUED)}\n{more}"
         return line
+
+    def keep(self, text: str) -> None:
+        """Take text that was typed already, and is read as the next lines."""
+        self._rest += text.encode("utf-8", "replace")
 
     async def _line(self) -> str | None:
         while b"\n" not in self._rest and not self._is_over:

@@ -1,39 +1,56 @@
-"""Asks the person at the terminal whether tool calls may run, one after the other, and passes the answers on."""
+"""Asks the user at the terminal whether tool calls may run, one after the other, and passes the answers on."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from grpc import aio
 
 from yarrow.client.patience import patiently
-from yarrow.client.permission import MAX_TEXT, visible
+from yarrow.client.permission import MAX_TEXT, Answered, call_lines, facts, outcome, storing, title, visible
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
-CHOICES = "Allow it? y once, s for this session, a always, or what to do instead [no] "
+PROMPT = "Answer: "
+CHOICES = f"Type yes, session, always or no, or what to do instead.\n{PROMPT}"
+WHOLE_WORD = f"yarrow: type the whole word: yes, session, always or no\n{PROMPT}"
+CONFIRM = f"Type always once more to confirm, or no.\n{PROMPT}"
 _WORDS = {
-    "y": pb.PERMISSION_ANSWER_ONCE,
     "yes": pb.PERMISSION_ANSWER_ONCE,
-    "once": pb.PERMISSION_ANSWER_ONCE,
-    "s": pb.PERMISSION_ANSWER_SESSION,
     "session": pb.PERMISSION_ANSWER_SESSION,
-    "a": pb.PERMISSION_ANSWER_ALWAYS,
     "always": pb.PERMISSION_ANSWER_ALWAYS,
-    "": pb.PERMISSION_ANSWER_NO,
-    "n": pb.PERMISSION_ANSWER_NO,
     "no": pb.PERMISSION_ANSWER_NO,
 }
+_LETTERS = frozenset({"", "y", "s", "a", "n"})
+"""Lines that answer nothing, and are no message either."""
+
+
+class Typed(NamedTuple):
+    """A line that was typed while a question is open."""
+
+    text: str
+    is_answer: bool
+    """Whether it was meant for the question: typed after it could be read, and after a pause."""
+    is_end: bool = False
+    """Whether nothing more will be typed."""
 
 
 class Person(Protocol):
-    """Somebody at a terminal."""
+    """A user at a terminal."""
 
-    async def answer(self, question: str) -> str:
-        """Show a question, its last line as a prompt, and return the line typed after it; empty at the end of input."""
+    async def answer(self, question: str) -> Typed:
+        """Show a question, its last line as a prompt, and return the next line that is typed."""
+        ...
+
+    def keep(self, text: str) -> bool:
+        """Keep a line for later; return False when nothing takes it later."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Show a line."""
         ...
 
 
@@ -45,16 +62,20 @@ class Asking:
         self._person = person
         self._turn = asyncio.Lock()
         self._asked: dict[str, asyncio.Task[None]] = {}
+        self._requests: dict[str, pb.PermissionRequest] = {}
 
     def ask(self, event: pb.AgentEvent) -> None:
         """Ask when what was asked before is answered."""
-        request_id = event.permission_request.request_id
-        self._asked[request_id] = asyncio.create_task(self._ask(event), name=f"question {request_id}")
+        request = event.permission_request
+        self._requests[request.request_id] = request
+        self._asked[request.request_id] = asyncio.create_task(self._ask(event), name=f"question {request.request_id}")
 
-    def settled(self, request_id: str) -> None:
-        """Take a question back: somebody answered it, or it waits no more."""
-        if task := self._asked.get(request_id):
+    def settled(self, settled: pb.PermissionSettled) -> None:
+        """Take a question back that is not answered here: another client answered it, or it waits no more."""
+        task = self._asked.get(settled.request_id)
+        if task and not task.done():
             task.cancel()
+            self._person.tell(f"\nyarrow: {outcome(self._requests[settled.request_id], settled).text}")
 
     async def close(self) -> None:
         """Take every question back, and wait until that is done. Raises what asking raised."""
@@ -68,16 +89,46 @@ class Asking:
     async def _ask(self, event: pb.AgentEvent) -> None:
         async with self._turn:
             text = question(event.permission_request)
+            confirms = False
             while text:
-                line = await self._person.answer(text)
-                try:
-                    # A connection that is cut loses no answer: the same one again is no failure.
-                    await patiently(partial(self._stub.AnswerPermission, _answer(event, line)))
-                    text = ""
-                except aio.AioRpcError as error:
-                    # An answer that could not be kept leaves the question open; it is asked again, with the reason.
-                    again = f"yarrow: {visible(error.details() or '')}\n{CHOICES}"
-                    text = again if await self._waits(event) else ""
+                typed = await self._person.answer(text)
+                word = "no" if typed.is_end else typed.text.strip()
+                if not typed.is_answer:
+                    text = await self._set_aside(event, typed.text)
+                elif word.lower() in _LETTERS:
+                    text = WHOLE_WORD
+                elif word.lower() == "always" and not confirms:
+                    confirms, text = True, f"{storing(event.permission_request)}\n{CONFIRM}"
+                else:
+                    confirms, text = False, await self._answer(event, _answered(word))
+
+    async def _answer(self, event: pb.AgentEvent, answered: Answered) -> str:
+        """Pass an answer on; return what is to be asked again, empty when it is settled."""
+        request = pb.AnswerPermissionRequest(
+            session_id=event.session_id,
+            request_id=event.permission_request.request_id,
+            answer=answered.answer,
+            text=answered.text,
+        )
+        try:
+            # A connection that is cut loses no answer: the same one again is no failure.
+            await patiently(partial(self._stub.AnswerPermission, request))
+        except aio.AioRpcError as error:
+            # An answer that could not be kept leaves the question open; it is asked again, with the reason.
+            return f"yarrow: {visible(error.details() or '')}\n{CHOICES}" if await self._waits(event) else ""
+        return ""
+
+    async def _set_aside(self, event: pb.AgentEvent, text: str) -> str:
+        """Keep a line that is no answer, or send it to the run; return the prompt that is shown again."""
+        if not text.strip():
+            return PROMPT
+        if self._person.keep(text):
+            return f"yarrow: not an answer, kept for after this run: {visible(text)}\n{PROMPT}"
+        try:
+            await self._stub.Steer(pb.SteerRequest(session_id=event.session_id, text=text))
+        except aio.AioRpcError as error:
+            return f"yarrow: not an answer, and not sent ({visible(error.details() or '')}): {visible(text)}\n{PROMPT}"
+        return f"yarrow: not an answer, sent to the agent as a message: {visible(text)}\n{PROMPT}"
 
     async def _waits(self, event: pb.AgentEvent) -> bool:
         with contextlib.suppress(aio.AioRpcError):
@@ -88,7 +139,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(stub: Stub, person: Person | None) -> AsyncGenerator[Asking | None]:
-    """Open the questions of a run for a person, if there is one."""
+    """Open the questions of a run for a user, if there is one."""
     if person is None:
         yield None
         return
@@ -100,33 +151,12 @@ async def asking(stub: Stub, person: Person | None) -> AsyncGenerator[Asking | N
 
 
 def question(request: pb.PermissionRequest) -> str:
-    """Return what a person is shown: the whole call, with everything in it that a terminal would obey or hide."""
-    where = " (in a sandbox)" if request.contained else ""
-    head = f"yarrow: {visible(request.tool)} asks for permission{where}: {visible(request.reason)}"
-    return f"{head}\n{visible(said(request))}\n{CHOICES}"
+    """Return what a user is shown: the whole call, with everything in it that a terminal would obey or hide."""
+    call = [f"{line.sign} {line.text}" if line.sign else line.text for line in call_lines(request)]
+    why = facts(request, "")
+    return "\n".join([f"yarrow: {title(request)}", *call, *([f"({why})"] if why else []), CHOICES])
 
 
-def said(request: pb.PermissionRequest) -> str:
-    """Return what a call would do: a command as it is, any other call as its arguments."""
-    # Here, since most runs ask nothing.
-    import json
-
-    try:
-        arguments: dict[str, Any] = dict(json.loads(request.arguments_json))
-    except (TypeError, ValueError, RecursionError):
-        return request.arguments_json
-    command = arguments.pop("command", None)
-    if not isinstance(command, str):
-        return request.arguments_json
-    return f"{command}\n{json.dumps(arguments, ensure_ascii=False)}" if arguments else command
-
-
-def _answer(event: pb.AgentEvent, line: str) -> pb.AnswerPermissionRequest:
-    word = line.strip()
+def _answered(word: str) -> Answered:
     answer = _WORDS.get(word.lower())
-    return pb.AnswerPermissionRequest(
-        session_id=event.session_id,
-        request_id=event.permission_request.request_id,
-        answer=pb.PERMISSION_ANSWER_NO if answer is None else answer,
-        text=word[:MAX_TEXT] if answer is None else "",
-    )
+    return Answered(pb.PERMISSION_ANSWER_NO, word[:MAX_TEXT]) if answer is None else Answered(answer)

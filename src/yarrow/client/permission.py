@@ -106,6 +106,12 @@ def agent_reason(request: pb.PermissionRequest) -> str:
     return 'The agent says: "{}"'.format(words.replace('"', "'")) if words else ""
 
 
+def storing(request: pb.PermissionRequest) -> str:
+    """Return what an answer for always writes, and where."""
+    call = f"{visible(request.tool)}: {summary(request)}"
+    return f"This adds a rule to the settings of the service: always allow {call}"
+
+
 def facts(request: pb.PermissionRequest, cwd: str) -> str:
     """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
     arguments = _arguments(request)

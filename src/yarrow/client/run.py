@@ -78,7 +78,7 @@ async def _consider(stub: Stub, event: pb.AgentEvent, questions: Asking | None) 
     """Put what an event asks to the person; return whether it was denied since nobody is there."""
     if event.HasField("permission_settled"):
         if questions is not None:
-            questions.settled(event.permission_settled.request_id)
+            questions.settled(event.permission_settled)
         return False
     if questions is not None:
         questions.ask(event)

@@ -7,7 +7,8 @@ import sys
 if sys.platform == "win32":
     raise ImportError("yarrow.platform.posix_programs is not for Windows")
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,23 @@ def forget_typed(descriptor: int) -> None:
     import termios
 
     termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
+@contextmanager
+def by_keys(descriptor: int) -> Generator[bool]:
+    """Read a terminal key by key and unechoed, also what was typed and not read yet; yield whether that is so here."""
+    import termios
+
+    before = termios.tcgetattr(descriptor)
+    keys = list(before)
+    # Ctrl+C still interrupts.
+    keys[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+    termios.tcsetattr(descriptor, termios.TCSANOW, keys)
+    try:
+        yield True
+    finally:
+        with suppress(termios.error):  # a terminal that was closed
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def in_background(descriptor: int) -> bool:

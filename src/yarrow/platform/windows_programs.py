@@ -11,8 +11,8 @@ if sys.platform != "win32":
 import _winapi
 import msvcrt
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +162,12 @@ def forget_typed(descriptor: int) -> None:  # noqa: ARG001 (there is one console
     """Drop what was typed at a terminal and not read yet."""
     while msvcrt.kbhit():
         msvcrt.getwch()
+
+
+@contextmanager
+def by_keys(descriptor: int) -> Generator[bool]:  # noqa: ARG001 (there is one console)
+    """Read a terminal key by key and unechoed; yield whether that is so here: a console gives lines."""
+    yield False
 
 
 def in_background(descriptor: int) -> bool:  # noqa: ARG001 (there are no jobs on a console)

@@ -86,4 +86,4 @@ def fields_of(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     held = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return {name: held[name] for name in names if isinstance(held.get(name), list | dict)}
+    return {name: held[name] for name in names if isinstance(held.get(name), list | dict) and held[name]}
