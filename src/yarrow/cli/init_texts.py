@@ -74,6 +74,7 @@ _SANDBOX = """\
 
   // What shell commands run in: off, workspace (they change the workspace alone), or strict (and reach no network).
   // "sandbox": "workspace",
+  // "sandboxNetwork": "on",
 
   // Files closed for what they hold, besides .env and its kind, and which of that kind are open; * is any text.
   // "secretFiles": {"more": [], "fewer": []},

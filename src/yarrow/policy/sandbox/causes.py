@@ -47,7 +47,8 @@ _GIT = re.compile(
 _SIGNING = re.compile(
     r"(?:error: )?(?:gpg failed to sign|couldn't load public key|unable to sign|unable to start ssh-agent|"
     r"no private key found for public key)|gpg: (?:signing|clear-sign|skipped).*(?:failed|no secret key)|"
-    r"error: load key |(?:fatal|error): (?:either )?user\.signingkey |gpg: no default secret key|error: .*user\.signingkey",
+    r"error: load key |(?:fatal|error): (?:either )?user\.signingkey |gpg: no default secret key|"
+    r"error: .*user\.signingkey",
     re.IGNORECASE,
 )
 _SSH = re.compile(
