@@ -530,3 +530,27 @@ async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:
     assert ended.code == 0
     assert ended.out.count("concerns nothing") == 1
     assert "perhaps 'bash' is meant" in " ".join(ended.out.split())
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [
+        ("~/.npmrc", "~/.npmrc"),
+        ("~/.aws/credentials", "~/.aws/credentials"),
+        ("~/rc", "~/.npmrc"),
+        ("~/.ssh", "~/.ssh"),
+    ],
+)
+async def test_case_rb_13_keys_that_the_model_may_read_are_a_warning(world: World, named: str, shown: str) -> None:
+    (world.home / "rc").symlink_to(".npmrc")
+    world.script([{"text": "x"}], workspace={"read": ["~/notes", named]})
+    code, checks = await seen(world)
+    assert code == 0
+    assert checks["keys"]["status"] == "warn"
+    assert checks["keys"]["seen"] == f"{shown} holds keys, and tools and commands can read it"
+    assert checks["keys"]["todo"].startswith("remove workspace.read[1] (")
+
+
+async def test_a_directory_without_keys_is_no_warning(world: World) -> None:
+    world.script([{"text": "x"}], workspace={"read": ["~", "~/.config", "~/notes"]})
+    assert "keys" not in (await seen(world))[1]

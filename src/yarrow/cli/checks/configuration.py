@@ -31,7 +31,7 @@ def read_scene(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[S
         todo = "correct it; no prompt is taken before, and what follows here is about the defaults"
         faults.append(fail(SECTION, "error", seen=error.message, todo=todo, code=error.code))
     scene = Scene(home, cwd, environment, loaded, extensions)
-    return scene, [*_files(scene), *faults, *_directory(), *_notices(loaded), *_rules(scene)]
+    return scene, [*_files(scene), *faults, *_directory(), *_notices(loaded), *_rules(scene), *_keys(scene)]
 
 
 def _files(scene: Scene) -> list[Check]:
@@ -73,6 +73,21 @@ def _rules(scene: Scene) -> list[Check]:
     for unknown in unknown_tools(scene.loaded.settings.permissions.rules, (tool.name for tool in BUILTIN_TOOLS)):
         seen, _, todo = unknown.partition("; ")
         checks.append(warn(SECTION, "rule", seen=seen, todo=f"{todo}{_UNLOADED if scene.extensions else ''}"))
+    return checks
+
+
+def _keys(scene: Scene) -> list[Check]:
+    """Warn about keys that `workspace.read` shows to the model."""
+    from yarrow.policy.keys import Keys
+
+    checks = list[Check]()
+    keys = Keys.of(scene.home)
+    for number, text in enumerate(scene.loaded.settings.workspace.read):
+        path = Path(os.path.realpath(scene.cwd / Path(text).expanduser()))
+        if keys.has(str(path)):
+            place = f"workspace.read[{number}] ({scene.loaded.origin(('workspace', 'read'))})"
+            seen = f"{scene.short(path)} holds keys, and tools and commands can read it"
+            checks.append(warn(SECTION, "keys", seen=seen, todo=f"remove {place} unless the model may see them"))
     return checks
 
 

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -62,8 +63,21 @@ def _looked(around: Surroundings, environment: Mapping[str, str]) -> tuple[Sight
     for directory in {*found.values(), *finder.directories}:
         if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (else everybody can see it)
             keys.update(f"{directory}/{name}" for name in key_files(directory, finder.watched))
-    masked = tuple(sorted(_inside(keys, found)))
+    for directory in _tools_of(around):
+        keys.update(f"{directory}/{name}" for name in key_files(directory, finder.watched))
+    masked = tuple(sorted({*_inside(keys, found), *_inside(keys, {root: root for root in around.readable})}))
     return Sight(tuple((source, target) for target, source in found.items()), masked), finder.watched
+
+
+def _tools_of(around: Surroundings) -> Iterator[str]:
+    """Yield the directories of tools that are shown since `workspace.read` names the home, or a part of it."""
+    for root in around.readable:
+        if f"{around.home}/".startswith(f"{root.rstrip('/')}/"):
+            with suppress(OSError):
+                names = os.listdir(around.home)  # noqa: PTH208 (texts throughout)
+                yield from (f"{around.home}/{name}" for name in names if name.startswith("."))
+        elif root.startswith(f"{around.home}/."):
+            yield root
 
 
 def _inside(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[str]:
