@@ -96,8 +96,10 @@ def tree(directory: Path) -> dict[str, bytes]:
         "git gc -q --prune=now",
         "rm -rf .git/worktrees/beside; rm -rf .git/worktrees",
         "mv .git/worktrees .git/w; mv .git/worktrees/beside .git/x",
-        "echo x > .git/worktrees/beside/HEAD; echo x > .git/worktrees/beside/new; "
-        "ln -sf / .git/worktrees/beside/gitdir",
+        (
+            "echo x > .git/worktrees/beside/HEAD; echo x > .git/worktrees/beside/new; "
+            "ln -sf / .git/worktrees/beside/gitdir"
+        ),
         "git worktree repair beside; git worktree move beside other; git worktree lock beside",
     ],
 )
