@@ -46,9 +46,9 @@ def registry() -> Generator[Registry]:
             self.end_headers()
             self.wfile.write(body or b"")
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815 (the name that the base class calls)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (as the base class has it)
             """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

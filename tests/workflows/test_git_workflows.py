@@ -117,7 +117,8 @@ def test_docker_by_the_way_out(dev: Developer) -> None:
     dev.write(
         "../../tools/bin/docker",
         '#!/bin/sh\n[ -S "$HOME/docker.sock" ] && exec echo container-list\n'
-        'echo "Cannot connect to the Docker daemon at unix://$HOME/docker.sock. Is the docker daemon running?" >&2; exit 1\n',
+        'echo "Cannot connect to the Docker daemon at unix://$HOME/docker.sock. '
+        'Is the docker daemon running?" >&2; exit 1\n',
         mode=0o755,
     )
     dev.shell(f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"{dev.home}/docker.sock\")'")

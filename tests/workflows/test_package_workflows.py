@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from developer import ROOT, Developer
@@ -174,5 +173,6 @@ def test_the_registries_answer_as_the_real_programs_expect(dev: Developer, packa
     """Without the agent, so that a failure above is the sandbox's."""
     python_settings(dev, packages)
     dev.shell(
-        f"npm view --registry={packages.address} example-thing version && /usr/bin/python3 -m venv v && v/bin/pip -q install example-thing"
+        f"npm view --registry={packages.address} example-thing version"
+        " && /usr/bin/python3 -m venv v && v/bin/pip -q install example-thing"
     )
