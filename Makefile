@@ -49,6 +49,7 @@ bench: setup
 	@$(BIN)/python bench/run.py --yarrow .bench/bin/yarrow --size-of .bench --write docs/performance.md $(BENCH)
 
 soak: setup
+	@SENTENCES=$${SENTENCES:-1000} $(BIN)/pytest -n 0 -m soak tests/process
 	@PROGRAMS=$${PROGRAMS:-20000} SCENES=$${SCENES:-5000} $(BIN)/pytest -n 2 -m soak tests/policy
 	@SEEDS=$${SEEDS:-200} $(BIN)/pytest -n 2 tests/process/test_concurrent_history.py tests/service/test_provider_faults.py
 

@@ -172,7 +172,7 @@ async def test_a_conversation_takes_the_place_of_the_terminal_ui(world: World) -
     async with Screen(world, env=pretended, command=(sys.executable, "-m", "doubles.as_windows")) as screen:
         await screen.until(lambda screen: any(row.startswith(">") for row in screen.rows))
         screen.send("hi\r")
-        await screen.until("Answer: ")
+        await screen.until("Answer:")
         await asyncio.sleep(PAUSE)
         screen.send("yes\r")
         await screen.until("ok")

@@ -16,9 +16,8 @@ from doubles.world import World
 from yarrow.session.reader import load
 from yarrow.session.record import PermissionAnswered
 
-SENTENCES = 40
-SEEDS = int(os.environ.get("SENTENCES", "1000"))
-"""Sentences of a soak."""
+SENTENCES = int(os.environ.get("SENTENCES", "40"))
+"""Typed in all; `make soak` types more."""
 TERMINALS = 20
 """Terminals at one time."""
 CALL: dict[str, Any] = {
@@ -102,8 +101,7 @@ async def line_by_line(world: World, what: Typing) -> list[str]:
             await asyncio.sleep(PAUSE)
             screen.send("no\r")
             await screen.until(END)
-            await screen.until(lambda _: set(" ".join(texts).split()) <= set(users(server).split()))
-            assert users(server).split() == " ".join(["go", *texts]).split()
+            await all_sent(server, ["go", *texts])
     return approvals(world)
 
 
@@ -113,8 +111,15 @@ def kept(screen: Screen) -> Counter[str]:
     return Counter(row.rpartition("run: ")[2] for row in shown.split("\n"))
 
 
-def users(server: ChatServer) -> str:
-    return " ".join(message["content"] for message in server.prompts[-1]["messages"] if message["role"] == "user")
+async def all_sent(server: ChatServer, texts: list[str]) -> None:
+    """Wait until the model was sent these texts of the user, and no others."""
+    sent = ""
+    async with asyncio.timeout(20):
+        while len(sent.split()) < len(" ".join(texts).split()):
+            messages = server.prompts[-1]["messages"]
+            sent = " ".join(message["content"] for message in messages if message["role"] == "user")
+            await asyncio.sleep(0.01)
+    assert sent.split() == " ".join(texts).split(), sent
 
 
 WAYS = [in_the_terminal_ui, line_by_line]
@@ -136,13 +141,8 @@ async def wrong_with(way: Any, folder: Path, seeds: range) -> dict[int, list[str
     return {seed: wrong for seed, wrong in await asyncio.gather(*map(one, seeds)) if wrong}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["tui", "plain"])
-async def test_typing_never_approves(tmp_path: Path, way: Any) -> None:
-    assert await wrong_with(way, tmp_path, range(SENTENCES // 2)) == {}
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("way", WAYS, ids=["tui", "plain"])
-async def test_typing_never_approves_a_thousand_times(tmp_path: Path, way: Any) -> None:
-    assert await wrong_with(way, tmp_path, range(SENTENCES, SENTENCES + SEEDS // 2)) == {}
+async def test_typing_never_approves(tmp_path: Path, way: Any) -> None:
+    assert await wrong_with(way, tmp_path, range(SENTENCES // len(WAYS))) == {}
