@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from doubles.house import House, play, stub_of
 from doubles.processes import watching_for_processes
 from yarrow.policy.sandbox.arguments import Level
+from yarrow.policy.sandbox.baseline import take
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.journal import Left, Note
 from yarrow.policy.sandbox.sandbox import ask, launcher, unavailable
@@ -98,7 +99,9 @@ async def test_without_a_launcher_it_says_that_too(
 async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     notes = house.users / "sandbox"
-    note = Note(notes, Left(Watched.of([house.cwd / ".yarrow"], [house.cwd]), ()))
+    note = Note(
+        notes, Left(Watched.of([house.cwd / ".yarrow"], [house.cwd]), take([house.cwd], [house.cwd / ".yarrow"], []))
+    )
     (path,) = notes.iterdir()
     data = path.read_bytes()
     note.remove()

@@ -13,6 +13,7 @@ from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
 from yarrow.client import following, patience
+from yarrow.client.asking import Typed
 from yarrow.client.bearer import bearing
 from yarrow.client.failure import refusal
 from yarrow.client.missed import messages_after
@@ -313,11 +314,17 @@ class Willing:
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
         self.times = 0
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str) -> Typed:
         self.times += 1
         self.asked.set()
         await self.answers.wait()
-        return "y"
+        return Typed("yes", is_answer=True)
+
+    def keep(self, text: str) -> bool:
+        raise AssertionError(f"nothing was typed but {text!r}")
+
+    def tell(self, text: str) -> None:
+        """Show nothing."""
 
 
 class Silent:
@@ -326,7 +333,13 @@ class Silent:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def answer(self, question: str) -> str:
+    async def answer(self, question: str) -> Typed:
         self.asked.set()
         await asyncio.Event().wait()
-        return question
+        return Typed(question, is_answer=False)
+
+    def keep(self, text: str) -> bool:
+        raise AssertionError(f"nothing was typed but {text!r}")
+
+    def tell(self, text: str) -> None:
+        """Show nothing."""

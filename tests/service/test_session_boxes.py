@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
+from yarrow.policy.sandbox.baseline import take
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.journal import Left, Note
 from yarrow.policy.sandbox.sandbox import unavailable
@@ -54,7 +55,7 @@ async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: Ho
 async def test_what_a_killed_service_left_is_told_to_the_next_session(house: House) -> None:
     notes = house.users / "sandbox"
     root = Workspace.make(house.cwd).writable[0]
-    note = Note(notes, Left(Watched.of([root / ".yarrow"], [root]), ()))
+    note = Note(notes, Left(Watched.of([root / ".yarrow"], [root]), take([root], [root / ".yarrow"], [])))
     (path,) = notes.iterdir()
     data = path.read_bytes()
     note.remove()
