@@ -115,7 +115,7 @@ async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_p
         await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id="s1", settings=wet))
         await play(stub, house.prompt(session_id="s1"))
         state = await stub.GetState(pb.GetStateRequest(session_id="s1"))
-    assert any("left by a command" in warning for warning in state.warnings)
+    assert any("a command left this" in warning for warning in state.warnings)
     assert not (house.cwd / ".yarrow").exists()
 
 

@@ -64,5 +64,5 @@ async def test_what_a_killed_service_left_is_told_to_the_next_session(house: Hou
     async with stub_of(house) as stub:
         session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
         state = await stub.GetState(pb.GetStateRequest(session_id=session_id))
-    assert any(f"{root}/.yarrow: left by a command" in warning for warning in state.warnings)
+    assert any("a command left this" in warning and f"{root}/.yarrow" in warning for warning in state.warnings)
     assert not (root / ".yarrow").exists()
