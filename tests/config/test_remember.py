@@ -1,5 +1,6 @@
 """A call that is allowed always goes to the user's own file, and nothing else of the file changes."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.config.files import decode
-from yarrow.config.remember import remember, with_allowed
+from yarrow.config.remember import forget, remember, with_allowed, without_allowed
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import ConfigError, StorageError
 
@@ -115,3 +116,67 @@ def test_a_file_without_anything_in_it_gets_an_object(tmp_path: Path, text: str)
     remember(path, CALL)
     assert decode(path.read_bytes(), "x").values == {"permissions": {"always": [VALUE]}}
     assert ("mine" in path.read_text()) == ("mine" in text)
+
+
+OTHER = '{"tool": "bash", "subject": "ls", "cwd": "/"}'
+SAME = [
+    ENTRY,
+    '{"cwd": "/home/u/p", "uncontained": false, "tool": "bash", "subject": "make \\"test\\" // now"}',
+]
+
+
+@given(
+    st.lists(st.sampled_from([*SAME, OTHER]), max_size=4),
+    st.lists(SPACE, min_size=12, max_size=12),
+    st.sampled_from(["", ","]),
+    st.booleans(),
+)
+def test_a_revoked_call_goes_and_the_rest_stays(items: list[str], spaces: list[str], comma: str, more: bool) -> None:
+    listed = ",".join(f"{spaces[2 * index]}{item}{spaces[2 * index + 1]}" for index, item in enumerate(items))
+    listed += comma if items else ""
+    rules = '"rules": {"bash": "ask"}' if more else ""
+    inner = f'"always"{spaces[8]}:{spaces[9]}[{listed}{spaces[10]}]'
+    text = f'{spaces[11]}{{"permissions": {{{inner}{"," if more else ""}{rules}}}}}'
+    new = without_allowed(text, CALL)
+    was, now = decode(text.encode(), "f").values, decode(new.encode(), "f").values
+    assert now["permissions"].pop("always") == [json.loads(OTHER) for item in items if item == OTHER]
+    del was["permissions"]["always"]
+    assert now == was
+    for comment in ('// it\'s "so"', "/* { [ */"):
+        assert new.count(comment) == text.count(comment)
+    assert without_allowed(new, CALL) == new
+
+
+REVOKED = [
+    ('{\n  "permissions": {"always": [ENTRY]}\n}\n', '{\n  "permissions": {"always": []}\n}\n'),
+    (
+        '{\n  "permissions": {"always": [\n    ENTRY,\n    OTHER\n  ]}\n}',
+        '{\n  "permissions": {"always": [\n    OTHER\n  ]}\n}',
+    ),
+    (
+        '{\n  "permissions": {"always": [\n    OTHER,\n    ENTRY\n  ]}\n}',
+        '{\n  "permissions": {"always": [\n    OTHER\n  ]}\n}',
+    ),
+    ('{"model": "x"}', '{"model": "x"}'),
+    ('{"permissions": {"mode": "ask"}}', '{"permissions": {"mode": "ask"}}'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), REVOKED)
+def test_what_is_left_of_a_revoked_call(before: str, after: str) -> None:
+    before, after = (text.replace("ENTRY", ENTRY).replace("OTHER", OTHER) for text in (before, after))
+    assert without_allowed(before, CALL) == after
+
+
+def test_what_was_added_can_be_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{\n  // a model\n  "model": "x"\n}\n')
+    remember(path, CALL)
+    remember(path, AllowedCall("bash", "ls", "/", uncontained=True))
+    forget(path, CALL)
+    assert decode(path.read_bytes(), "f").values["permissions"] == {
+        "always": [{"tool": "bash", "subject": "ls", "cwd": "/", "uncontained": True}]
+    }
+    forget(path, AllowedCall("bash", "ls", "/"))
+    assert "uncontained" in path.read_text(), "a call inside the sandbox is another one"
+    assert "// a model" in path.read_text()

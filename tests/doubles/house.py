@@ -60,6 +60,7 @@ class House:
         self.settings = Settings(provider="scripted", providers=providers, **settings)
         self.allowed: list[AllowedCall] = []
         """What a person allowed always."""
+        self._always: set[AllowedCall] = set()
         added = added or nothing()
         self.providers = Providers(self.settings, {}, added.providers)
         self.act = ActTool()
@@ -77,12 +78,23 @@ class House:
             keys=lambda: keys,
             secrets=lambda: keys,
             watch=watch,
-            consent=Consent(rules={"act": "auto"} if rules is None else rules, keep=self._keep),
+            consent=Consent(
+                rules={"act": "auto"} if rules is None else rules,
+                always=self._always,
+                keep=self._keep,
+                forget=self._forget,
+                file="/home/u/config.json",
+            ),
         )
         self.servicer = Servicer(self.parts)
 
     async def _keep(self, call: AllowedCall) -> None:
         self.allowed.append(call)
+        self._always.add(call)
+
+    async def _forget(self, call: AllowedCall) -> None:
+        self.allowed.remove(call)
+        self._always.remove(call)
 
     async def scripted(self) -> ScriptedProvider:
         provider = (await self.providers.get("scripted", "")).provider

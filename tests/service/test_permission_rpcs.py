@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 
 from doubles.house import House, kinds, play, read, reason_of, stub_of
@@ -260,3 +261,89 @@ async def test_a_plan_stays_one_in_what_is_made_of_the_session(tmp_path: Path) -
             events = [response.event async for response in stub.RunTool(by_hand)]
             assert "only plans" in events[-1].tool_output.text
     assert house.act.ran == []
+
+
+async def allowed(stub: Any, session_id: str = "") -> list[pb.AllowedCall]:
+    return list((await stub.ListPermissions(pb.ListPermissionsRequest(session_id=session_id))).calls)
+
+
+@pytest.mark.parametrize("word", ["SESSION", "ALWAYS"])
+async def test_an_allowed_call_runs_unasked_until_it_is_revoked(tmp_path: Path, word: str) -> None:
+    house = House(tmp_path, TURNS * 3, rules={})
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
+        await stub.AnswerPermission(answer(await until_asked(call), word))
+        await rest_of(call)
+        like = pb.AllowedCall(tool="act", subject='{"text":"a"}', cwd=str(house.cwd), always=word == "ALWAYS")
+        assert await allowed(stub, "s1") == [like]
+        assert await allowed(stub) == ([like] if word == "ALWAYS" else [])
+        await play(stub, house.prompt(session_id="s1"))
+        assert house.act.ran == ["a", "a"]
+        await stub.RevokePermission(pb.RevokePermissionRequest(session_id="s1", call=like))
+        assert await allowed(stub, "s1") == []
+        assert house.allowed == []
+        events = await play(stub, house.prompt(session_id="s1"))
+        assert "permission_request" in kinds(events)
+        assert house.act.ran == ["a", "a"]
+
+
+@pytest.mark.parametrize("field", ["tool", "subject", "cwd", "uncontained", "always"])
+async def test_only_an_allowed_call_can_be_revoked(tmp_path: Path, field: str) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
+        await stub.AnswerPermission(answer(await until_asked(call), "ALWAYS"))
+        await rest_of(call)
+        (like,) = await allowed(stub)
+        another = pb.AllowedCall()
+        another.CopyFrom(like)
+        setattr(another, field, not getattr(like, field) if field in {"uncontained", "always"} else "x" * 10_000)
+        wrong = await refused(stub.RevokePermission(pb.RevokePermissionRequest(session_id="s1", call=another)))
+        assert (wrong.code(), reason_of(wrong)) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+        assert len(wrong.details() or "") < 1_000
+        assert await allowed(stub, "s1") == [like]
+
+
+async def test_a_call_with_a_key_is_listed_without_it_and_can_be_revoked(tmp_path: Path) -> None:
+    key = "sk-secret-0123456789"
+    turns = [[{"call": {"name": "act", "arguments": {"text": key}, "id": "c1"}}], [{"text": "done"}]]
+    house = House(tmp_path, turns, rules={}, keys=[key])
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
+        event = await until_asked(call)
+        assert event.permission_request.rule_file == ""
+        assert key not in event.permission_request.rule_json
+        await stub.AnswerPermission(answer(event, "ALWAYS"))
+        await rest_of(call)
+        (like,) = await allowed(stub, "s1")
+        assert not like.always
+        assert key not in str(like)
+        await stub.RevokePermission(pb.RevokePermissionRequest(session_id="s1", call=like))
+        assert await allowed(stub, "s1") == []
+
+
+async def test_a_question_says_which_rule_always_adds_and_where(tmp_path: Path) -> None:
+    house = house_of(tmp_path)
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(answers_permissions=True))
+        event = await until_asked(call)
+        request = event.permission_request
+        await stub.AnswerPermission(answer(event, "ALWAYS"))
+        await rest_of(call)
+    assert request.rule_file == "/home/u/config.json"
+    assert [msgspec.json.decode(request.rule_json, type=AllowedCall)] == house.allowed
+
+
+async def test_figures_list_each_decision(tmp_path: Path) -> None:
+    house = House(tmp_path, TURNS * 2, rules={})
+    async with stub_of(house) as stub:
+        call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
+        await stub.AnswerPermission(answer(await until_asked(call), "NO", "use make"))
+        await rest_of(call)
+        await play(stub, house.prompt(session_id="s1"))
+        told = (await stub.GetStats(pb.GetStatsRequest(session_id="s1"))).permissions
+    assert [(one.tool, one.call, one.by, one.text) for one in told] == [
+        ("act", '{"text":"a"}', "person", "use make"),
+        ("act", '{"text":"a"}', "nobody", ""),
+    ]
+    assert all(one.answer == pb.PERMISSION_ANSWER_NO and one.reason and one.time.seconds for one in told)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -48,6 +49,10 @@ async def _keep_nothing(_call: AllowedCall) -> None:
     """Stand in for the user's configuration where there is none."""
 
 
+async def _forget_nothing(_call: AllowedCall) -> None:
+    """Stand in for it where a call is revoked."""
+
+
 class Consent(Struct, frozen=True):
     """What was settled about calls before they are made."""
 
@@ -57,15 +62,19 @@ class Consent(Struct, frozen=True):
     """What was allowed always; it grows with what is kept."""
     keep: Callable[[AllowedCall], Awaitable[None]] = _keep_nothing
     """Keeps a call that is allowed always from now on. Raises `YarrowError`."""
+    forget: Callable[[AllowedCall], Awaitable[None]] = _forget_nothing
+    """Revokes a call that was allowed always. Raises `YarrowError`."""
+    file: str = ""
+    """The path of the file in which calls are kept; empty when they are kept nowhere."""
     timeout: float = TIMEOUT
     """Seconds."""
 
 
 class _Question:
-    def __init__(self, told: PermissionRequest, like: AllowedCall, keep: Callable[[AllowedCall], Awaitable[None]]):
+    def __init__(self, told: PermissionRequest, like: AllowedCall, consent: Consent):
         self.told = told
         self.like = like
-        self.keep = keep
+        self.consent = consent
         self.holds_key = False
         """Whether it is about a call that is not to be kept."""
         self.claimed: Given | None = None
@@ -121,6 +130,7 @@ class Questions:
         Raises `StorageError`. When this is cancelled the answer is no.
         """
         redactor = self._desk.redactor
+        holds_key = redactor.struct(request.like) != request.like
         told = PermissionRequest(
             new_id(),
             call.id,
@@ -131,9 +141,11 @@ class Questions:
             outside=request.leaves_sandbox,
             model_reason=redactor.text(request.model_reason),
             cwd=redactor.text(request.like.cwd) if request.kind is Kind.SHELL else "",
+            rule=redactor.json(msgspec.json.encode(request.like).decode()),
+            rule_file="" if holds_key else consent.file,
         )
-        question = _Question(told, request.like, consent.keep)
-        question.holds_key = redactor.struct(request.like) != request.like
+        question = _Question(told, request.like, consent)
+        question.holds_key = holds_key
         await to_the_end(self._begin(question))
         timer = self._call_later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
         try:
@@ -169,7 +181,7 @@ class Questions:
             with ExitStack() as undo:
                 # A question that stayed claimed though its answer was not kept could never be answered.
                 undo.callback(question.unclaim)
-                await question.keep(question.like)
+                await question.consent.keep(question.like)
                 undo.pop_all()
         question.give(given)
 
@@ -211,7 +223,7 @@ class Questions:
             question.settled.exception()
             raise
         else:
-            if counts.answer in ("session", "always"):
+            if counts.answer in ("session", "always") and question.like not in question.consent.always:
                 self.allowed.add(question.like)
             self._desk.publish(PermissionSettled(request_id, counts.answer, counts.by))
             if is_cut_short:

@@ -102,11 +102,24 @@ def _consent(permissions: PermissionSettings, file: Path) -> Consent:
     """Return what is configured; what is allowed always from now on is kept in the user's own file."""
     always = set(permissions.always)
 
+    # What changes the file is imported in each, since most runs ask nothing.
     async def keep(call: AllowedCall) -> None:
-        # Here, since most runs ask nothing.
         from yarrow.config.remember import remember
 
         await asyncio.to_thread(remember, file, call)
         always.add(call)
 
-    return Consent(rules=permissions.rules, always=always, keep=keep, timeout=permissions.timeout)
+    async def forget(call: AllowedCall) -> None:
+        from yarrow.config.remember import forget as revoke
+
+        await asyncio.to_thread(revoke, file, call)
+        always.discard(call)
+
+    return Consent(
+        rules=permissions.rules,
+        always=always,
+        keep=keep,
+        forget=forget,
+        file=str(file),
+        timeout=permissions.timeout,
+    )

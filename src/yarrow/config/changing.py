@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from yarrow.config.check import check_layer
-from yarrow.config.comments import without_comments
+from yarrow.config.comments import blank_comments, without_comments
 from yarrow.config.files import LARGEST_FILE, decode, read_data
 from yarrow.config.locate import members, skip
 from yarrow.config.replacing import locked, replace_file
@@ -79,6 +79,28 @@ def insert(text: str, strict: str, opening: int, *, piece: str) -> str:
     end = "" if empty else ","
     gap = "" if rest.startswith(("\n", "\r")) else f"\n{indent[:-2] if rest[:1] in ('}', ']') else indent}"
     return f"{text[:after]}\n{indent}{piece}{end}{gap}{rest}"
+
+
+def without_item(text: str, strict: str, opening: int, *, index: int) -> str:
+    """Return the text without one item of the list that opens at `opening`; comments stay, an empty line does not."""
+    items = members(strict, opening)
+    begin = items[index][1]
+    end = _end(strict, begin)
+    cuts = [(begin, end)]
+    # A trailing comma goes with the item that it follows.
+    with_commas = blank_comments(text)
+    if with_commas[after := skip(with_commas, end)] == ",":
+        cuts.append((after, after + 1))
+    elif index:
+        comma = strict.index(",", _end(strict, items[index - 1][1]))
+        cuts.insert(0, (comma, comma + 1))
+    for start, stop in reversed(cuts):
+        text = text[:start] + text[stop:]
+        line = text.rfind("\n", 0, start) + 1
+        following = text.find("\n", start) + 1
+        if line and following and not text[line:following].strip():
+            text = text[:line] + text[following:]
+    return text
 
 
 def _encoded(value: Any) -> str:

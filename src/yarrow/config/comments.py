@@ -14,7 +14,12 @@ def without_comments(text: str) -> str:
 
     Length, lines and columns stay, so that whatever is wrong with the rest is told at its place.
     """
-    return _COMMAS.sub(_blank, _TOKENS.sub(_blank, text))
+    return _COMMAS.sub(_blank, blank_comments(text))
+
+
+def blank_comments(text: str) -> str:
+    """Return `text` with spaces for comments; trailing commas stay."""
+    return _TOKENS.sub(_blank, text)
 
 
 def _blank(found: re.Match[str]) -> str:

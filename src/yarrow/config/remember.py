@@ -1,11 +1,11 @@
-"""Keeps a call that was allowed always in the user's own file."""
+"""Calls that are allowed always, in the user's own file: added and revoked one by one."""
 
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from yarrow.config.changing import change_file, insert
+from yarrow.config.changing import change_file, insert, without_item
 from yarrow.config.comments import without_comments
 from yarrow.config.locate import members, skip
 from yarrow.config.settings import AllowedCall
@@ -32,6 +32,25 @@ def with_allowed(text: str, call: AllowedCall) -> str:
     place = inner["always"][1]
     present = _values(strict, place)
     return text if msgspec.to_builtins(call) in present else insert(text, strict, place, piece=entry)
+
+
+def forget(path: Path, call: AllowedCall) -> None:
+    """Remove a call from `permissions.always` of the file at `path`. Raises as `change_file`."""
+    change_file(path, lambda text: without_allowed(text, call))
+
+
+def without_allowed(text: str, call: AllowedCall) -> str:
+    """Return the text of a configuration file without a call in `permissions.always`, however often it is there."""
+    while True:
+        strict = without_comments(text)
+        top = members(strict, skip(strict, 0))
+        inner = members(strict, top["permissions"][1]) if "permissions" in top else {}
+        present = _values(strict, inner["always"][1]) if "always" in inner else []
+        # Fields that have their defaults may be written or not.
+        found = [index for index, one in enumerate(present) if msgspec.convert(one, AllowedCall) == call]
+        if not found:
+            return text
+        text = without_item(text, strict, inner["always"][1], index=found[-1])
 
 
 def _values(strict: str, opening: int) -> list[Any]:

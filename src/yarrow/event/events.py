@@ -204,6 +204,10 @@ class PermissionRequest(Struct, frozen=True):
     """The model's own words for why it should, on one line of at most 200 characters."""
     cwd: str = ""
     """The directory that a command would run in."""
+    rule: str = ""
+    """The rule that an answer for always adds, as the text of a JSON object."""
+    rule_file: str = ""
+    """The file that it is added to; empty when nothing is written."""
 
 
 Answer = Literal["once", "session", "always", "no"]

@@ -1,26 +1,31 @@
 """What sessions amount to as clients see it: the tree of them all, and the figures of one."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import Price
-from yarrow.message import Role
+from yarrow.message import Message, Role, ToolCall
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.choices import read_cwd
 from yarrow.service.costs import cost, total
 from yarrow.service.entry import Entry
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import to_count, to_usage
+from yarrow.service.translate import ANSWERS, to_count, to_usage
 from yarrow.service.views import context_tokens, summary
+from yarrow.session.decisions import telling
 from yarrow.session.ids import milliseconds
+from yarrow.session.lenient import Unknown
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import Loaded
-from yarrow.session.record import Compaction
+from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.stats import ModelFigures
 from yarrow.session.stats import stats as count
 from yarrow.session.tree import flatten
 from yarrow.v1 import agent_pb2 as pb
+
+MAX_DECISIONS = 1_000
+"""Maximum permission decisions of one answer; the oldest are left out."""
 
 
 async def tree(
@@ -67,6 +72,7 @@ def stats(
         dropped_events=sum(entry.bus.drops()),
         cost=total(figures.models, prices),
         provider_reason=entry.reason,
+        permissions=[] if loaded is None else _decisions([stored.value for stored in loaded.records]),
     )
     out.created.FromMilliseconds(milliseconds(figures.created))
     out.updated.FromMilliseconds(milliseconds(figures.updated))
@@ -85,6 +91,27 @@ def _brought(entry: Entry) -> Counter[str]:
         if message.role is Role.TOOL:
             brought[message.tool_name] += message_tokens(message)
     return brought
+
+
+def _decisions(records: Sequence[Record | Unknown]) -> list[pb.PermissionDecision]:
+    """Return how requests for permission were settled; the calls that they were about stand in messages."""
+    asked = {record.id: record for record in records if isinstance(record, PermissionAsked)}
+    calls = {call.id: call for record in records if isinstance(record, Message) for call in record.tool_calls}
+    answered = [record for record in records if isinstance(record, PermissionAnswered) and record.id in asked]
+    return [_decision(asked[one.id], one, calls.get(asked[one.id].tool_call_id)) for one in answered[-MAX_DECISIONS:]]
+
+
+def _decision(asked: PermissionAsked, answered: PermissionAnswered, call: ToolCall | None) -> pb.PermissionDecision:
+    out = pb.PermissionDecision(
+        tool=asked.tool,
+        call=telling(call) if call else "",
+        reason=asked.reason,
+        answer=ANSWERS[answered.answer],
+        by=answered.by,
+        text=answered.text,
+    )
+    out.time.FromMilliseconds(milliseconds(answered.timestamp))
+    return out
 
 
 def _compaction(record: Compaction) -> pb.CompactionRecord:

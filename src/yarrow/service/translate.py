@@ -90,6 +90,8 @@ def to_question(asked: ev.PermissionRequest) -> pb.PermissionRequest:
         outside=asked.outside,
         model_reason=asked.model_reason,
         cwd=asked.cwd,
+        rule_json=asked.rule,
+        rule_file=asked.rule_file,
     )
 
 

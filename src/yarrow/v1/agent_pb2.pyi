@@ -1609,6 +1609,8 @@ class PermissionRequest(_message.Message):
     OUTSIDE_FIELD_NUMBER: _builtins.int
     MODEL_REASON_FIELD_NUMBER: _builtins.int
     CWD_FIELD_NUMBER: _builtins.int
+    RULE_JSON_FIELD_NUMBER: _builtins.int
+    RULE_FILE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Names it in AnswerPermission."""
     tool_call_id: _builtins.str
@@ -1627,6 +1629,10 @@ class PermissionRequest(_message.Message):
     """With outside, the model's own words for why: one line, at most 200 characters. Untrusted text."""
     cwd: _builtins.str
     """The directory that a command would run in; empty for other tools."""
+    rule_json: _builtins.str
+    """The rule that ALWAYS adds, as the text of a JSON object."""
+    rule_file: _builtins.str
+    """The file whose permissions.always it is added to; empty when nothing is written, as for a call that holds a key."""
     def __init__(
         self,
         *,
@@ -1639,10 +1645,12 @@ class PermissionRequest(_message.Message):
         outside: _builtins.bool = ...,
         model_reason: _builtins.str = ...,
         cwd: _builtins.str = ...,
+        rule_json: _builtins.str = ...,
+        rule_file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "contained", b"contained", "cwd", b"cwd", "model_reason", b"model_reason", "outside", b"outside", "reason", b"reason", "request_id", b"request_id", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "contained", b"contained", "cwd", b"cwd", "model_reason", b"model_reason", "outside", b"outside", "reason", b"reason", "request_id", b"request_id", "rule_file", b"rule_file", "rule_json", b"rule_json", "tool", b"tool", "tool_call_id", b"tool_call_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2295,6 +2303,7 @@ class GetStatsResponse(_message.Message):
     UPDATED_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
     PROVIDER_REASON_FIELD_NUMBER: _builtins.int
+    PERMISSIONS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     thinking_tokens: _builtins.int
@@ -2335,6 +2344,10 @@ class GetStatsResponse(_message.Message):
     def updated(self) -> _timestamp_pb2.Timestamp:
         """When it last changed."""
 
+    @_builtins.property
+    def permissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PermissionDecision]:
+        """Decisions about calls that were asked about, oldest first; of more than 1,000 the newest."""
+
     def __init__(
         self,
         *,
@@ -2352,16 +2365,65 @@ class GetStatsResponse(_message.Message):
         updated: _timestamp_pb2.Timestamp | None = ...,
         cost: _builtins.float | None = ...,
         provider_reason: _builtins.str = ...,
+        permissions: _abc.Iterable[Global___PermissionDecision] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "created", b"created", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "compactions", b"compactions", "context_tokens", b"context_tokens", "context_window", b"context_window", "cost", b"cost", "created", b"created", "dropped_events", b"dropped_events", "models", b"models", "provider_reason", b"provider_reason", "session_id", b"session_id", "skipped_lines", b"skipped_lines", "thinking_tokens", b"thinking_tokens", "tools", b"tools", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "compactions", b"compactions", "context_tokens", b"context_tokens", "context_window", b"context_window", "cost", b"cost", "created", b"created", "dropped_events", b"dropped_events", "models", b"models", "permissions", b"permissions", "provider_reason", b"provider_reason", "session_id", b"session_id", "skipped_lines", b"skipped_lines", "thinking_tokens", b"thinking_tokens", "tools", b"tools", "updated", b"updated", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
 
 Global___GetStatsResponse: _TypeAlias = GetStatsResponse  # noqa: Y015
+
+@_typing.final
+class PermissionDecision(_message.Message):
+    """How a permission request was settled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool's name."""
+    call: _builtins.str
+    """The command, the path or the arguments of the call, on one line and cut."""
+    reason: _builtins.str
+    """Why it was asked."""
+    answer: Global___PermissionAnswer.ValueType
+    """The answer."""
+    by: _builtins.str
+    """Who answered: person, nobody, timeout, abort or restart."""
+    text: _builtins.str
+    """What the person said to the model with a no."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        call: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        answer: Global___PermissionAnswer.ValueType = ...,
+        by: _builtins.str = ...,
+        text: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "by", b"by", "call", b"call", "reason", b"reason", "text", b"text", "time", b"time", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PermissionDecision: _TypeAlias = PermissionDecision  # noqa: Y015
 
 @_typing.final
 class SteerRequest(_message.Message):
@@ -2647,6 +2709,142 @@ class AnswerPermissionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AnswerPermissionResponse: _TypeAlias = AnswerPermissionResponse  # noqa: Y015
+
+@_typing.final
+class AllowedCall(_message.Message):
+    """---- ListPermissions, RevokePermission ----
+
+    A call that runs without asking because a user allowed it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    CWD_FIELD_NUMBER: _builtins.int
+    UNCONTAINED_FIELD_NUMBER: _builtins.int
+    ALWAYS_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool's name."""
+    subject: _builtins.str
+    """For bash the command, for a file tool the directory, for any other tool its arguments as the text of a JSON object."""
+    cwd: _builtins.str
+    """The directory that it was allowed in."""
+    uncontained: _builtins.bool
+    """For bash, whether it was allowed outside the sandbox."""
+    always: _builtins.bool
+    """Whether it is allowed always; else it is allowed for the session."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        cwd: _builtins.str = ...,
+        uncontained: _builtins.bool = ...,
+        always: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["always", b"always", "cwd", b"cwd", "subject", b"subject", "tool", b"tool", "uncontained", b"uncontained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllowedCall: _TypeAlias = AllowedCall  # noqa: Y015
+
+@_typing.final
+class ListPermissionsRequest(_message.Message):
+    """What ListPermissions takes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """The session; empty lists only what is allowed always."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPermissionsRequest: _TypeAlias = ListPermissionsRequest  # noqa: Y015
+
+@_typing.final
+class ListPermissionsResponse(_message.Message):
+    """What ListPermissions returns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The file that keeps what is allowed always; empty when nothing is kept."""
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllowedCall]:
+        """What is allowed always, then what is allowed for the session, each sorted."""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___AllowedCall] | None = ...,
+        file: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "file", b"file"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPermissionsResponse: _TypeAlias = ListPermissionsResponse  # noqa: Y015
+
+@_typing.final
+class RevokePermissionRequest(_message.Message):
+    """What RevokePermission takes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """The session, for a call that is allowed for it alone."""
+    @_builtins.property
+    def call(self) -> Global___AllowedCall:
+        """The call, as ListPermissions returns it."""
+
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        call: Global___AllowedCall | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokePermissionRequest: _TypeAlias = RevokePermissionRequest  # noqa: Y015
+
+@_typing.final
+class RevokePermissionResponse(_message.Message):
+    """What RevokePermission returns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokePermissionResponse: _TypeAlias = RevokePermissionResponse  # noqa: Y015
 
 @_typing.final
 class CompactRequest(_message.Message):

@@ -95,6 +95,16 @@ class AgentServiceStub:
                 request_serializer=yarrow_dot_v1_dot_agent__pb2.AnswerPermissionRequest.SerializeToString,
                 response_deserializer=yarrow_dot_v1_dot_agent__pb2.AnswerPermissionResponse.FromString,
                 _registered_method=True)
+        self.ListPermissions = channel.unary_unary(
+                '/yarrow.v1.AgentService/ListPermissions',
+                request_serializer=yarrow_dot_v1_dot_agent__pb2.ListPermissionsRequest.SerializeToString,
+                response_deserializer=yarrow_dot_v1_dot_agent__pb2.ListPermissionsResponse.FromString,
+                _registered_method=True)
+        self.RevokePermission = channel.unary_unary(
+                '/yarrow.v1.AgentService/RevokePermission',
+                request_serializer=yarrow_dot_v1_dot_agent__pb2.RevokePermissionRequest.SerializeToString,
+                response_deserializer=yarrow_dot_v1_dot_agent__pb2.RevokePermissionResponse.FromString,
+                _registered_method=True)
         self.Compact = channel.unary_stream(
                 '/yarrow.v1.AgentService/Compact',
                 request_serializer=yarrow_dot_v1_dot_agent__pb2.CompactRequest.SerializeToString,
@@ -264,6 +274,22 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPermissions(self, request, context):
+        """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
+        load-on-demand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokePermission(self, request, context):
+        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
+        load-on-demand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Compact(self, request, context):
         """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand.
         """
@@ -423,6 +449,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.AnswerPermission,
                     request_deserializer=yarrow_dot_v1_dot_agent__pb2.AnswerPermissionRequest.FromString,
                     response_serializer=yarrow_dot_v1_dot_agent__pb2.AnswerPermissionResponse.SerializeToString,
+            ),
+            'ListPermissions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPermissions,
+                    request_deserializer=yarrow_dot_v1_dot_agent__pb2.ListPermissionsRequest.FromString,
+                    response_serializer=yarrow_dot_v1_dot_agent__pb2.ListPermissionsResponse.SerializeToString,
+            ),
+            'RevokePermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokePermission,
+                    request_deserializer=yarrow_dot_v1_dot_agent__pb2.RevokePermissionRequest.FromString,
+                    response_serializer=yarrow_dot_v1_dot_agent__pb2.RevokePermissionResponse.SerializeToString,
             ),
             'Compact': grpc.unary_stream_rpc_method_handler(
                     servicer.Compact,
@@ -781,6 +817,60 @@ class AgentService:
             '/yarrow.v1.AgentService/AnswerPermission',
             yarrow_dot_v1_dot_agent__pb2.AnswerPermissionRequest.SerializeToString,
             yarrow_dot_v1_dot_agent__pb2.AnswerPermissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPermissions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/yarrow.v1.AgentService/ListPermissions',
+            yarrow_dot_v1_dot_agent__pb2.ListPermissionsRequest.SerializeToString,
+            yarrow_dot_v1_dot_agent__pb2.ListPermissionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokePermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/yarrow.v1.AgentService/RevokePermission',
+            yarrow_dot_v1_dot_agent__pb2.RevokePermissionRequest.SerializeToString,
+            yarrow_dot_v1_dot_agent__pb2.RevokePermissionResponse.FromString,
             options,
             channel_credentials,
             insecure,

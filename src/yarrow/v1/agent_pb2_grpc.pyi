@@ -80,6 +80,14 @@ class AgentServiceStub:
     (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
     memory.
     """
+    ListPermissions: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListPermissionsRequest, _agent_pb2.ListPermissionsResponse]
+    """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
+    load-on-demand.
+    """
+    RevokePermission: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RevokePermissionRequest, _agent_pb2.RevokePermissionResponse]
+    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
+    load-on-demand.
+    """
     Compact: _grpc.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
     ConfigureSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ConfigureSessionRequest, _agent_pb2.ConfigureSessionResponse]
@@ -164,6 +172,14 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
     (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
     memory.
+    """
+    ListPermissions: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListPermissionsRequest, _agent_pb2.ListPermissionsResponse]  # type: ignore[assignment]
+    """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
+    load-on-demand.
+    """
+    RevokePermission: _aio.UnaryUnaryMultiCallable[_agent_pb2.RevokePermissionRequest, _agent_pb2.RevokePermissionResponse]  # type: ignore[assignment]
+    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
+    load-on-demand.
     """
     Compact: _aio.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]  # type: ignore[assignment]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
@@ -306,6 +322,26 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
         (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
         memory.
+        """
+
+    @_abc_1.abstractmethod
+    def ListPermissions(
+        self,
+        request: _agent_pb2.ListPermissionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.ListPermissionsResponse, _abc.Awaitable[_agent_pb2.ListPermissionsResponse]]:
+        """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
+        load-on-demand.
+        """
+
+    @_abc_1.abstractmethod
+    def RevokePermission(
+        self,
+        request: _agent_pb2.RevokePermissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.RevokePermissionResponse, _abc.Awaitable[_agent_pb2.RevokePermissionResponse]]:
+        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
+        load-on-demand.
         """
 
     @_abc_1.abstractmethod
