@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.quarantine import Entry
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.sandbox.toolchains import VARIABLES
 
@@ -42,6 +43,8 @@ class Corner(Struct, frozen=True):
     """A sandbox that was made otherwise."""
     variables: dict[str, str] = {}
     """Environment variables; PATH comes before that of the system."""
+    taken: list[Entry] = []
+    """What the last script left, and is quarantined."""
 
     @property
     def workspace(self) -> Path:
@@ -81,7 +84,7 @@ class Corner(Struct, frozen=True):
         system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         environment["PATH"] = f"{self.variables['PATH']}:{system}" if "PATH" in self.variables else system
         command = Command(("/bin/bash", "-c", script), cwd or self.workspace, environment, seconds)
-        with without_group() if self.user == "nobody" else nullcontext():
+        with without_group() if self.user == "nobody" else nullcontext(), patch("sys.executable", PYTHON):
             boxed = Boxed(self.box, command)
         self.own()
         argv = boxed.command.argv
@@ -97,7 +100,7 @@ class Corner(Struct, frozen=True):
                     else:
                         output += piece
         finally:
-            boxed.take_away()
+            self.taken[:] = boxed.take_away()
             boxed.close()
         return output.decode("utf-8", "replace"), code
 

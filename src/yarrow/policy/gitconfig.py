@@ -12,6 +12,8 @@ CONFIG_BYTES = 1_048_576
 MOST_FILES = 64
 """Files that are followed from one; git itself gives up at ten levels."""
 SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
+SECTION_NAME = "[A-Za-z0-9.-]+"
+"""Name that git accepts; for any other it refuses the whole file."""
 PATH = r"\s*path\s*=\s*(?P<value>.*)"
 SETTING = r"\s*(?P<name>[A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(?P<value>.*))?$"
 HELPER = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
@@ -115,6 +117,8 @@ def settings(text: str) -> list[Setting] | None:
     for line in text.removesuffix("\n").split("\n"):
         rest = line
         while (begins := re.match(SECTION, rest)) is not None:
+            if not re.fullmatch(SECTION_NAME, begins["name"]):
+                return None
             # The old form [section.subsection] is read as well.
             section, _, old = begins["name"].casefold().partition(".")
             subsection = old if begins["sub"] is None else begins["sub"]

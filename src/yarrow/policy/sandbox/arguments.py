@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.keys import Keys
+from yarrow.policy.sandbox.configs import MARK, Copies
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.footing import clear
 from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
@@ -75,6 +76,8 @@ class Workplace(Struct, frozen=True):
     """What stands in the place of each file of secrets."""
     hold: Callable[[Path], int | None] | None
     """Returns a descriptor of what is at a path, None when nothing is; None where the launcher takes paths alone."""
+    copies: Copies | None = None
+    """Configurations of git that the command can change in copies."""
 
 
 def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *, cwd: Path) -> list[str]:
@@ -96,7 +99,18 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
-    return [*words, "--chdir", str(cwd)]
+    return [*words, *(() if workplace.copies is None else (MARK,)), "--chdir", str(cwd)]
+
+
+def launching(workplace: Workplace, program: Sequence[str]) -> list[str]:
+    """Return the command line that runs bubblewrap where symlinks lead to the copies of git's configurations.
+
+    `program` is the command line of bubblewrap.
+    """
+    if workplace.copies is None:
+        return list(program)
+    guards = [mount for path in workplace.copies.configs for mount in _bound(path, workplace, writable=False)]
+    return workplace.copies.launching(rendered(guards), program)
 
 
 def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:
@@ -111,6 +125,7 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         *_parents(Path("/tmp"), (home, *roots)),  # noqa: S108
         Bind(str(box.private / "home"), str(home), writable=True),
         *_parents(home, roots),
+        *(() if workplace.copies is None else (workplace.copies.mount(),)),
         *(Bind(source, target, optional=True) for source, target in sight.shown),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
@@ -231,7 +246,8 @@ def _guards(box: Box, workplace: Workplace) -> list[Mount]:
     found = [one for root, one in zip(box.writable, workplace.found, strict=False) if root not in box.locked]
     above = {path for root in box.writable for place in box.hidden for path in between(root, place)}
     pinned = sorted({*above, *(path for one in found for path in one.pinned)})
-    fixed = dict.fromkeys(path for one in found for path in one.fixed)
+    copied = frozenset[Path]() if workplace.copies is None else workplace.copies.configs
+    fixed = dict.fromkeys(path for one in found for path in one.fixed if path not in copied)
     closed = dict.fromkeys(path for one in workplace.found for path in one.closed)
     return [
         *(mount for path in pinned for mount in _bound(path, workplace, writable=True)),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 
-GIVEN = ("home", "tmp", "settings")
+GIVEN = ("home", "tmp", "settings", "configs")
 """Directories of a session that its commands read or write."""
 
 
@@ -45,6 +45,8 @@ class Owner(Struct, frozen=True):
             directory = private / name
             with suppress(FileNotFoundError):
                 os.chown(directory, self.uid, self.gid, follow_symlinks=False)
+        for path in (private / "configs").rglob("*"):
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
         with suppress(FileNotFoundError), os.scandir(private / "settings") as entries:
             for entry in entries:
                 os.chown(entry.path, self.uid, self.gid, follow_symlinks=False)

@@ -17,10 +17,11 @@ from yarrow.policy.once import Once
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
-from yarrow.policy.sandbox.arguments import Box, Workplace, arguments
+from yarrow.policy.sandbox.arguments import Box, Workplace, arguments, launching
 from yarrow.policy.sandbox.baseline import Baseline, running, take
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.causes import Limits
+from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
@@ -142,10 +143,7 @@ class Boxed:
         program = _launcher_outside(box)
         # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
-        found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
-        add_other_names(box.writable, found)
-        pin_keys(box.home, box.writable, found)
-        keep(box.kept, box.writable, found)
+        found = _found(box)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""
@@ -168,27 +166,32 @@ class Boxed:
             with suppress(OSError):  # a home that cannot be written to keeps nobody from working
                 self._notes.append(Note(box.notes, self._left))
                 held.callback(self._notes[-1].remove)
-        workplace = Workplace(found, self.covered, self._descriptors.hold if binds_descriptors() else None)
-        words = [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
-        self.command = self._boxed(command, words, is_strict=box.level == "strict")
+        self._copies = copies(_changeable(box, found), box.private, box.writable, command=command.argv[-1])
+        if self._copies is not None:
+            held.callback(private.remove_tree, self._copies.directory)
+        hold = self._descriptors.hold if binds_descriptors() else None
+        workplace = Workplace(found, self.covered, hold, self._copies)
+        self.command = self._boxed(command, program, workplace=workplace, box=box)
 
-    def _boxed(self, command: Command, launching: list[str], *, is_strict: bool) -> Command:
+    def _boxed(self, command: Command, program: str, *, workplace: Workplace, box: Box) -> Command:
         """Return the command that launches another."""
+        words = [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
         environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
         environment["HOME"] = str(self._home)
         if any(cover != NOTHING for cover in self.covered.values()):
             environment = trusting(environment)
-        if (filtering := _filter_file(self._private, is_strict=is_strict)) is not None:
-            launching += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
-        starting = starter(pids.tasks() if system.is_root() else None, launching[0])
+        if (filtering := _filter_file(self._private, is_strict=box.level == "strict")) is not None:
+            words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
+        starting = starter(pids.tasks() if system.is_root() else None, words[0])
         group = pids.group() if system.is_root() and not starting.has_entered else None
         if self._owner is not None:
             self._owner.receive(self._private)
-            launching = [*self._owner.becoming(), *launching]
+            words = [*self._owner.becoming(), *words]
+        words = launching(workplace, words)
         entering = () if group is None else ("/bin/sh", "-c", _START, "sh", str(group))
         return replace(
             command,
-            argv=(*entering, *launching, "/bin/sh", "-c", _INSIDE, "sh", f"/tmp/{self._left_over}", *command.argv),  # noqa: S108
+            argv=(*entering, *words, "/bin/sh", "-c", _INSIDE, "sh", f"/tmp/{self._left_over}", *command.argv),  # noqa: S108
             environment=environment,
             cwd=Path("/"),
             has_launcher=True,
@@ -212,9 +215,26 @@ class Boxed:
         """
         self.is_over = True
         taken = self._left.take_away(self._quarantine)
+        if self._copies is not None:
+            taken += self._copies.take_over(self._quarantine)
         for note in self._notes:
             note.remove()
         return taken
+
+
+def _found(box: Box) -> list[Found]:
+    """Return what was found in each root. Raises OSError."""
+    found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
+    add_other_names(box.writable, found)
+    pin_keys(box.home, box.writable, found)
+    keep(box.kept, box.writable, found)
+    return found
+
+
+def _changeable(box: Box, found: Sequence[Found]) -> list[Path]:
+    """Return the read-only files of the roots that commands may write to."""
+    open_roots = (one for root, one in zip(box.writable, found, strict=False) if root not in box.locked)
+    return list(dict.fromkeys(path for one in open_roots for path in one.fixed))
 
 
 def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline]) -> Baseline:

@@ -1,0 +1,189 @@
+"""Copies of git's configuration that commands change in place of the user's file, which takes over harmless changes.
+
+Inside, `.git/config` is a symlink to the copy: git renames its lock file over what the symlink leads to, and the kernel
+refuses a rename over a mounted file.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from yarrow import platform
+from yarrow.platform import system
+from yarrow.policy.beneath import open_beneath, open_directory
+from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable
+from yarrow.policy.sandbox.mounts import Bind
+from yarrow.policy.sandbox.quarantine import Entry, Quarantine
+
+MOST_COPIES = 16
+"""Configurations that one command can change; later ones are read-only."""
+INSIDE = "/tmp/.yarrow-git"  # noqa: S108 (in the session's own)
+"""Directory of the copies, as commands see it."""
+COPIES, LINKS = "configs", "links"
+"""Directories of a session with the copies of each command, and with the symlinks to them."""
+CHANGING = re.compile(
+    r"\bgit\b.*\b(?:config|remote|branch|push|set-upstream|switch|checkout|submodule|worktree|init|lfs|flow|"
+    r"sparse-checkout|maintenance)\b|\b(?:gh|husky|hub)\b",
+    re.DOTALL,
+)
+"""A command that may change a configuration; only then is a process spent on making that possible."""
+PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
+"""Program that mounts symlinks, run by path."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+MARK = "--guards"
+"""Word in the command line of the launcher that stands for the guards of the user's files."""
+LOCK = "config.lock"
+EXECUTES = "it changes settings by which git executes or reads something"
+CHANGED = "the file was changed by another program while the command ran"
+
+
+class Copy(Struct, frozen=True):
+    """The copy of one configuration."""
+
+    config: Path
+    """The user's file."""
+    content: bytes
+    """Content before the command."""
+    own: Path
+    """The copy, outside of the sandbox."""
+
+
+class Copies(Struct, frozen=True):
+    """The copies that one command can change."""
+
+    interpreter: str
+    """Python that mounts the symlinks."""
+    directory: Path
+    links: tuple[Path, ...]
+    all: tuple[Copy, ...]
+
+    @property
+    def configs(self) -> frozenset[Path]:
+        """The user's files."""
+        return frozenset(copy.config for copy in self.all)
+
+    def mount(self) -> Bind:
+        """Return the mount of the copies."""
+        return Bind(str(self.directory), INSIDE, writable=True)
+
+    def launching(self, guards: Sequence[str], program: Sequence[str]) -> list[str]:
+        """Return the command line that mounts the symlinks and becomes a program; `guards` are for where it cannot."""
+        pairs = zip(self.links, self.all, strict=True)
+        links = [word for link, copy in pairs for word in (str(link), str(copy.config))]
+        words = [MARK, str(len(links)), *links, str(len(guards)), *guards, *program]
+        return [self.interpreter, "-I", "-S", str(PROGRAM), *words]
+
+    def take_over(self, quarantine: Quarantine) -> list[Entry]:
+        """Replace the user's files by the copies with harmless changes; quarantine others and return the entries."""
+        entries: list[Entry] = []
+        for copy in self.all:
+            content = _read(self.directory, copy.own)
+            if content is None or content == copy.content:
+                continue
+            is_harmless = changes_only_settable(_text(copy.content), _text(content))
+            if not (is_harmless and _replace(copy, content)):
+                with suppress(OSError):
+                    reason = CHANGED if is_harmless else EXECUTES
+                    entries.append(quarantine.keep(content, copy.config, reason=reason))
+        return entries
+
+
+def copies(fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, command: str) -> Copies | None:
+    """Return copies of the configurations among some read-only files; None where the command changes none.
+
+    None too where Python lies in the workspace: a command could change what would run outside the sandbox.
+    """
+    if CHANGING.search(command) is None or (interpreter := _interpreter(roots)) is None:
+        return None
+    configs = [path for path in fixed if path.name == "config" and os.path.lexists(path.parent / "HEAD")]
+    directory = private / COPIES / os.urandom(8).hex()
+    made: list[Copy] = []
+    for config in configs[:MOST_COPIES]:
+        content = _read(Path("/"), config)
+        if content is not None:
+            own = directory / str(len(made)) / "config"
+            own.parent.mkdir(mode=0o700, parents=True)
+            own.write_bytes(content)
+            made.append(Copy(config, content, own))
+    links = tuple(_link(private / LINKS, number) for number in range(len(made)))
+    return Copies(interpreter, directory, links, tuple(made)) if made else None
+
+
+def _link(directory: Path, number: int) -> Path:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    link = directory / str(number)
+    with suppress(FileExistsError):
+        link.symlink_to(f"{INSIDE}/{number}/config")
+    return link
+
+
+def _interpreter(roots: Sequence[Path]) -> str | None:
+    """Return a Python that can be run, and of which no part lies in the workspace."""
+    if any(_lies_in(path, roots) for path in (os.__file__, str(PROGRAM))):
+        return None
+    found = map(os.path.realpath, (sys.executable, SYSTEM_PYTHON))
+    return next((path for path in found if os.access(path, os.X_OK) and not _lies_in(path, roots)), None)
+
+
+def _lies_in(path: str, roots: Sequence[Path]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(root) for root in roots)
+
+
+def _read(root: Path, path: Path) -> bytes | None:
+    """Return what a file below a directory holds; None for a symlink, or what is no file or too large."""
+    try:
+        with os.fdopen(open_beneath(root, path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(CONFIG_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= CONFIG_BYTES else None
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _replace(copy: Copy, content: bytes) -> bool:
+    """Replace the user's file under git's own lock; return whether it still was what the command found."""
+    try:
+        directory = open_directory(Path("/"), copy.config.parent)
+    except OSError:
+        return False
+    try:
+        making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(system.open_in(directory, LOCK, making, mode=0o600), "wb") as file:
+            is_same = _read(Path("/"), copy.config) == copy.content
+            if is_same:
+                _fill(file, content, system.stat_in(directory, copy.config.name))
+        if is_same:
+            system.replace_in(directory, LOCK, copy.config.name)
+        else:
+            system.unlink_in(directory, LOCK)
+    except FileExistsError:  # another git is writing it
+        return False
+    except OSError:
+        with suppress(OSError):
+            system.unlink_in(directory, LOCK)
+        return False
+    else:
+        return is_same
+    finally:
+        os.close(directory)
+
+
+def _fill(file: BinaryIO, content: bytes, like: os.stat_result) -> None:
+    file.write(content)
+    file.flush()
+    system.set_mode(file.fileno(), stat.S_IMODE(like.st_mode))
+    if system.is_root():
+        system.give_owner(file.fileno(), like)
