@@ -1,5 +1,6 @@
 """Copies of git's configuration: harmless changes reach the user's file, others are quarantined."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,20 @@ def test_only_settable_settings_may_differ(before: str, after: str, expected: bo
 
 def test_the_copy_is_out_of_reach_of_other_commands(place: Corner) -> None:
     assert not Path("/tmp/.yarrow-git").exists()
+
+
+@pytest.mark.parametrize("then", ["", "; : git config"])
+async def test_a_guard_that_the_users_git_removes_lets_nothing_through(place: Corner, then: str) -> None:
+    file = place.workspace / ".git/config"
+
+    async def write_when_asked() -> None:
+        while not (place.workspace / "ready").exists():
+            await asyncio.sleep(0.01)
+        git(place.workspace, "config", "user.name", "New")
+        place.own()
+        (place.workspace / "go").touch()
+
+    wait = "touch ready; until [ -e go ]; do sleep 0.02; done"
+    script = f"{wait}; printf '[core]\\n\\tfsmonitor = id\\n' >> .git/config; git config core.fsmonitor id2{then}"
+    await asyncio.gather(place.run(script), write_when_asked())
+    assert "fsmonitor" not in file.read_text()

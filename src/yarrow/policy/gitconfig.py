@@ -110,6 +110,11 @@ def changes_only_settable(before: str, after: str) -> bool:
     return [one for one in old if not one.is_in(SETTABLE)] == [one for one in new if not one.is_in(SETTABLE)]
 
 
+def decoded(content: bytes) -> str:
+    """Return the text of a configuration, whatever its encoding."""
+    return content.decode("utf-8", "surrogateescape")
+
+
 def settings(text: str) -> list[Setting] | None:
     """Return the settings of a configuration in their order; None for a text that git may read otherwise."""
     found: list[Setting] = []
@@ -145,7 +150,7 @@ def _text(file: Path) -> str:
         if not file.is_file():  # a FIFO would wait
             return ""
         with file.open("rb") as opened:
-            return opened.read(CONFIG_BYTES).decode("utf-8", "surrogateescape")
+            return decoded(opened.read(CONFIG_BYTES))
     except OSError:
         return ""
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
 from yarrow.policy.sandbox.gitdirs import CONFIGURATIONS, Part, digest, is_judged, parts, survey
 from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.sandbox.taking import signature
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 SAVED_BYTES = 65_536
@@ -38,6 +40,8 @@ class Baseline(Struct, frozen=True):
     """Directories that commands can write to."""
     protected: frozenset[Path]
     """Files and directories that are mounted read-only, so that the command cannot change them."""
+    seals: frozenset[Part]
+    """Identity of each: the mount ends when a program outside of the sandbox puts another file in its place."""
     missing: frozenset[Path]
     """Paths that must stay absent."""
     names: dict[Path, tuple[str, ...]]
@@ -51,7 +55,7 @@ class Baseline(Struct, frozen=True):
     pointers: frozenset[Part]
     """The `commondir` of each git directory."""
     saved: dict[Path, Saved]
-    """Contents of files that are not mounted read-only."""
+    """Contents of files that git would execute or obey."""
 
 
 class Verdict(Struct, frozen=True):
@@ -101,14 +105,15 @@ def take(
     for directory, names in found.names.items():
         if not is_judged(directory, names) and directory not in found.linked:
             continue
-        all_parts = list(parts(directory, roots, kept))
+        all_parts = list(parts(directory, roots))
         (trusted if is_complete(names) else known).update(all_parts)
         if is_complete(names):
             pointers.update(_pointers(directory, names))
-            saved |= _contents(directory, all_parts, left=_left(saved), kept=kept)
+            saved |= _contents(directory, all_parts, left=_left(saved))
     return Baseline(
         roots=tuple(roots),
         protected=kept,
+        seals=frozenset(Part(path, signature(path)) for path in kept),
         missing=frozenset(missing),
         names=found.names,
         beyond=found.beyond,
@@ -122,6 +127,7 @@ def take(
 def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
     """Return what to quarantine after a command, or after a service was killed."""
     found = survey(before.roots, secrets, but=before.beyond)
+    before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Verdict] = {}
     for directory, names in found.names.items():
         if is_judged(directory, names) or directory in found.linked:
@@ -133,7 +139,8 @@ def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
 def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Verdict]:
     had = before.names.get(directory, ())
     allowed = before.trusted if is_complete(names) else before.trusted | before.known
-    planted = [part for part in parts(directory, before.roots, before.protected) if part not in allowed]
+    found = parts(directory, before.roots, before.protected)
+    planted = [part for part in found if part not in allowed and not _is_settled(part.path, before)]
     if not planted:
         return
     made = [name for name in names if name.casefold() in MAKING and name not in had]
@@ -146,6 +153,24 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
             yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
         else:
             yield Verdict(part.path, EXECUTED, before.saved.get(part.path))
+
+
+def _still_protected(before: Baseline) -> frozenset[Path]:
+    seals = {part.path: part.digest for part in before.seals}
+    return frozenset(path for path in before.protected if seals.get(path) == signature(path))
+
+
+def _is_settled(path: Path, before: Baseline) -> bool:
+    """Whether a configuration differs from the one before only in settings that a command may change."""
+    saved = before.saved.get(path)
+    if saved is None or path.name not in CONFIGURATIONS:
+        return False
+    try:
+        status = path.lstat()
+        is_readable = stat.S_ISREG(status.st_mode) and status.st_size <= CONFIG_BYTES
+        return is_readable and changes_only_settable(decoded(saved.content), decoded(path.read_bytes()))
+    except OSError:
+        return False
 
 
 def _existed(path: Path, before: Baseline) -> bool:
@@ -163,11 +188,11 @@ def _left(saved: Mapping[Path, Saved]) -> int:
     return MOST_SAVED - sum(len(one.content) for one in saved.values())
 
 
-def _contents(directory: Path, all_parts: Sequence[Part], *, left: int, kept: frozenset[Path]) -> dict[Path, Saved]:
-    """Return the files of a git directory that are not mounted read-only, at most `left` bytes of them."""
+def _contents(directory: Path, all_parts: Sequence[Part], *, left: int) -> dict[Path, Saved]:
+    """Return what git would execute or obey of a git directory, at most `left` bytes."""
     saved: dict[Path, Saved] = {}
     paths = {directory / name for name in (*CONFIGURATIONS, "commondir")} | {part.path for part in all_parts}
-    for path in sorted(paths - kept):
+    for path in sorted(paths):
         with suppress(OSError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= min(SAVED_BYTES, left):

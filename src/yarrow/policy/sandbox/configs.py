@@ -18,7 +18,7 @@ from msgspec import Struct
 from yarrow import platform
 from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath, open_directory
-from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable
+from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
 from yarrow.policy.sandbox.mounts import Bind
 from yarrow.policy.sandbox.quarantine import Entry, Quarantine
 
@@ -87,7 +87,7 @@ class Copies(Struct, frozen=True):
             content = _read(self.directory, copy.own)
             if content is None or content == copy.content:
                 continue
-            is_harmless = changes_only_settable(_text(copy.content), _text(content))
+            is_harmless = changes_only_settable(decoded(copy.content), decoded(content))
             if not (is_harmless and _replace(copy, content)):
                 with suppress(OSError):
                     reason = CHANGED if is_harmless else EXECUTES
@@ -147,10 +147,6 @@ def _read(root: Path, path: Path) -> bytes | None:
     except OSError:
         return None
     return content if len(content) <= CONFIG_BYTES else None
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "surrogateescape")
 
 
 def _replace(copy: Copy, content: bytes) -> bool:
