@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yarrow.client import plain
 from yarrow.client.asking import CHOICES, Typed, question
 from yarrow.client.inert import STEERING
-from yarrow.client.permission import visible
+from yarrow.client.permission import storing, visible
 from yarrow.client.plain import Terminal
 from yarrow.client.run import Outcome
 from yarrow.v1 import agent_pb2 as pb
@@ -205,3 +205,23 @@ async def test_an_answer_that_comes_too_late_is_dropped() -> None:
     service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "no", "NOT_RUNNING")
     assert (await run(service, person)).reason == "COMPLETED"
     assert len(person.shown) == 1
+
+
+async def test_always_says_what_is_written_and_where_before_it_is_confirmed() -> None:
+    person = Person("always", "no")
+    rule = '{"tool":"bash","subject":"ls \\u202e"}'
+    service = FakeService(*whole(asks(rule_json=rule, rule_file="/etc/yarrow/config.json")))
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    async with asyncio.timeout(5):
+        while not answers(service):
+            await asyncio.sleep(0)
+    last.set()
+    await running
+    assert "This adds a rule to permissions.always in /etc/yarrow/config.json:\n" in person.shown[1]
+    assert '{"tool":"bash","subject":"ls ' in person.shown[1]
+    assert not STEERING.search(person.shown[1])
+
+
+def test_always_says_that_nothing_is_written() -> None:
+    assert "Nothing is written" in storing(pb.PermissionRequest(tool="bash", rule_json="{}"))

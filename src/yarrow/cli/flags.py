@@ -11,6 +11,7 @@ COMMANDS = {
     "models": "local models: which there are, and how to get one",
     "config": "what is configured, and where each value came from",
     "trust": "let this project's configuration apply, or take that back",
+    "permissions": "what you allowed always: list it, revoke it",
     "sandbox": "files that the sandbox took from commands: list, restore, delete",
     "init": "write a project configuration and an AGENTS.md to start from",
     "doctor": "what is wrong here, and what to do about it",
@@ -27,13 +28,14 @@ WORDS: dict[str, tuple[str, ...]] = {
     "models": ("pull",),
     "config": ("json", "schema", "files"),
     "trust": ("grant", "revoke", "list"),
+    "permissions": ("list", "revoke"),
     "sandbox": ("quarantine",),
     "init": (),
     "doctor": ("json",),
 }
 """The word that may follow each command."""
 COMPLETED_SHELLS = ("bash", "zsh", "fish")
-TAKES_WORDS = ("sessions", "models", "config", "trust", "sandbox", "init", "doctor")
+TAKES_WORDS = ("sessions", "models", "config", "trust", "permissions", "sandbox", "init", "doctor")
 """Commands that more words may follow."""
 
 _ALWAYS = ("--help", "--version")
@@ -48,6 +50,7 @@ TAKEN_BY: dict[str, tuple[str, ...]] = {
     "models": _ALWAYS,
     "config": (*_ALWAYS, "--json"),
     "trust": _ALWAYS,
+    "permissions": (*_ALWAYS, *_CLIENT, "--json"),
     "sandbox": (*_ALWAYS, "--json"),
     "init": _ALWAYS,
     "doctor": (*_ALWAYS, "--json"),

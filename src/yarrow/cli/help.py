@@ -6,7 +6,7 @@ from itertools import groupby
 from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
 
-_WIDE, _NARROW = 36, 12
+_WIDE, _NARROW = 36, 15
 """Where explanations of flags and of short words begin."""
 
 _OF_WORDS = {
@@ -20,6 +20,10 @@ _OF_WORDS = {
         "grant": "let exactly this content apply; without a word it is shown and asked",
         "revoke": "take it back",
         "list": "everything that is trusted",
+    },
+    "permissions": {
+        "list": "calls that are always allowed, where that is stored, and their numbers",
+        "revoke N": "ask about a call again",
     },
     "sandbox": {
         "quarantine list": "what was taken, why, and its number",

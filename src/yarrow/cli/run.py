@@ -80,6 +80,10 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
         return serve(start)
     if arguments.list_models:
         return _list_models(start)
+    if arguments.command == "permissions":
+        from yarrow.cli.allowed import permissions
+
+        return permissions(start)
     if arguments.command == "sessions" or arguments.export:
         from yarrow.cli.saved import export_session, saved_sessions
 

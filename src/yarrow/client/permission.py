@@ -108,15 +108,17 @@ def agent_reason(request: pb.PermissionRequest) -> str:
 
 def storing(request: pb.PermissionRequest) -> str:
     """Return what an answer for always writes, and where."""
-    call = f"{visible(request.tool)}: {summary(request)}"
-    return f"This adds a rule to the settings of the service: always allow {call}"
+    if not request.rule_file:
+        return "Nothing is written, so this is allowed for this session only: the call holds a key, or no file is set."
+    file = short_path(visible(request.rule_file))
+    return f"This adds a rule to permissions.always in {file}:\n{visible(request.rule_json)}"
 
 
 def facts(request: pb.PermissionRequest, cwd: str) -> str:
     """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
     arguments = _arguments(request)
     place = request.cwd or (Path(cwd) / _text(arguments, "cwd") if request.tool == "bash" else cwd)
-    where = f"in {_short(os.path.normpath(place))}" if cwd else ""
+    where = f"in {short_path(os.path.normpath(place))}" if cwd else ""
     why = "" if request.reason in _IN_TITLE else request.reason
     return visible(" · ".join(" ".join(part.split()) for part in (where, why) if part))
 
@@ -163,7 +165,7 @@ def summary(request: pb.PermissionRequest) -> str:
     return line if len(line) <= SUMMARY_CHARACTERS else f"{line[: SUMMARY_CHARACTERS - 1]}…"
 
 
-def _short(path: str) -> str:
+def short_path(path: str) -> str:
     """Return a path with a tilde for the home directory."""
     home = str(Path("~").expanduser())
     return f"~{path[len(home) :]}" if path == home or path.startswith(home.rstrip("/") + "/") else path

@@ -158,6 +158,20 @@ async def test_a_question_is_answered_by_choosing_and_enter(keys: list[str], ans
         assert at.editor.text == ""
 
 
+async def test_always_shows_the_rule_and_its_file_before_it_is_confirmed() -> None:
+    request = pb.PermissionRequest()
+    request.CopyFrom(REQUEST)
+    request.rule_json, request.rule_file = '{"tool":"bash","subject":"rm"}', "/etc/config.json"
+    async with bench((90, 20)) as at:
+        await at.ask(request)
+        await at.enter()
+        await at.press("3", ENTER)
+        rows = "\n".join(await at.drawn())
+        assert "permissions.always in /etc/config.json:" in rows
+        assert '{"tool":"bash","subject":"rm"}' in rows
+        assert at.answers == []
+
+
 @pytest.mark.parametrize("key", [*"yYsSaAnN0679 .t", "\x1b[D", "\x1b[3~", "\x04", "\n", "\x1b\r", "\x7f", "é", "中"])
 async def test_no_other_key_answers_and_every_character_is_typed_in_the_editor(key: str) -> None:
     async with bench() as at:

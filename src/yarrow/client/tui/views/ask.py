@@ -24,6 +24,7 @@ from yarrow.client.permission import (
     call_lines,
     facts,
     for_session,
+    storing,
     title,
 )
 from yarrow.client.tui.guard import Guard
@@ -262,7 +263,7 @@ class Question:
         confirms = self._step == "always"
         return Page(
             title=f"{always(self._request)}?" if confirms else title(self._request),
-            call=_rule(self._request) if confirms else call_lines(self._request),
+            call=_stored(self._request) if confirms else call_lines(self._request),
             facts=facts(self._request, self._host.cwd()),
             choices=self._choices(),
             words=agent_reason(self._request),
@@ -310,5 +311,5 @@ class _Control(UIControl):
         return UIContent(rows.__getitem__, len(rows), Point(0, drawn.cursor), show_cursor=False)
 
 
-def _rule(request: pb.PermissionRequest) -> list[Line]:
-    return call_lines(request)
+def _stored(request: pb.PermissionRequest) -> list[Line]:
+    return [Line("", line) for line in storing(request).split("\n")]
