@@ -145,12 +145,30 @@ async def test_a_person_at_a_terminal_is_asked(world: World) -> None:
     assert ran(world)
 
 
-@pytest.mark.parametrize(
-    ("early", "late", "runs"), [("yes\n", "no", False), ("\n\n", "yes", True), ("al", "ways", False)]
-)
+@pytest.mark.parametrize(("early", "late", "runs"), [("yes\n", "no", False), ("\n\n", "yes", True)])
 async def test_what_is_typed_too_early_is_no_answer(world: World, early: str, late: str, runs: bool) -> None:
     await typed(world, late, early=early)
     assert ran(world) == runs
+
+
+@pytest.mark.parametrize(("begun", "rest"), [("al", "ways"), ("y", "es"), ("sess", "ion"), ("yes", "")])
+async def test_a_word_that_was_begun_before_the_question_is_no_answer(world: World, begun: str, rest: str) -> None:
+    world.script(*TURNS, **ASK)
+    terminal = AtTerminal(world)
+    terminal.type(begun)
+    process = await terminal.start("--plain", "go")
+    try:
+        await terminal.answer(rest)
+        await terminal.until(f"not an answer, sent to the agent as a message: {begun}{rest}")
+        assert not ran(world)
+        await terminal.answer("no")
+        await terminal.until("done")
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(terminal.ours)
+    assert not ran(world)
 
 
 async def test_what_is_typed_too_early_reaches_the_agent(world: World) -> None:
