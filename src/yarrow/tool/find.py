@@ -16,7 +16,7 @@ from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.globs import Glob
+from yarrow.tool.globs import Glob, note_on
 from yarrow.tool.hits import SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
 from yarrow.tool.names import told
@@ -74,7 +74,8 @@ def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Ev
         return ToolFailed(os_problem(error, arguments.path))
     if not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a directory.")
-    return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace)
+    glob = Glob(arguments.pattern, real, path)
+    return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace, glob=glob)
 
 
 def _names(directory: Path) -> set[str]:
@@ -89,14 +90,14 @@ def _names(directory: Path) -> set[str]:
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
-    def __init__(self, arguments: FindArguments, root: Path, prefix: str, *, workspace: Workspace) -> None:
+    def __init__(self, arguments: FindArguments, root: Path, prefix: str, *, workspace: Workspace, glob: Glob) -> None:
         self._arguments = arguments
         self._prefix = prefix
         self._root = root
         self._workspace = workspace
         self._linked = workspace.linked()
         self._keys = workspace.keys()
-        self._glob = Glob(arguments.pattern)
+        self._glob = glob
         self._was_slow = False
         self._start()
 
@@ -142,6 +143,8 @@ class _Search:
         lines = [told(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.kept()]
         if not lines:
             lines = [f"Nothing matches {self._arguments.pattern!r}."]
+            note = note_on(self._arguments.pattern)
+            lines += [f"[{note}]"] if note else []
         elif len(lines) < self._found.count:
             lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern, or set limit]")
         if self._secrets:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.globs import Glob
+from yarrow.tool.globs import Glob, note_on
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
@@ -90,13 +90,16 @@ def _search(arguments: GrepArguments, context: ToolContext) -> "_Search | ToolFa
     if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
         return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
     prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
-    return _Search(arguments, real, prefix, context=context)
+    glob = Glob(arguments.glob, real, path) if arguments.glob and real.is_dir() else None
+    return _Search(arguments, real, prefix, context=context, glob=glob)
 
 
 class _Search:
     """One search, by ripgrep or by ourselves, with the same result."""
 
-    def __init__(self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext) -> None:
+    def __init__(
+        self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
+    ) -> None:
         workspace = context.workspace
         self._arguments = arguments
         self._query = Query(
@@ -111,7 +114,7 @@ class _Search:
         self._linked = workspace.linked()
         self._keys = workspace.keys()
         self._is_file = target.is_file()
-        self._globs = [Glob(arguments.glob)] if arguments.glob and not self._is_file else []
+        self._glob = glob
         self._prefix = prefix
         self._sieve = context.sieve
         self._report = Report(self._query, prefix, self._sieve)
@@ -121,7 +124,7 @@ class _Search:
         """Search; return False when ripgrep refused."""
         # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
         glob = self._arguments.glob
-        globs = (glob,) if self._globs and re.fullmatch(r"[\w.*?-]+", glob) else ()
+        globs = (glob,) if self._glob and re.fullmatch(r"[\w.*?-]+", glob) else ()
         waiting: list[Hits] = []
         try:
             async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
@@ -179,10 +182,11 @@ class _Search:
 
     def result(self) -> Result:
         """Return what was found so far."""
-        return Done(self._report.text(self._notes))
+        note = note_on(self._arguments.glob) if self._glob and self._report.is_empty() else ""
+        return Done(self._report.text([*self._notes, note] if note else self._notes))
 
     def _is_wanted(self, path: str) -> bool:
-        if self._workspace.secrets.has(path.rpartition("/")[2]) or not all(glob.matches(path) for glob in self._globs):
+        if self._workspace.secrets.has(path.rpartition("/")[2]) or (self._glob and not self._glob.matches(path)):
             return False
         real = f"{self._target}/{path}"
         return self._is_file or not (self._linked.has(real) or self._keys.has(real) or self._workspace.leaves_out(real))

@@ -81,6 +81,10 @@ class Report:
             before, last_match = number, number if is_match else last_match
         return self._matches < COUNTED_MATCHES
 
+    def is_empty(self) -> bool:
+        """Whether no match was found."""
+        return not self._matches
+
     def text(self, notes: list[str]) -> str:
         """Return the report with notes behind it."""
         if not self._matches:
