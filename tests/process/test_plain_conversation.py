@@ -15,6 +15,7 @@ from doubles.ollama_server import OllamaServer
 from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
 from doubles.world import World
+from yarrow.cli.typed_line import QUIET_SECONDS
 from yarrow.client.table import CONVERSING
 from yarrow.client.tui.commands import OWN
 
@@ -41,6 +42,11 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("/thinking", "usage: /thinking off|minimal|"),
         ("/permissions plan", "permissions: plan"),
         ("/permissions x", "/permissions takes auto|ask|deny|plan, not 'x'"),
+        ("/permissions", "No calls are allowed beyond what the mode and the rules allow."),
+        ("/permissions list", "No calls are allowed beyond what the mode and the rules allow."),
+        ("/permissions revoke", "revoke needs the number of a call"),
+        ("/permissions revoke 1", "'1' is not the number of an allowed call: no call is allowed"),
+        ("/permissions list 1", "'list 1' is not `list` or `revoke N`"),
         ("/dry-run", "dry run: on, nothing is changed"),
         ("/dry-run off", "dry run: off"),
         ("/name A name", "named the session A name"),
@@ -61,6 +67,26 @@ async def test_a_command(world: World, line: str, said: str) -> None:
         screen.send(f"{line}\r")
         await asks_again(screen, said)
         assert "there is no command" not in screen.text
+
+
+async def test_a_call_allowed_for_the_session_is_listed_and_revoked(world: World) -> None:
+    bash = {"call": {"name": "bash", "arguments": {"command": "echo o-n-e"}}}
+    world.script([bash], [{"text": "first"}], [bash], [{"text": "second"}], permissions={"rules": {"bash": "ask"}})
+    async with talking(world) as screen:
+        screen.send("go\r")
+        await screen.until("Answer:")
+        await asyncio.sleep(QUIET_SECONDS * 1.1)  # the pause that makes an answer of a line
+        screen.send("session\r")
+        await asks_again(screen, "first")
+        screen.send("/permissions\r")
+        await asks_again(screen, "Allowed for this session:\n   1  bash: echo o-n-e (in ")
+        screen.send("/permissions revoke 1\r")
+        await asks_again(screen, "Revoked bash: echo o-n-e (in ")
+        screen.send("again\r")
+        await screen.until(lambda _: screen.text.count("Answer:") == 2)
+        await asyncio.sleep(QUIET_SECONDS * 1.1)  # as before
+        screen.send("no\r")
+        await asks_again(screen, "second")
 
 
 async def test_help_names_every_command_there_is(world: World) -> None:

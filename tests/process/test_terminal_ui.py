@@ -59,6 +59,37 @@ async def test_a_question_is_asked_and_answered(world: World) -> None:
         assert (world.project / "made").read_text() == "42\n"
 
 
+async def test_what_was_allowed_is_listed_and_asked_about_again_once_revoked(world: World) -> None:
+    one, two = bash("echo one"), bash("echo two")
+    world.script([one, two], [{"text": "first"}], [one, two], [{"text": "second"}], **ASKED)
+    async with Screen(world, size=(110, 50)) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until("Run this command?")
+        await answer(screen, 2)
+        await screen.until("Allowed for this session by you: echo one")
+        await screen.until("echo two")
+        # Always asks once more, with what it writes and where.
+        await answer(screen, 3)
+        await screen.until("permissions.always in ~/.yarrow/config.json")
+        screen.send("1\r")
+        await screen.until("first")
+        await screen.until("ready")
+        screen.send("/permissions\r")
+        await screen.until("1  bash: echo two (in ")
+        await screen.until("2  bash: echo one (in ")
+        screen.send("/permissions revoke 1\r")
+        await screen.until("Revoked bash: echo two")
+        assert json.loads((world.home / ".yarrow/config.json").read_text())["permissions"]["always"] == []
+        screen.send("again\r")
+        await screen.until("Run this command?")
+        # Only the revoked one is asked about.
+        assert "echo two" in screen.text
+        await answer(screen, 4)
+        await screen.until("second")
+    assert json.loads((world.home / ".yarrow/config.json").read_text())["permissions"]["always"] == []
+
+
 async def test_steering_and_following_up_while_it_runs(world: World) -> None:
     world.script([bash("sleep 2; echo slept")], [{"text": "first"}], [{"text": "second"}], **UNASKED)
     async with Screen(world) as screen:

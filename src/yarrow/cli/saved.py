@@ -27,7 +27,7 @@ OF_THE_TERMINAL = {
     "new": "a prompt without -c or -r begins another session",
     "model": "use -m MODEL",
     "thinking": "use --thinking LEVEL",
-    "permissions": "use --permissions MODE",
+    "permissions": "use --permissions MODE or yarrow permissions",
     "dry-run": "use --dry-run",
     "copy": "nothing here does that",
     "reload": "nothing here does that",

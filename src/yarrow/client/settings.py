@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from yarrow.client.allowed import allowed
 from yarrow.client.command import Answer, Command, Here, WrongUse, WrongWords
 from yarrow.v1 import agent_pb2 as pb
 
@@ -54,6 +55,8 @@ async def _thinking(here: Here, words: Sequence[str]) -> Answer:
 
 
 async def _permissions(here: Here, words: Sequence[str]) -> Answer:
+    if not words or words[0] in {"list", "revoke"}:
+        return Answer(await allowed(here.stub, words, session_id=here.session_id))
     mode = _one_of(words, MODES, "permissions")
     await _set(here, pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}")))
     return Answer(f"permissions: {mode}", sets=True)
@@ -85,7 +88,9 @@ SETTINGS: dict[str, Command] = {
     "new": Command("", "begin another session", _new),
     "model": Command("[PROVIDER/MODEL]", "go on with another model", _model, 1, waits=True),
     "thinking": Command("LEVEL", "how much the model thinks", _thinking, 1, waits=True),
-    "permissions": Command("MODE", "what tools may do without asking", _permissions, 1, waits=True),
+    "permissions": Command(
+        "[MODE | revoke N]", "what tools may do without asking, and what you allowed", _permissions, 2, waits=True
+    ),
     "dry-run": Command("[on|off]", "whether tools only say what they would do", _dry_run, 1, waits=True),
 }
 """By name, in the order in which they are listed."""

@@ -20,7 +20,6 @@ LISTED_FILES = 50
 def sources_of(stub: Stub, session_id: Callable[[], str], cwd: Callable[[], str]) -> Sources:
     """Return the sources for the session that is open."""
     asked = _Asked(stub, session_id, cwd)
-    levels, modes = _fixed(LEVELS), _fixed(MODES)
     return Sources(
         commands=asked.commands,
         files=asked.files,
@@ -28,8 +27,8 @@ def sources_of(stub: Stub, session_id: Callable[[], str], cwd: Callable[[], str]
             "model": asked.models,
             "resume": asked.sessions,
             "merge": asked.sessions,
-            "thinking": levels,
-            "permissions": modes,
+            "thinking": _fixed(LEVELS),
+            "permissions": _fixed((*MODES, "list", "revoke")),
         },
     )
 
