@@ -3,9 +3,17 @@
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from yarrow.policy.scratch import PREFIX
+import pytest
+from msgspec.structs import replace
+from sandboxed import SECRET, USERS, Corner, corner
+
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.scratch import PREFIX, scratch_directory
+from yarrow.policy.workspace import Workspace
 
 MAKES = "from yarrow.policy.scratch import *; p = scratch_directory(); (p / 'x').touch(); print(p, flush=True); input()"
 
@@ -32,8 +40,63 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
     assert left.is_dir()
     assert ending.communicate(b"\n")[0] == b""
     assert ending.returncode == 0
-    assert sorted(tmp_path.iterdir()) == sorted([other, link, used])
+    assert sorted(tmp_path.iterdir()) == sorted([other, link, used.parents[1]])
     assert (used / "x").exists()
     assert not own.exists()
     living.communicate(b"\n")
     assert sorted(tmp_path.iterdir()) == sorted([other, link])
+
+
+LOOKS: dict[str, Callable[[Path, Path], str]] = {
+    "grep": lambda folder, _: f"grep -rs '' {folder} | rev; true",
+    "opened first": lambda folder, _: f"chmod -R 777 {folder}; grep -rs '' {folder} | rev; true",
+    "moved aside": lambda folder, top: f"mv {top} {folder}/there; cat {folder}/there/*/*/* | rev; true",
+    "from within": lambda _, top: f"cd {top}/own && (cat */* | rev; ls -la .); true",
+    "guessed": lambda _, top: f"cd {top}/own && for n in 0 1 output work; do cat $n/x | rev; done; true",
+    "by copy": lambda _, top: f"cp -a {top} copy; tar cf - {top} | rev; cat copy/*/*/* | rev; true",
+    "in a namespace": lambda folder, _: f"unshare -Ur grep -rs '' {folder} | rev; true",
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("look", LOOKS)
+async def test_case_RS_S6_another_session_is_not_found_below_the_temporary_directory(
+    user: str, look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with corner(user) as made:
+        folder = made.root / "temporary"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        monkeypatch.setattr("yarrow.policy.scratch._made", [])
+        private = scratch_directory()
+        (private / "x").write_text(SECRET)
+        output, code = await shown(made, folder).run(LOOKS[look](folder, private.parents[1]))
+        assert code == 0
+        assert SECRET[::-1] not in output
+        assert private.name not in output
+        assert (private / "x").read_text() == SECRET
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_case_RS_S6_a_session_of_the_same_service_is_masked(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mount table of a sandbox names the directory that holds those of all sessions."""
+    with corner(user) as made:
+        folder = made.root / "temporary"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        monkeypatch.setattr("yarrow.policy.scratch._made", [])
+        boxes = Boxes("workspace", home=made.home)
+        workspace = Workspace.make(made.workspace, read=[str(folder)])
+        given = [boxes.box(name, workspace) for name in ("one", "two")]
+        places: list[Corner] = [Corner(made.root, user, given=replace(box, owner=None)) for box in given if box]
+        assert await places[0].run(f"echo {SECRET} > /tmp/x; cat /tmp/x") == (f"{SECRET}\n", 0)
+        sources = "$(cut -d' ' -f4 /proc/self/mountinfo | grep yarrow-scratch)"
+        look = f"for p in {sources}; do ls -R ${{p%/*/*}}; cat ${{p%/*/*}}/*/*/x; done | rev; cat /tmp/x"
+        output, _ = await places[1].run(look)
+        assert SECRET[::-1] not in output
+        assert "No such file" in output
+
+
+def shown(made: Corner, folder: Path) -> Corner:
+    """A sandbox that shows a directory, as one shows a temporary directory outside /tmp."""
+    return Corner(made.root, made.user, given=replace(made.box, readable=(folder,)))

@@ -1,6 +1,9 @@
 """The private directory of this process, for output too long to show; it is removed when the process ends.
 
 That of a process that was killed is removed by a later one, which finds that nobody holds it.
+
+Its name cannot be guessed and its parent cannot be listed, so commands of another session do not find it: the temporary
+directory may be one that their sandbox shows read-only, and there they cannot change the mode of the parent.
 """
 
 import itertools
@@ -11,6 +14,8 @@ from pathlib import Path
 from yarrow.platform import system
 
 PREFIX = "yarrow-scratch-"
+UNLISTED = "own"
+"""Directory below that which only its owner enters, and nobody lists."""
 SWEPT = 64
 """The most directories of killed processes that one process removes at its end."""
 KEPT_FILES = 64
@@ -25,10 +30,20 @@ def scratch_directory() -> Path:
     if not _made or not _made[-1].is_dir():
         import atexit
 
-        path = _claimed()
-        atexit.register(_remove, path)
-        _made.append(path)
+        top = _claimed()
+        atexit.register(_remove, top)
+        _made.append(_unlisted(top))
     return _made[-1]
+
+
+def _unlisted(top: Path) -> Path:
+    """Return a new directory that is found by its name alone; as root, other users pass through those above it."""
+    passing = 0o011 if system.is_root() else 0
+    path = top / UNLISTED / os.urandom(8).hex()
+    path.mkdir(mode=0o700, parents=True)
+    path.parent.chmod(0o300 | passing)
+    top.chmod(0o700 | passing)
+    return path
 
 
 def _claimed() -> Path:
@@ -49,23 +64,27 @@ def _claimed() -> Path:
 
 def _remove(path: Path) -> None:
     """Remove the directory of this process, and those of killed ones beside it."""
-    import shutil
-
-    shutil.rmtree(path, ignore_errors=True)
+    _remove_tree(path)
     with suppress(OSError), os.scandir(path.parent) as entries:  # which may be thousands
         beside = (each.path for each in entries if each.name.startswith(PREFIX))
         for each in itertools.islice(beside, SWEPT):
             _sweep(Path(each))
 
 
-def _sweep(path: Path) -> None:
+def _remove_tree(path: Path) -> None:
     import shutil
 
+    with suppress(OSError):
+        (path / UNLISTED).chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _sweep(path: Path) -> None:
     with suppress(OSError):
         descriptor = system.lock_folder(path)
         try:
             if system.is_ours(os.fstat(descriptor)):
-                shutil.rmtree(path, ignore_errors=True)
+                _remove_tree(path)
         finally:
             os.close(descriptor)
 

@@ -14,7 +14,7 @@ from yarrow.platform import system
 from yarrow.policy.sandbox.arguments import Box, Level
 from yarrow.policy.sandbox.journal import recover
 from yarrow.policy.sandbox.owner import Owner, owner_of, problem
-from yarrow.policy.sandbox.places import home_inside
+from yarrow.policy.sandbox.places import home_inside, surroundings
 from yarrow.policy.sandbox.private import remove
 from yarrow.policy.sandbox.quarantine import quarantined
 from yarrow.policy.sandbox.repository import repository_around
@@ -133,6 +133,7 @@ class Boxes:
                 raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
             return None
         made = self._made(workspace, self._private(session_id), denied)
+        made = replace(made, hidden=(*made.hidden, *self._shown_scratch(workspace)))
         self._given[session_id] = replace(made, session=session_id)
         return self._given[session_id]
 
@@ -188,6 +189,13 @@ class Boxes:
     def _private(self, session_id: str) -> Path:
         # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
         return scratch_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
+
+    def _shown_scratch(self, workspace: Workspace) -> tuple[Path, ...]:
+        """Return the directory of all sessions where commands would see it: the mounts of one tell them its name."""
+        scratch = scratch_directory()
+        readable = any(scratch.is_relative_to(root) for root in workspace.readable)
+        hidden = any(scratch.is_relative_to(place) for place in surroundings(self._home, (), ()).hidden)
+        return (scratch,) if readable or not hidden else ()
 
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
