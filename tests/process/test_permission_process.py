@@ -1,6 +1,8 @@
 """Permission at the real command line: nobody there, a person at a terminal, and what is typed too early."""
 
 import asyncio
+import html
+import json
 import os
 import pty
 import sys
@@ -32,6 +34,21 @@ async def test_case_C_05_text_mode_denies_at_once_without_a_terminal(world: Worl
     assert ended.out == "done\n"
     assert "yarrow: bash was denied, since nobody is there to ask" in ended.err
     assert not ran(world)
+
+
+async def test_a_decision_is_a_line_of_the_figures_and_of_the_exports(world: World) -> None:
+    world.script(*TURNS, **ASK)
+    await world.run("go")
+    told = await world.run("-c", "/stats")
+    (line,) = [line for line in told.out.splitlines() if line.startswith("permission ")]
+    assert "denied, no client could answer; bash: echo ran >> ran (" in line
+    for name in ("out.html", "out.jsonl"):
+        assert (await world.run("-c", f"/export {name}")).code == 0
+    page = html.unescape((world.project / "out.html").read_text())
+    assert "Denied by default, no client could answer: bash echo ran >> ran (" in page
+    records = [json.loads(line) for line in (world.project / "out.jsonl").read_text().splitlines()]
+    (answered,) = [one for one in records if one["kind"] == "permissionAnswered"]
+    assert (answered["answer"], answered["by"]) == ("no", "nobody")
 
 
 async def test_case_C_05_json_mode_denies_at_once(world: World) -> None:

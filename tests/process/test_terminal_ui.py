@@ -81,6 +81,9 @@ async def test_what_was_allowed_is_listed_and_asked_about_again_once_revoked(wor
         screen.send("/permissions revoke 1\r")
         await screen.until("Revoked bash: echo two")
         assert json.loads((world.home / ".yarrow/config.json").read_text())["permissions"]["always"] == []
+        screen.send("/stats\r")
+        await screen.until("allowed for the session, by the user; bash: echo one")
+        await screen.until("always allowed, by the user; bash: echo two")
         screen.send("again\r")
         await screen.until("Run this command?")
         # Only the revoked one is asked about.

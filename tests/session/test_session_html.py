@@ -8,6 +8,7 @@ import re
 import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from session_samples import NOW, header, message, messages, nasty_text, patient, write_session
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
+from yarrow.session.decisions import telling
 from yarrow.session.html import code, markdown, overview
 from yarrow.session.html.markup import element
 from yarrow.session.html.page import page
@@ -405,8 +407,7 @@ def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
     ).seen
     for told in (
         "model: other",
-        "Permission was asked for bash: <b>no sandbox",
-        "It was answered no (person). use make",
+        "Denied by the user: bash (<b>no sandbox) “use make”",
         "Handed back",
         "Waits for",
         "text of returned",
@@ -417,6 +418,67 @@ def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
     ):
         assert told in seen
     assert "text of delivered" not in seen
+
+
+ASKED = PermissionAsked(id="p", timestamp=NOW, tool_call_id="c", tool="bash", reason="it runs without a sandbox")
+
+
+def decided(answer: str, by: str, **more: Any) -> PermissionAnswered:
+    return PermissionAnswered(id="p", timestamp=NOW, answer=answer, by=by, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answered", "line"),
+    [
+        (decided("once", "person"), "Allowed once by the user: "),
+        (decided("session", "person"), "Allowed for the session by the user: "),
+        (decided("always", "person"), "Always allowed by the user: "),
+        (decided("no", "person"), "Denied by the user: "),
+        (decided("no", "nobody"), "Denied by default, no client could answer: "),
+        (decided("no", "timeout"), "Denied by default, not answered in time: "),
+        (decided("no", "abort"), "Denied by default, the run was stopped: "),
+        (decided("no", "restart"), "Denied by default, the service restarted: "),
+    ],
+)
+def test_each_decision_is_one_line_with_its_call(answered: PermissionAnswered, line: str) -> None:
+    command = json.dumps({"command": "  \n" * 3_000 + "rm -rf \u202e<b>\n  x"})
+    page = shown(called("bash", command), ASKED, answered, answer("ok"))
+    (told,) = [text for _, text in page.texts if text.startswith(line)]
+    assert told == f"{line}bash rm -rf <U+202E><b> x (it runs without a sandbox)"
+    assert "Permission requested" not in page.seen
+
+
+def test_a_request_without_an_answer_is_shown_as_one() -> None:
+    seen = shown(called("bash", '{"command": "make"}'), ASKED).seen
+    assert "Permission requested: bash make (it runs without a sandbox)" in seen
+    assert "Denied" not in seen
+
+
+def test_an_answer_without_its_request_is_shown_too() -> None:
+    assert "Denied by the user: a call that is not in this file" in shown(decided("no", "person")).seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ('{"path": "a.txt", "text": "x"}', "a.txt"),
+        ('{"command": ["make"]}', '{"command": ["make"]}'),
+        ("[1, 2]", "[1, 2]"),
+        ("no JSON", "no JSON"),
+        ("[" * 100_000, "[" * 199 + "…"),
+        ('{"command": ""}', ""),
+    ],
+)
+def test_a_call_is_named_by_what_tells_most(arguments: str, line: str) -> None:
+    assert telling(ToolCall("c", "tool", arguments)) == line
+
+
+def test_a_decision_holds_no_secret() -> None:
+    page = shown(
+        called("bash", '{"command": "curl hunter22"}'), ASKED, decided("once", "person"), secrets=("hunter22",)
+    )
+    assert "Allowed once by the user: bash curl [redacted]" in page.seen
+    assert "hunter22" not in page.seen
 
 
 def test_a_prompt_that_was_typed_as_a_command_shows_both() -> None:

@@ -62,7 +62,9 @@ def listing(listed: pb.ListPermissionsResponse) -> str:
 
 def described(call: pb.AllowedCall) -> str:
     """Return a call on one line."""
-    subject = visible(" ".join(call.subject[: 8 * LONGEST].split()))
-    subject = subject if len(subject) <= LONGEST else f"{subject[: LONGEST - 1]}…"
+    text = call.subject.strip()
+    subject = visible(" ".join(text[: 8 * LONGEST].split()))
+    if len(subject) > LONGEST or len(text) > 8 * LONGEST:
+        subject = f"{subject[: LONGEST - 1]}…"
     outside = ", outside the sandbox" if call.uncontained else ""
     return f"{visible(call.tool)}: {subject} (in {short_path(visible(call.cwd))}{outside})"

@@ -10,6 +10,21 @@ from yarrow.v1 import agent_pb2 as pb
 
 SHORT_ID = 8
 """Characters from the end of an id that people see and type: the first ones are the same for weeks."""
+_VERDICTS = {
+    pb.PERMISSION_ANSWER_ONCE: "allowed once",
+    pb.PERMISSION_ANSWER_SESSION: "allowed for the session",
+    pb.PERMISSION_ANSWER_ALWAYS: "always allowed",
+    pb.PERMISSION_ANSWER_NO: "denied",
+}
+_DECIDERS = {
+    "person": "by the user",
+    "nobody": "no client could answer",
+    "timeout": "not answered in time",
+    "abort": "the run was stopped",
+    "restart": "the service restarted",
+}
+MAX_SAID = 200
+"""Characters of a message with a denial in the figures; the rest is cut."""
 MAX_TITLE = 60
 """Characters of a title in a list."""
 
@@ -64,12 +79,22 @@ def figures(stats: pb.GetStatsResponse) -> str:
             f"compaction {local_time(record.time.seconds)} ({record.reason}): {record.tokens_before:,} to "
             f"{record.tokens_after:,} tokens by {record.model or 'an unknown model'}{cost}"
         )
+    lines += [_decision(one) for one in stats.permissions]
     if stats.skipped_lines:
         lines.append(f"skipped    {_times(stats.skipped_lines, 'line')} of the file that could not be read")
     if stats.dropped_events:
         lines.append(f"dropped    {_times(stats.dropped_events, 'event')} that a slow reader missed")
     # A name from a file may hold a line end, and then looks like a figure of its own.
     return "".join(f"{inert(line.replace(chr(10), ' '))}\n" for line in lines)
+
+
+def _decision(one: pb.PermissionDecision) -> str:
+    """Return a permission decision: when, the answer, by whom, the call, and why it was asked about."""
+    verdict = _VERDICTS.get(one.answer, "answered")
+    said = f': "{one.text[: MAX_SAID - 1]}{"…" * (len(one.text) >= MAX_SAID)}"' if one.text else ""
+    call = f"{one.tool}: {one.call}" if one.call else one.tool
+    why = f" ({one.reason})" if one.reason else ""
+    return f"permission {local_time(one.time.seconds)} {verdict}, {_DECIDERS.get(one.by, one.by)}{said}; {call}{why}"
 
 
 def _session(stats: pb.GetStatsResponse) -> list[str]:

@@ -18,5 +18,11 @@ def telling(call: ToolCall) -> str:
     except (msgspec.DecodeError, RecursionError):
         arguments = {}
     named = next((arguments[name] for name in _TELLING if isinstance(arguments.get(name), str)), call.arguments)
-    line = " ".join(named[: 8 * LONGEST].split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return one_line(named)
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text on one line, with a mark where it is cut."""
+    text = text.strip()
+    line = " ".join(text[: 8 * LONGEST].split())
+    return line if len(line) <= LONGEST and len(text) <= 8 * LONGEST else f"{line[: LONGEST - 1]}…"

@@ -6,6 +6,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from yarrow.message import Message, Role, StopReason, ToolCall
+from yarrow.session.decisions import telling
 from yarrow.session.html.blocks import Blocks, note, tokens
 from yarrow.session.html.markup import Html, element, fold, join, label, moment, short, size, text
 from yarrow.session.lenient import Unknown
@@ -24,6 +25,20 @@ from yarrow.session.redaction import Redactor
 QUIET_ENDS = (None, StopReason.END_TURN, StopReason.TOOL_USE)
 """Reasons to stop that need no mark: they are how a message ends."""
 
+_VERDICTS = {
+    "once": "Allowed once",
+    "session": "Allowed for the session",
+    "always": "Always allowed",
+    "no": "Denied",
+}
+_DECIDERS = {
+    "person": "the user",
+    "nobody": "default, no client could answer",
+    "timeout": "default, not answered in time",
+    "abort": "default, the run was stopped",
+    "restart": "default, the service restarted",
+}
+
 
 class Conversation:
     """What has been shown so far, as far as the next record needs it: calls without an answer, waiting texts."""
@@ -33,6 +48,7 @@ class Conversation:
         self._blocks = Blocks(redactor)
         self._calls: dict[str, ToolCall] = {}
         self._waiting: dict[str, Queued] = {}
+        self._asked: dict[str, PermissionAsked] = {}
         self._messages = 0
 
     def html(self, record: Record | Unknown) -> Html:
@@ -51,9 +67,10 @@ class Conversation:
             case Undelivered():
                 return self._undelivered(record)
             case PermissionAsked():
-                return note(f"Permission was asked for {short(record.tool)}: {short(record.reason)}")
+                self._asked[record.id] = record
+                return Html("")
             case PermissionAnswered():
-                return note(f"It was answered {record.answer} ({record.by}). {short(record.text)}".rstrip())
+                return self._decision(record)
             case Header():
                 return note("A second header, which says nothing here.")
             case Unknown():
@@ -62,8 +79,20 @@ class Conversation:
                 assert_never(record)
 
     def rest(self) -> Html:
-        """Return the texts that wait for their delivery."""
-        return join(self._queued(queued, "Waits for its delivery") for queued in self._waiting.values())
+        """Return the texts that wait for their delivery, and the requests for permission that wait for an answer."""
+        texts = [self._queued(queued, "Waits for its delivery") for queued in self._waiting.values()]
+        return join([*texts, *(note(f"Permission requested: {self._about(asked)}") for asked in self._asked.values())])
+
+    def _decision(self, answered: PermissionAnswered) -> Html:
+        asked = self._asked.pop(answered.id, None)
+        about = self._about(asked) if asked else "a call that is not in this file"
+        said = f" “{short(answered.text)}”" if answered.text else ""
+        return note(f"{_VERDICTS[answered.answer]} by {_DECIDERS[answered.by]}: {about}{said}")
+
+    def _about(self, asked: PermissionAsked) -> str:
+        call = self._calls.get(asked.tool_call_id)
+        what = f" {telling(call)}" if call else ""
+        return f"{short(asked.tool)}{what} ({short(asked.reason)})"
 
     def _message(self, message: Message) -> Html:
         self._waiting.pop(message.id, None)
