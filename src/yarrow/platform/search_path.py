@@ -1,6 +1,7 @@
 """Search path for the programs that Yarrow itself starts, without directories where a workspace could plant one."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -88,7 +89,7 @@ def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
 
 def _foreign_owners(roots: list[Path]) -> Iterator[int]:
     """Yield the users, other than this one and root, whom a workspace belongs to."""
-    if not hasattr(os, "geteuid"):
+    if sys.platform == "win32":
         return
     for root in roots:
         with suppress(OSError):

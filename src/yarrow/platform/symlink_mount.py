@@ -10,6 +10,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
+if sys.platform != "linux":
+    raise ImportError("yarrow.platform.symlink_mount is for Linux alone")
+
 _NEW_MOUNTS, _NEW_USERS = 0x0002_0000, 0x1000_0000
 _RECURSIVE, _DOWNSTREAM = 0x4000, 0x8_0000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
