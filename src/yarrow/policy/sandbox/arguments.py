@@ -117,14 +117,14 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
     """Return the mounts over a read-only view of the machine, in the order in which they are made."""
     home = home_inside(box.home)
     sight = _sight(box, environment)
-    roots = (*(Path(target) for _, target in sight.shown), *box.readable, *box.writable)
+    roots = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
     return [
         *_kernel(),
         *_hidden_places(),
         Bind(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
-        *_parents(Path("/tmp"), (home, *roots)),  # noqa: S108
+        *_parents("/tmp", (str(home), *roots)),  # noqa: S108
         Bind(str(box.private / "home"), str(home), writable=True),
-        *_parents(home, roots),
+        *_parents(str(home), roots),
         *(() if workplace.copies is None else (workplace.copies.mount(),)),
         *(Bind(source, target, optional=True) for source, target in sight.shown),
         *_resolver(box),
@@ -162,17 +162,14 @@ def _hidden_places() -> list[Mount]:
     return places + [Bind(str(NOTHING), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
 
 
-def _parents(place: Path, targets: Iterable[Path]) -> list[Mount]:
+def _parents(place: str, targets: Iterable[str]) -> list[Mount]:
     """Return masks of the directories of a session's place that only lead to mounts: a write there would vanish.
 
     Names that begin with a dot are the session's own, whatever is mounted below them.
     """
-    names = {path.relative_to(place).parts for path in targets if path.is_relative_to(place)}
-    return [
-        Empty(f"{place}/{first}")
-        for first in sorted({parts[0] for parts in names if len(parts) > 1})
-        if first[0] != "."
-    ]
+    above = f"{place}/"
+    below = (path[len(above) :].partition("/") for path in targets if path.startswith(above))
+    return [Empty(f"{above}{name}") for name in sorted({name for name, _, rest in below if rest}) if name[0] != "."]
 
 
 def _resolver(box: Box) -> list[Mount]:
@@ -196,7 +193,7 @@ def _masks(box: Box, home: Path, sight: Sight) -> list[Mount]:
     """
     seen = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
     secrets = home_secrets(box.home)
-    bare = [path for path in secrets if home != box.home or any(path.is_relative_to(root) for root in seen)]
+    bare = [path for path in secrets if home != box.home or str(path) in seen or _lies_in(str(path), seen)]
     keys = [*bare, *map(Path, sight.masked), *linked_secrets(secrets)]
     named = _named_places(box)
     if not named:

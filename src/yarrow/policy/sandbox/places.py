@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from yarrow.policy.sandbox.programs import Surroundings
-from yarrow.policy.sandbox.sight import SETTLED_NANOSECONDS
+from yarrow.policy.sandbox.sight import State, is_settled
 from yarrow.policy.secret_places import SECRET_PLACES
 
 HIDDEN = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/var/tmp", "/var/spool", "/var/mail", "/var/backups")  # noqa: S108 (to hide it)
@@ -54,40 +56,59 @@ def real(name: str) -> str:
 
 
 def home_secrets(home: Path) -> list[Path]:
-    """Return the places of keys below a home that exist, and the service's own directory."""
-    top = _names_in(str(home))
-    names = (name for first in top & _places().keys() for name in _places()[first])
-    return sorted(home / name for name in names if "/" not in name or os.access(f"{home}/{name}", os.F_OK))
+    """Return the places of keys below a home that exist, and the service's own directory.
+
+    They are looked for again only when a directory above one of them changed.
+    """
+    known = _known.get(home)
+    if known is None or any(_followed(path) != state for path, state in known.states.items()):
+        start = time.time_ns()
+        known = _looked(str(home))
+        _known.clear()
+        if is_settled(known.states.values(), start):
+            _known[home] = known
+    return list(known.places)
 
 
-@lru_cache(maxsize=1)
-def _places() -> dict[str, list[str]]:
-    """Return the places of keys by the first name of their path."""
-    places: dict[str, list[str]] = {}
-    for name in (*SECRET_PLACES, *SERVICE_NAMES):
-        places.setdefault(name.partition("/")[0], []).append(name)
-    return places
+class _Look(Struct, frozen=True):
+    places: tuple[Path, ...]
+    states: dict[str, State]
+    """Directories above the places, and symlinks that lead nowhere, with their state."""
 
 
-_tops: dict[str, tuple[tuple[int, int, int], set[str]]] = {}
-"""The home that was listed last, with its device, number and time of the last change."""
+_known: dict[Path, _Look] = {}
+"""The look at the home that was asked for last."""
 
 
-def _names_in(home: str) -> set[str]:
-    """Return the names in a home, listed again only when one came or went."""
+def _looked(home: str) -> _Look:
+    states: dict[str, State] = {home: _followed(home)}
+    missing: set[str] = set()
+    places: list[Path] = []
+    for name in sorted((*SECRET_PLACES, *SERVICE_NAMES)):
+        above = home
+        for part in name.split("/")[:-1]:
+            above = f"{above}/{part}"
+            if above in missing:
+                break
+            if above not in states:
+                state = _followed(above)
+                if state is None and not os.path.islink(above):  # noqa: PTH114 (texts throughout)
+                    missing.add(above)
+                    break
+                states[above] = state
+        else:
+            if os.path.lexists(f"{home}/{name}"):
+                places.append(Path(home, name))
+    return _Look(tuple(places), states)
+
+
+def _followed(path: str) -> State:
+    """Return the state of the directory that a path leads to."""
     try:
-        status = os.stat(home)  # noqa: PTH116 (for each call)
-        state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-        known = _tops.get(home)
-        if known is not None and known[0] == state:
-            return known[1]
-        names = set(os.listdir(home))  # noqa: PTH208
+        status = os.stat(path)  # noqa: PTH116 (for each call)
     except OSError:
-        return set()
-    _tops.clear()
-    if time.time_ns() - status.st_ctime_ns > SETTLED_NANOSECONDS:
-        _tops[home] = (state, names)
-    return names
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def linked_secrets(places: Iterable[Path]) -> list[Path]:

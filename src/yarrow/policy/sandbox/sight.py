@@ -48,7 +48,7 @@ def sight_of(around: Surroundings, environment: Mapping[str, str]) -> Sight:
     start = time.time_ns()
     sight, watched = _looked(around, environment)
     states = {path: _state(path) for path in watched}
-    if all(state is None or start - state[2] > SETTLED_NANOSECONDS for state in states.values()):
+    if is_settled(states.values(), start):
         with _lock:
             if len(_known) >= REMEMBERED:
                 _known.pop(next(iter(_known)), None)
@@ -86,6 +86,11 @@ def _inside(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[str]:
         for target, source in found.items():
             if path.startswith(f"{source}/"):
                 yield f"{target}{path[len(source) :]}"
+
+
+def is_settled(states: Iterable[State], start: int) -> bool:
+    """Whether every change after `start`, in ns since the epoch, shows in a state that was taken then or later."""
+    return all(state is None or start - state[2] > SETTLED_NANOSECONDS for state in states)
 
 
 def _state(path: str) -> State:
