@@ -225,6 +225,12 @@ async def test_links_are_not_followed(ws: Path, how: How) -> None:
     assert (await call("find", ws, {"pattern": "*"})).done.text == "d/a"
 
 
+async def test_find_lists_files_too_large_for_grep(ws: Path, how: How) -> None:
+    with (ws / "large").open("wb") as file:
+        file.truncate(67_108_865)
+    assert (await call("find", ws, {"pattern": "*"})).done.text == "large"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -37,15 +37,7 @@ RELEASE_SECONDS = 0.05
 """... and how far apart it is let go on then."""
 
 SAME_AS_OURS = (
-    *(
-        "--no-config",
-        "--no-messages",
-        "--no-mmap",
-        "--color=never",
-        "--hidden",
-        "--glob=!.git",
-        f"--max-filesize={SEARCHED_BYTES}",
-    ),
+    *("--no-config", "--no-messages", "--no-mmap", "--color=never", "--hidden", "--glob=!.git"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude"),
 )
 
@@ -106,6 +98,7 @@ async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple
     directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
     options = [
         *SAME_AS_OURS,
+        f"--max-filesize={SEARCHED_BYTES}",
         "--json",
         "--binary",
         "--crlf",
