@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from tool_calls import call
 
 from yarrow.tool.base import Result
 from yarrow.tool.globs import Glob
+from yarrow.tool.hits import SEARCHED_BYTES
 from yarrow.tool.ignore import IGNORE_BYTES
 from yarrow.tool.ripgrep import CPU_SECONDS, MEMORY_KIB
 from yarrow.tool.search import PATTERN_SECONDS
@@ -226,8 +228,7 @@ async def test_links_are_not_followed(ws: Path, how: How) -> None:
 
 
 async def test_find_lists_files_too_large_for_grep(ws: Path, how: How) -> None:
-    with (ws / "large").open("wb") as file:
-        file.truncate(67_108_865)
+    make_large(ws / "large")
     assert (await call("find", ws, {"pattern": "*"})).done.text == "large"
 
 
@@ -262,11 +263,71 @@ async def test_an_escaped_backslash_before_an_n_is_no_line_feed(ws: Path, how: H
 
 async def test_large_files_are_passed_over(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
     make(ws, {"small": "needle\n"})
-    with (ws / "large").open("wb") as file:
-        file.truncate(67_108_865)
-        file.write(b"needle\n")
-    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "small:1:needle"
+    make_large(ws / "large", "needle\n")
+    note = f"[large not searched: larger than {SEARCHED_BYTES:,} bytes; use bash]"
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == f"small:1:needle\n{note}"
     assert "larger than" in (await call("grep", ws, {"pattern": "needle", "path": "large"})).failed.text
+
+
+LARGE_PLACES: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
+    "only": (("app.log",), {}, "app.log"),
+    "below": (("a/b/app.log",), {}, "a/b/app.log"),
+    "in a directory": (("a/app.log", "b/app.log"), {"path": "a"}, "a/app.log"),
+    "by a glob": (("app.log", "app.bin"), {"glob": "*.log"}, "app.log"),
+    "by a path glob": (("a/app.log", "b/app.log"), {"glob": "a/**/*.log"}, "a/app.log"),
+    "ignored": (("out/app.log",), {}, ""),
+    "odd names": (("a b\n: 7 bytes", "x: 99 bytes", "[x]"), {}, '[x], "a b\\n: 7 bytes", x: 99 bytes'),
+    "many": (
+        tuple(f"f{number:02}" for number in range(12)),
+        {},
+        f"{', '.join(f'f{n:02}' for n in range(10))} and 2 more",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LARGE_PLACES)
+async def test_case_rb_10_grep_names_files_too_large_to_search(ws: Path, how: How, case: str) -> None:
+    names, arguments, named = LARGE_PLACES[case]
+    make(ws, {".gitignore": "out/\n"})
+    for name in names:
+        make_large(ws / name)
+    note = f"\n[{named} not searched: larger than {SEARCHED_BYTES:,} bytes; use bash]" if named else ""
+    assert (await call("grep", ws, {"pattern": "needle", **arguments})).done.text == f"No matches for 'needle'.{note}"
+
+
+async def test_ripgrep_searches_in_a_process_with_many_descriptors(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_arguments: object) -> None:
+        raise AssertionError("ripgrep was given up")
+
+    choose("ripgrep", monkeypatch)
+    monkeypatch.setattr("yarrow.tool.grep.Searcher.__init__", refuses)
+    make(ws, {"f": "needle\n"})
+    make_large(ws / "large")
+    with ExitStack() as closing:
+        for _ in range(16):
+            closing.enter_context((ws / "f").open())
+        assert (await call("grep", ws, {"pattern": "needl."})).done.text.startswith("f:1:needle\n[large not searched")
+
+
+async def test_grep_names_a_large_file_of_secrets_once(ws: Path, how: How) -> None:
+    make_large(ws / ".env")
+    assert (await call("grep", ws, {"pattern": "x"})).done.text == "No matches for 'x'.\n[.env not searched: secrets]"
+
+
+async def test_grep_names_no_file_of_the_largest_size_that_is_searched(ws: Path, how: How) -> None:
+    make_large(ws / "f", size=SEARCHED_BYTES)
+    make(ws, {"x: 70000000 bytes": "needle\n", "debug": ": 70000000 bytes\n"})
+    (ws / "link").symlink_to(ws / "f")
+    assert (await call("grep", ws, {"pattern": "needle"})).done.text == "x: 70000000 bytes:1:needle"
+
+
+def make_large(path: Path, end: str = "", *, size: int = SEARCHED_BYTES + 1) -> None:
+    """Make a file of this size without its blocks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(0, os.SEEK_END)
+        file.write(end.encode())
 
 
 async def test_a_pattern_that_explodes_ends_soon_and_stops_nobody(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, note_on
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
+from yarrow.tool.large import Large, SizeReports
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
-from yarrow.tool.ripgrep import RipgrepError, ripgrep_hits, ripgrep_program
+from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_hits, ripgrep_program
 from yarrow.tool.search import Searcher, SearchError, is_there, search_below
 from yarrow.tool.threads import in_thread
 
@@ -25,6 +26,8 @@ GREP_LIMIT = 100
 MOST_CONTEXT = 50
 CONFIRMED_AT_ONCE = 64
 """Files whose hits are confirmed in one go; as many wait at most."""
+LISTED_AT_ONCE = 4_096
+"""Maximum files whose size is read in one go; as many wait at most."""
 LINE_FEED = r"(?<!\\)(?:\\\\)*\\n"
 """A line feed as a pattern writes it."""
 SLOW = f"the search was stopped after {SEARCH_SECONDS:g} s; narrow it"
@@ -115,6 +118,7 @@ class _Search:
         self._keys = workspace.keys()
         self._is_file = target.is_file()
         self._glob = glob
+        self._large = Large(prefix)
         self._prefix = prefix
         self._sieve = context.sieve
         self._report = Report(self._query, prefix, self._sieve)
@@ -126,14 +130,18 @@ class _Search:
         glob = self._arguments.glob
         globs = (glob,) if self._glob and re.fullmatch(r"[\w.*?-]+", glob) else ()
         waiting: list[Hits] = []
+        reports = SizeReports()
         try:
-            async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
+            hits_below = ripgrep_hits(program, self._target, self._query, globs=globs, reports=reports)
+            async with aclosing(hits_below) as found:
                 async for hits in found:
                     waiting += [hits] if self._is_wanted(hits.path) else []
                     if len(waiting) == CONFIRMED_AT_ONCE:
                         if not await in_thread(partial(self._take, waiting)):
                             return True
                         waiting.clear()
+            if reports.has_any and not self._is_file:
+                await self._list_large(program)
         except RipgrepError as error:
             if not error.timed_out:
                 return False
@@ -141,11 +149,26 @@ class _Search:
         await in_thread(partial(self._take, waiting))
         return True
 
+    async def _list_large(self, program: str) -> None:
+        """List the files that ripgrep skipped for their size. Raises RipgrepError."""
+        names: list[str] = []
+        async with aclosing(ripgrep_files(program, self._target)) as paths:
+            async for path in paths:
+                names.append(path)
+                if len(names) == LISTED_AT_ONCE:
+                    await self._take_large(names)
+                    names.clear()
+        await self._take_large(names)
+
+    async def _take_large(self, names: list[str]) -> None:
+        await in_thread(lambda _stop: self._large.add_those_of(self._target, names, self._is_wanted))
+
     def _take(self, waiting: list[Hits], stop: threading.Event) -> bool:
         """Report hits that were confirmed; return whether more are wanted."""
         for hits in waiting:
             confirmed = self._confirmed(hits, stop)
             if confirmed is not None and not self._report.add(confirmed):
+                self._large = Large(self._prefix)  # a search that ends early does not know them all
                 return False
         return not stop.is_set()
 
@@ -163,9 +186,9 @@ class _Search:
 
     def by_ourselves(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
-        self._report = Report(self._query, self._prefix, self._sieve)
+        self._report, self._large = Report(self._query, self._prefix, self._sieve), Large(self._prefix)
         try:
-            searcher = Searcher(self._query)
+            searcher = Searcher(self._query, self._large)
             if self._is_file:
                 hits = searcher.search(self._target, self._target.name, stop)
                 if hits is not None:
@@ -173,6 +196,7 @@ class _Search:
                 return self.result()
             for hits in search_below(self._target, searcher, stop, wanted=self._is_wanted):
                 if not self._report.add(hits):
+                    self._large = Large(self._prefix)
                     break
         except SearchError as error:
             return ToolFailed(str(error))
@@ -182,8 +206,9 @@ class _Search:
 
     def result(self) -> Result:
         """Return what was found so far."""
-        note = note_on(self._arguments.glob) if self._glob and self._report.is_empty() else ""
-        return Done(self._report.text([*self._notes, note] if note else self._notes))
+        glob_note = note_on(self._arguments.glob) if self._glob and self._report.is_empty() else ""
+        notes = [note for note in (self._large.note(), glob_note) if note]
+        return Done(self._report.text([*self._notes, *notes]))
 
     def _is_wanted(self, path: str) -> bool:
         if self._workspace.secrets.has(path.rpartition("/")[2]) or (self._glob and not self._glob.matches(path)):

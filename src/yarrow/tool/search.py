@@ -12,6 +12,7 @@ from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import READING
 from yarrow.tool.content import BOM, UTF16_BOMS
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
+from yarrow.tool.large import Large, is_large
 from yarrow.tool.walk import walk
 
 PATTERN_SECONDS = 1.0
@@ -27,10 +28,11 @@ class SearchError(Exception):
 class Searcher:
     """One pattern, ready to be looked for."""
 
-    def __init__(self, query: Query) -> None:
-        """Raises SearchError when the pattern is none."""
+    def __init__(self, query: Query, large: Large | None = None) -> None:
+        """Add files that are too large to `large`. Raises SearchError if the pattern is invalid."""
         import regex
 
+        self._large = large
         self._query = query
         pattern = regex.escape(query.pattern) if query.literal else query.pattern
         flags = regex.MULTILINE | (regex.IGNORECASE if query.ignore_case else 0)
@@ -49,6 +51,8 @@ class Searcher:
         """
         data = _data(path)
         if data is None:
+            if self._large is not None and is_large(path):
+                self._large.add(name)
             return None
         hits = Hits(name, self._query.limit)
         hits.is_binary = b"\0" in data and not data.startswith(UTF16_BOMS)
