@@ -20,9 +20,9 @@ from pathlib import Path
 from parts import Found, Table, Values, at_most, figure, middle, parser, tell
 
 from yarrow.config.settings import Settings
-from yarrow.policy.sandbox.arguments import Level
+from yarrow.policy.sandbox.box import Level
 from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments

@@ -17,7 +17,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.event import events as ev
 from yarrow.message import ToolCall
-from yarrow.policy.sandbox.arguments import Box
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.workspace import Workspace
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolContext

@@ -60,7 +60,7 @@ def test_a_path_is_opened_name_by_name(in_python: Callable[..., str]) -> None:
 
 
 def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> None:
-    code = "from yarrow.policy.sandbox.sandbox import unavailable\nprint(unavailable())"
+    code = "from yarrow.policy.sandbox.probe import unavailable\nprint(unavailable())"
     assert "macOS" in in_python(AS_MACOS + code)
 
 

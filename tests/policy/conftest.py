@@ -5,7 +5,7 @@ from collections.abc import Generator
 import pytest
 from sandboxed import USERS, Corner, corner
 
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 
 
 @pytest.fixture(params=USERS)

@@ -396,7 +396,7 @@ async def _tools(stage: Stage, steps: Sequence[Step], said: list[str]) -> None:
 
 def main() -> None:
     """Answer programs, one a line."""
-    from yarrow.policy.sandbox.sandbox import binds_descriptors, unavailable
+    from yarrow.policy.sandbox.probe import binds_descriptors, unavailable
 
     for name in WARM:
         importlib.import_module(name)

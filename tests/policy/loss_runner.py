@@ -267,7 +267,7 @@ def _worked(root: Path, scene: Scene, acts: Sequence[Act], temporary: Path) -> s
 
 def main() -> None:
     """Answer scenes, one a line."""
-    from yarrow.policy.sandbox.sandbox import binds_descriptors, unavailable
+    from yarrow.policy.sandbox.probe import binds_descriptors, unavailable
 
     for name in WARM:
         importlib.import_module(name)

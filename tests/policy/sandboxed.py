@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
-from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.box import Box, Level
 from yarrow.policy.sandbox.quarantine import Entry
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.sandbox.toolchains import VARIABLES

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.policy.sandbox import causes
-from yarrow.policy.sandbox.arguments import Box
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.causes import Limits, Ran, cause
 
 

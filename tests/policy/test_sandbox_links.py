@@ -7,7 +7,8 @@ import pytest
 from sandboxed import SECRET, Corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.sandbox import Boxed, binds_descriptors
+from yarrow.policy.sandbox.probe import binds_descriptors
+from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

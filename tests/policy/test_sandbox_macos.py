@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from yarrow.policy.sandbox.arguments import Box, Level
+from yarrow.policy.sandbox.box import Box, Level
 from yarrow.policy.sandbox.macos import profile
 from yarrow.policy.sandbox.protected import look_at
 

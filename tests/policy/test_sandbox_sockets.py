@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, Corner
 
 from yarrow.platform import landlock, system
-from yarrow.policy.sandbox import sandbox, starting
+from yarrow.policy.sandbox import probe, starting
 from yarrow.policy.sandbox.sockets import SOCKET_NAMES, VARIABLES, client_sockets
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -188,7 +188,7 @@ async def test_where_the_kernel_cannot_commands_run_all_the_same(
 ) -> None:
     monkeypatch.setattr(landlock, "version", lambda: landlock.SCOPES_SINCE - 1)
     assert (await place.run("echo ran"))[0] == "ran\n"
-    assert not starting.starter(None, sandbox.launcher() or "").is_scoped
+    assert not starting.starter(None, probe.launcher() or "").is_scoped
 
 
 def test_a_launcher_with_rights_of_its_own_is_not_bound(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_only_the_thread_that_starts_commands_is_bound(abstract: str) -> None:
                 return "refused"
         return "reached"
 
-    starting.starter(None, sandbox.launcher() or "")
+    starting.starter(None, probe.launcher() or "")
     assert connect() == "reached"
     with ThreadPoolExecutor(1) as another:
         assert another.submit(connect).result() == "reached"

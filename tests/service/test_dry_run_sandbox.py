@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from doubles.house import House, play, stub_of
 from doubles.processes import watching_for_processes
-from yarrow.policy.sandbox.arguments import Level
 from yarrow.policy.sandbox.baseline import take
+from yarrow.policy.sandbox.box import Level
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.journal import Left, Note
-from yarrow.policy.sandbox.sandbox import ask, launcher, unavailable
+from yarrow.policy.sandbox.probe import ask, launcher, unavailable
 from yarrow.policy.sandbox.taking import Watched
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from doubles.house import House, stub_of
 from yarrow.config.settings import SecretFilesSettings
 from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry

@@ -10,7 +10,7 @@ from doubles.house import House, stub_of
 from yarrow.policy.sandbox.baseline import take
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.journal import Left, Note
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 from yarrow.policy.sandbox.taking import Watched
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Workspace

@@ -11,7 +11,7 @@ from tool_calls import call, context_of
 from yarrow.config.settings import BashSettings
 from yarrow.policy.environment import FIXED, ProviderKeys, outside_environment
 from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 from yarrow.tool.base import ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import Registry

@@ -16,7 +16,7 @@ from tool_calls import call, context_of
 from yarrow.errors import ConfigError
 from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
-from yarrow.policy.sandbox.sandbox import ask, launcher, unavailable
+from yarrow.policy.sandbox.probe import ask, launcher, unavailable
 from yarrow.tool.base import ToolContext
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -119,7 +119,7 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
 ) -> None:
     workspace = context_of(ws).workspace
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
     launcher.cache_clear()
     assert launcher() is None
     unavailable.forget()
@@ -142,7 +142,7 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
     launcher.cache_clear()
     unavailable.forget()
     ask.forget()
@@ -159,7 +159,7 @@ def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pyte
     program.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
     launcher.cache_clear()
     ask.forget()
     unavailable.forget()
@@ -176,7 +176,7 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
     (ws / "bwrap").chmod(0o755)
     monkeypatch.chdir(ws)
     monkeypatch.setenv("PATH", ".")
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.SYSTEM_PLACES", ())
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
     launcher.cache_clear()
     assert launcher() is None
 

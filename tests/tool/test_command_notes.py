@@ -13,7 +13,7 @@ from tool_calls import call, context_of
 
 from yarrow.config.settings import BashSettings
 from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 from yarrow.tool.base import ToolContext
 from yarrow.tool.command_notes import LEFT, NO_WAY_OUT, WAY_OUT
 

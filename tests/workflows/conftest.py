@@ -6,7 +6,7 @@ import pytest
 from developer import USERS, Developer, developer
 from registries import Registry, registry
 
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 
 
 @pytest.fixture(params=USERS)

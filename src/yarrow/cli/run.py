@@ -36,7 +36,7 @@ from yarrow.errors import UsageError
 from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
 from yarrow.extension.load import load as load_extensions
 from yarrow.platform import system
-from yarrow.policy.sandbox.sandbox import ask
+from yarrow.policy.sandbox.probe import ask
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from yarrow.config.settings import BashSettings
 from yarrow.message import Image
 from yarrow.policy.environment import ProviderKeys
-from yarrow.policy.sandbox.arguments import Box
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.workspace import Workspace
 
 

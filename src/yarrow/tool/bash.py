@@ -8,21 +8,23 @@ import stat
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.environment import child_environment, outside_environment
 from yarrow.policy.process import Command, Exit, run
-from yarrow.policy.sandbox.arguments import seen_inside
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.capture import Capture, Deltas
-from yarrow.tool.command_notes import notes
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, os_problem
+
+if TYPE_CHECKING:
+    from yarrow.policy.sandbox.sandbox import Boxed
 
 MOST_SECONDS = 3_600
 """The longest timeout a call may ask for."""
@@ -71,7 +73,7 @@ class Bash:
         capture, deltas, sieve = Capture(), Deltas(asyncio.get_running_loop().time), context.sieve()
         result: Result = ToolFailed("The command did not end.")
         try:
-            boxed = None if context.sandbox is None else await asyncio.to_thread(Boxed, context.sandbox, command)
+            boxed = None if context.sandbox is None else await asyncio.to_thread(_boxed, context.sandbox, command)
             async with aclosing(_run(command, boxed)) as pieces:
                 async for piece in pieces:
                     seen = sieve.flush() if isinstance(piece, Exit) else sieve.feed(piece)
@@ -79,7 +81,7 @@ class Bash:
                     if text := deltas.add(seen):
                         yield Progress(text)
                     if isinstance(piece, Exit):
-                        note += await notes(boxed, command, capture.text(), end=piece)
+                        note += await _notes(boxed, command, capture.text(), end=piece)
                         result = _result(piece, capture.text(), timeout=command.timeout, note=note)
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
             result = ToolFailed(_not_run(error, arguments.command))
@@ -100,7 +102,20 @@ class Bash:
         return Done(f"{where}, it would run:\n{arguments.command}{note}")
 
 
-async def _run(command: Command, boxed: Boxed | None) -> AsyncGenerator[bytes | Exit]:
+def _boxed(box: Box, command: Command) -> "Boxed":
+    """Return a command in a sandbox. Raises OSError."""
+    from yarrow.policy.sandbox.sandbox import Boxed  # many sessions run no command
+
+    return Boxed(box, command)
+
+
+async def _notes(boxed: "Boxed | None", command: Command, output: str, *, end: Exit) -> str:
+    from yarrow.tool.command_notes import notes  # with what explains failures of a sandbox
+
+    return await notes(boxed, command, output, end=end)
+
+
+async def _run(command: Command, boxed: "Boxed | None") -> AsyncGenerator[bytes | Exit]:
     """Run a command, in its sandbox if it has one; what it planted is gone also when this is cancelled."""
     try:
         async with aclosing(run(boxed.command if boxed else command)) as pieces:
@@ -150,6 +165,8 @@ def _unfit(cwd: Path, context: ToolContext) -> str:
     try:
         where = cwd
         if context.sandbox is not None:
+            from yarrow.policy.sandbox.arguments import seen_inside  # few calls name a directory
+
             seen = seen_inside(context.sandbox, Path(os.path.realpath(cwd)), os.environ)
             if seen is None:
                 return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"

@@ -9,7 +9,7 @@ from pathlib import Path
 from yarrow._version import VERSION
 from yarrow.cli.checks.check import Check, ok, warn
 from yarrow.platform import system
-from yarrow.policy.sandbox.sandbox import unavailable
+from yarrow.policy.sandbox.probe import unavailable
 
 _NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
 _DUMB = ("", "dumb", "unknown")

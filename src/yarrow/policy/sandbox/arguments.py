@@ -4,12 +4,12 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.keys import Keys
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.configs import MARK, Copies
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.footing import clear
@@ -31,41 +31,9 @@ from yarrow.policy.sandbox.settings import copies
 from yarrow.policy.sandbox.sight import Sight, sight_of
 from yarrow.policy.sandbox.sockets import client_sockets, daemon_sockets
 from yarrow.policy.sandbox.trails import stages
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_WORDS = 8_900
 """Bubblewrap takes 9,000, the command among them."""
-Level = Literal["off", "workspace", "strict"]
-
-
-class Box(Struct, frozen=True):
-    """A sandbox for the commands of one session; all paths are real."""
-
-    level: Level
-    writable: tuple[Path, ...]
-    """Roots of the workspace."""
-    readable: tuple[Path, ...]
-    """Roots besides, that are shown."""
-    home: Path
-    """The person's home, in whose place another stands."""
-    private: Path
-    """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
-    hidden: tuple[Path, ...] = ()
-    """The service's own directories."""
-    secrets: SecretFiles = ENV_FILES
-    """Files of the workspace that are not read."""
-    kept: tuple[Path, ...] = ()
-    """Files and directories that are not changed, wherever they lie; absolute, perhaps through symlinks."""
-    notes: Path | None = None
-    """Where is written down what to take away if the service is killed; None is nowhere."""
-    locked: frozenset[Path] = frozenset()
-    """Roots among `writable` that are guarded as the others are, and are read-only."""
-    network: bool = True
-    """Whether commands reach the network; never in `strict`."""
-    session: str = ""
-    """The session whose commands run in it."""
-    owner: Owner | None = None
-    """Who commands run as; None is the user that Yarrow runs as."""
 
 
 class Workplace(Struct, frozen=True):

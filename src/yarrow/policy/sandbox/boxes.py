@@ -11,15 +11,11 @@ from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
-from yarrow.policy.sandbox.arguments import Box, Level
-from yarrow.policy.sandbox.journal import recover
+from yarrow.policy.sandbox.box import Box, Level
 from yarrow.policy.sandbox.owner import Owner, owner_of, problem
 from yarrow.policy.sandbox.places import home_inside, surroundings
-from yarrow.policy.sandbox.private import remove
-from yarrow.policy.sandbox.quarantine import quarantined
+from yarrow.policy.sandbox.probe import launcher, unavailable
 from yarrow.policy.sandbox.repository import repository_around
-from yarrow.policy.sandbox.sandbox import launcher, unavailable
-from yarrow.policy.sandbox.worktrees import forget_worktrees
 from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -103,14 +99,22 @@ class Boxes:
 
     def recovered(self) -> str:
         """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
-        if self._notes is None or not (taken := recover(self._notes)):
+        if self._notes is None or not _holds_notes(self._notes):
+            return ""
+        from yarrow.policy.sandbox.journal import recover  # most starts find no note
+        from yarrow.policy.sandbox.quarantine import quarantined
+
+        if not (taken := recover(self._notes)):
             return ""
         return f"a command left this when the service was killed: {quarantined(taken, str)}"
 
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
         box = self._given.pop(session_id, None)
-        if box is not None:
+        if box is not None and box.private.is_dir():
+            from yarrow.policy.sandbox.private import remove  # many sessions run no command
+            from yarrow.policy.sandbox.worktrees import forget_worktrees
+
             places = ((box.private / "home", home_inside(box.home)), (box.private / "tmp", Path("/tmp")))  # noqa: S108
             forget_worktrees(places, box.writable)
             remove(box.private)
@@ -200,6 +204,13 @@ class Boxes:
     def _holds_too_much(self, workspace: Workspace) -> bool:
         """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
         return _holds(workspace, (self._home, scratch_directory()))
+
+
+def _holds_notes(directory: Path) -> bool:
+    try:
+        return any(name.endswith(".json") for name in os.listdir(directory))  # noqa: PTH208 (at each start)
+    except OSError:
+        return False
 
 
 def _holds(workspace: Workspace, places: Iterable[Path]) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.arguments import Box, seen_inside
+from yarrow.policy.sandbox.arguments import seen_inside
+from yarrow.policy.sandbox.box import Box
 
 TAIL = 8_192
 """Characters at the end of the output that are searched; errors come last."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from yarrow.policy.sandbox.arguments import Box
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.places import home_secrets
 from yarrow.policy.sandbox.protected import Found
 

@@ -1,43 +1,37 @@
 """Puts a command into a sandbox: another command, which runs it there."""
 
 import os
-import shutil
-import subprocess
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.platform.search_path import find_program
-from yarrow.policy.once import Once
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
-from yarrow.policy.sandbox.arguments import Box, Workplace, arguments, launching
+from yarrow.policy.sandbox.arguments import Workplace, arguments, launching
 from yarrow.policy.sandbox.baseline import Baseline, running, take
 from yarrow.policy.sandbox.binding import Descriptors
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.places import home_inside
+from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
 from yarrow.policy.sandbox.starting import starter
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
 
-PROBE_SECONDS = 10.0
 MOST_OF_A_USER = 4_096
 """Processes of one user, where that is limited by user and not by group."""
 OPEN_FILES = 65_536
-SYSTEM_PLACES = ("/usr/bin", "/bin", "/usr/local/bin")
-"""Where bubblewrap is looked for before PATH, which may lead into a workspace."""
 ELSEWHERE = frozenset({"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"})
 """Variables that name places which are not there inside; without them programs take /tmp and the home."""
 _START = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
@@ -52,81 +46,6 @@ _INSIDE = (
     '[ $# -le 2 ] || : >"$left"; fi; exit $code'
 )
 """Runs the command, and makes a file when other processes of it than the launcher and this shell still run then."""
-_PROBE = (
-    *("--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
-    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"),
-)
-
-
-@Once
-def unavailable() -> str:
-    """Return why there is no sandbox on this machine, in a sentence; empty when there is one.
-
-    Takes some ms once, less when it was asked for before.
-    """
-    asked = ask()
-    if isinstance(asked, str):
-        return asked
-    try:
-        said, _ = asked.communicate(timeout=PROBE_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        asked.kill()
-        asked.communicate()
-        return f"bubblewrap does not run here: {error}"
-    if asked.returncode:
-        lines = said.decode("utf-8", "replace").strip().splitlines()
-        return f"bubblewrap does not work here: {lines[0] if lines else f'it ended with {asked.returncode}'}"
-    return ""
-
-
-@Once
-def ask() -> "subprocess.Popen[bytes] | str":
-    """Start what finds out whether there is a sandbox, so that it runs beside other work; return it, or why it cannot.
-
-    Only `unavailable` waits for it. It ends by itself and changes nothing.
-    """
-    if system.WITHOUT_SANDBOX:
-        return system.WITHOUT_SANDBOX
-    program = launcher()
-    if program is None:
-        return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
-    try:
-        return subprocess.Popen(
-            [program, *_PROBE],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={"PATH": os.defpath},
-        )
-    except OSError as error:
-        return f"bubblewrap does not run here: {error}"
-
-
-@lru_cache(maxsize=1)
-def launcher() -> str | None:
-    """Return the path of bubblewrap, of the system's own before any other; it stays the same for the process.
-
-    One that lies where commands may write is none: what is there next time would run outside of the sandbox.
-    """
-    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or find_program("bwrap", os.environ)
-    return None if found is None else os.path.realpath(found)
-
-
-@lru_cache(maxsize=1)
-def binds_descriptors() -> bool:
-    """Whether bubblewrap can be handed open descriptors to bind; since 0.10, and in 0.8 as Debian repaired it."""
-    try:
-        told = subprocess.run(
-            [launcher() or "", "--help"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={"PATH": os.defpath},
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return b"--ro-bind-fd" in told.stdout + told.stderr
 
 
 class Boxed:

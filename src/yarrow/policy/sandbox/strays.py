@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.arguments import Box
+from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.places import home_inside
 
 LOOKED_AT = 2_000

@@ -1,0 +1,89 @@
+"""Finds bubblewrap and what it can do on this machine."""
+
+import os
+import shutil
+import subprocess
+from functools import lru_cache
+
+from yarrow.platform import system
+from yarrow.platform.search_path import find_program
+from yarrow.policy.once import Once
+
+PROBE_SECONDS = 10.0
+SYSTEM_PLACES = ("/usr/bin", "/bin", "/usr/local/bin")
+"""Where bubblewrap is looked for before PATH, which may lead into a workspace."""
+_PROBE = (
+    *("--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"),
+)
+
+
+@Once
+def unavailable() -> str:
+    """Return why there is no sandbox on this machine, in a sentence; empty when there is one.
+
+    Takes some ms once, less when it was asked for before.
+    """
+    asked = ask()
+    if isinstance(asked, str):
+        return asked
+    try:
+        said, _ = asked.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        asked.kill()
+        asked.communicate()
+        return f"bubblewrap does not run here: {error}"
+    if asked.returncode:
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        return f"bubblewrap does not work here: {lines[0] if lines else f'it ended with {asked.returncode}'}"
+    return ""
+
+
+@Once
+def ask() -> "subprocess.Popen[bytes] | str":
+    """Start what finds out whether there is a sandbox, so that it runs beside other work; return it, or why it cannot.
+
+    Only `unavailable` waits for it. It ends by itself and changes nothing.
+    """
+    if system.WITHOUT_SANDBOX:
+        return system.WITHOUT_SANDBOX
+    program = launcher()
+    if program is None:
+        return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
+    try:
+        return subprocess.Popen(
+            [program, *_PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"PATH": os.defpath},
+        )
+    except OSError as error:
+        return f"bubblewrap does not run here: {error}"
+
+
+@lru_cache(maxsize=1)
+def launcher() -> str | None:
+    """Return the path of bubblewrap, of the system's own before any other; it stays the same for the process.
+
+    One that lies where commands may write is none: what is there next time would run outside of the sandbox.
+    """
+    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or find_program("bwrap", os.environ)
+    return None if found is None else os.path.realpath(found)
+
+
+@lru_cache(maxsize=1)
+def binds_descriptors() -> bool:
+    """Whether bubblewrap can be handed open descriptors to bind; since 0.10, and in 0.8 as Debian repaired it."""
+    try:
+        told = subprocess.run(
+            [launcher() or "", "--help"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={"PATH": os.defpath},
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--ro-bind-fd" in told.stdout + told.stderr
