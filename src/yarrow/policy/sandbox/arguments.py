@@ -13,19 +13,18 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.configs import MARK, Copies
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.footing import clear
-from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
-from yarrow.policy.sandbox.owner import Owner
-from yarrow.policy.sandbox.places import (
+from yarrow.policy.sandbox.hidden import (
     HIDDEN,
     HIDDEN_PRIVATE,
     KERNEL,
     SECRET_FILES,
+    hidden_places,
     home_inside,
-    home_secrets,
-    linked_secrets,
     real,
-    surroundings,
 )
+from yarrow.policy.sandbox.mounts import Bind, Empty, Held, Mount, masked, rendered, shown
+from yarrow.policy.sandbox.owner import Owner
+from yarrow.policy.sandbox.places import home_secrets, linked_secrets, surroundings
 from yarrow.policy.sandbox.protected import Found, between
 from yarrow.policy.sandbox.settings import copies
 from yarrow.policy.sandbox.sight import Sight, sight_of
@@ -145,7 +144,7 @@ def _resolver(box: Box) -> list[Mount]:
     if box.level != "workspace" or not box.network:
         return []
     *_, end = trail = list(stages("/etc/resolv.conf"))
-    hidden = surroundings(box.home, (), ()).hidden
+    hidden = hidden_places(box.home)
     places = (stage for stage in trail if stage.startswith(tuple(f"{place}/" for place in hidden)))
     return [Bind(end, place, optional=True) for place in places]
 
@@ -174,7 +173,7 @@ def _sockets(box: Box, sight: Sight, environment: Mapping[str, str]) -> list[Mou
     """Return the masks of sockets of daemons; a session's own are in the workspace, and `strict` has none at all."""
     if box.level != "workspace":
         return []
-    hidden = surroundings(box.home, (), ()).hidden
+    hidden = hidden_places(box.home)
     shown_again = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
     others = (path for path in map(os.path.realpath, daemon_sockets()) if not _lies_in(path, map(str, box.writable)))
     named = (*others, *map(os.path.realpath, client_sockets(environment)))

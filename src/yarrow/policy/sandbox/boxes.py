@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.box import Box, Level
+from yarrow.policy.sandbox.hidden import hidden_places, home_inside
 from yarrow.policy.sandbox.owner import Owner, owner_of, problem
-from yarrow.policy.sandbox.places import home_inside, surroundings
 from yarrow.policy.sandbox.probe import launcher, unavailable
 from yarrow.policy.sandbox.repository import repository_around
 from yarrow.policy.scratch import scratch_directory
@@ -198,7 +198,7 @@ class Boxes:
         """Return the directory of all sessions where commands would see it: the mounts of one tell them its name."""
         scratch = scratch_directory()
         readable = any(scratch.is_relative_to(root) for root in workspace.readable)
-        hidden = any(scratch.is_relative_to(place) for place in surroundings(self._home, (), ()).hidden)
+        hidden = any(scratch.is_relative_to(place) for place in hidden_places(self._home))
         return (scratch,) if readable or not hidden else ()
 
     def _holds_too_much(self, workspace: Workspace) -> bool:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from yarrow.policy.sandbox.places import PROGRAMS
+from yarrow.policy.sandbox.hidden import PROGRAMS
 
 SETTINGS = ("/etc", "/dev", "/proc", "/sys")
 """Directories that stay read-only also where they are kept in a repository, as by etckeeper."""

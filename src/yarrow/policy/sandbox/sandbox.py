@@ -19,9 +19,9 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
+from yarrow.policy.sandbox.hidden import home_inside
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
-from yarrow.policy.sandbox.places import home_inside
 from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.sandbox.box import Box
-from yarrow.policy.sandbox.places import home_inside
+from yarrow.policy.sandbox.hidden import home_inside
 
 LOOKED_AT = 2_000
 """Entries of a session's home that are looked at; changes to later ones go unreported."""
