@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
-from yarrow.imaging.fit import Unfit, fit
 from yarrow.provider.base import ProviderInfo
 from yarrow.tool.threads import in_thread
 from yarrow.v1 import agent_pb2 as pb
@@ -33,6 +32,8 @@ def check_seen(images: Sequence[pb.Image], info: ProviderInfo) -> None:
 
 
 async def _fitted(index: int, data: bytes) -> pb.Image:
+    from yarrow.imaging.fit import Unfit, fit  # few prompts have images
+
     result = await in_thread(lambda _: fit(data))
     if isinstance(result, Unfit):
         raise InvalidArgument(f"images[{index}]", result.text)

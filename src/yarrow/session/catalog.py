@@ -14,7 +14,6 @@ from yarrow.session.head import Head, head, last_name
 from yarrow.session.ids import valid_id
 from yarrow.session.lock import WriterLock
 from yarrow.session.reader import made_up_header
-from yarrow.session.search import found_in
 
 MIN_PART = 4
 """Characters of the shortest part of an id that is looked up."""
@@ -98,6 +97,8 @@ def holding(root: Path, cwd: str | None, text: str) -> list[tuple[Head, str]]:
 
     With each comes the line in which it was said, empty where the name alone holds it.
     """
+    from yarrow.session.search import found_in
+
     found: list[tuple[Head, str]] = []
     for listed in heads(root, cwd):
         # One that was deleted or cannot be read meanwhile holds nothing.

@@ -7,8 +7,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.tool.coercion import Schema, coerced
-
+Schema = dict[str, Any]
 NOISE = ("title", "default", "additionalProperties")
 """Words of a schema that cost tokens and tell a model nothing."""
 
@@ -41,6 +40,8 @@ def decode(text: str, model: type[Struct]) -> Struct | Invalid:
     try:
         return msgspec.convert(named, model)
     except msgspec.ValidationError as error:
+        from yarrow.tool.coercion import coerced  # most arguments fit
+
         with suppress(msgspec.ValidationError):
             return msgspec.convert(coerced(named, schema), model)
         return Invalid(f"{error}. It takes {_signature(schema)}")

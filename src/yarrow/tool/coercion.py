@@ -1,11 +1,11 @@
 """Conversion of arguments to the types of a tool's schema, where a value of another type has exactly one reading."""
 
 import re
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
-Schema = dict[str, Any]
+from yarrow.tool.arguments import Schema
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,3})?")

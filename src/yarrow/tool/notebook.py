@@ -8,8 +8,6 @@ from msgspec import Struct, field
 
 from yarrow.tool.limits import plural
 
-NOTEBOOK_BYTES = 67_108_864
-"""Larger notebooks are shown as the text they are; 64 MiB."""
 OUTPUT_CHARACTERS = 8_192
 """The most of one output that is shown."""
 TERMINAL_COMMANDS = r"\x1b\[[0-9;?]*[ -/]*[@-~]"

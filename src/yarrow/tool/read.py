@@ -12,7 +12,6 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 from yarrow.imaging.header import image_type
 from yarrow.message import Image
 from yarrow.policy.workspace import Refused
@@ -21,7 +20,6 @@ from yarrow.tool.base import Done, Progress, Result, Sieve, ToolContext, ToolFai
 from yarrow.tool.content import BOM, FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
 from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, shown_size, without_half
 from yarrow.tool.ls import LS_LIMIT, left_out_of, listing
-from yarrow.tool.notebook import NOTEBOOK_BYTES, cells_of
 from yarrow.tool.paths import locate, missing, os_problem
 from yarrow.tool.threads import in_thread
 
@@ -30,6 +28,8 @@ CHUNK_BYTES = 1_048_576
 CONVERTED_BYTES = 67_108_864
 """The largest file of UTF-16 that is shown; 64 MiB."""
 NOTEBOOK_SUFFIX = ".ipynb"
+NOTEBOOK_BYTES = 67_108_864
+"""Larger notebooks are shown as the text they are; 64 MiB."""
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,6 +128,8 @@ def _as_text(file: BinaryIO, start: bytes, path: str) -> tuple[BinaryIO, str] | 
             return ToolFailed(f"{path} is UTF-16 of {shown_size(size)}; the most is {CONVERTED_BYTES:,}. Use iconv.")
         return io.BytesIO(file.read(CONVERTED_BYTES).decode("utf-16", "replace").encode("utf-8", "replace")), "UTF-16"
     if path.lower().endswith(NOTEBOOK_SUFFIX) and size <= NOTEBOOK_BYTES:
+        from yarrow.tool.notebook import cells_of
+
         text = cells_of(file.read(NOTEBOOK_BYTES))
         if text is not None:
             return io.BytesIO(text.encode("utf-8", "replace")), ""
@@ -137,6 +139,8 @@ def _as_text(file: BinaryIO, start: bytes, path: str) -> tuple[BinaryIO, str] | 
 
 def _image(file: BinaryIO, size: int) -> Result:
     import base64
+
+    from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 
     if size > SOURCE_BYTES:
         return ToolFailed(f"The image is {shown_size(size)}; the most is {SOURCE_BYTES:,}. Make a smaller copy of it.")
