@@ -24,6 +24,9 @@ from yarrow.tool.access import access_of
 from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
 
+SESSION_PREFIX = "session:"
+"""Begins the directory of an allowed call that lies in the session's own /tmp."""
+
 
 class Permission:
     """Of one call; it is a `Permit` of the registry."""
@@ -123,13 +126,15 @@ def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, containe
 
 
 def _file_request(tool: Tool, named: str, context: ToolContext) -> Request:
-    path = locate(named, context.cwd)
-    real = _real(path)
-    directory = real if _is_directory(real) else real.parent
-    like = AllowedCall(tool.name, str(directory), str(context.cwd))
-    outside = _outside(path, context.workspace, writes=not tool.read_only)
+    path, workspace, writes = locate(named, context.cwd), context.workspace, not tool.read_only
+    real = _real_in(workspace, path, writes=writes)
+    place = workspace.named(directory := real if _is_directory(real) else real.parent)
+    # What is allowed in the session's own /tmp is not allowed in that of the machine.
+    subject = str(place) if place == directory else f"{SESSION_PREFIX}{place}"
+    like = AllowedCall(tool.name, subject, str(context.cwd))
+    outside = _outside(path, workspace, writes=writes)
     names = (os.path.normpath(path),)
-    return Request(tool.name, Kind.FILE, tool.read_only, str(real), like, names=names, outside=outside)
+    return Request(tool.name, Kind.FILE, tool.read_only, str(workspace.named(real)), like, names=names, outside=outside)
 
 
 def _undeclared(request: Request, arguments: Struct) -> Request:
@@ -183,6 +188,8 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
     anywhere = everywhere.resolve_write(path) if writes else everywhere.resolve_read(path)
     if isinstance(anywhere, Refused):
         return False
+    if _real_in(workspace, path, writes=writes) != _real(path):  # by symlinks that only commands see
+        return False
     roots = workspace.writable if writes else workspace.writable + workspace.readable
     way = Path(os.path.normpath(path))
     return not any(_real(step).is_relative_to(root) for step in (way, *way.parents) for root in roots)
@@ -213,6 +220,13 @@ def _real(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):  # a NUL, or a name that no file can have: the tool says so
+        return path
+
+
+def _real_in(workspace: Workspace, path: Path, *, writes: bool) -> Path:
+    try:
+        return workspace.real(path, writes=writes)
+    except (OSError, ValueError):  # the tool says so
         return path
 
 

@@ -1,7 +1,6 @@
 """Traces of a run in files that other tools execute, named in one notice at its end."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -66,7 +65,7 @@ class Traces:
 
 
 def _real(path: str, context: ToolContext) -> Path:
-    return Path(os.path.realpath(locate(path, context.cwd)))
+    return context.workspace.real(locate(path, context.cwd))
 
 
 def _is_executed(path: Path, roots: list[Path]) -> bool:

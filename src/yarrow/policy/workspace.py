@@ -15,6 +15,7 @@ from yarrow.policy.gitguard import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.keys import Keys
 from yarrow.policy.obeyed import same_file
 from yarrow.policy.permission.paths import Closed
+from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -62,6 +63,8 @@ class Workspace(Struct, frozen=True):
     """What the rules keep from being written besides."""
     secrets: SecretFiles = ENV_FILES
     """Files that nobody reads or writes."""
+    tmp: SessionTmp | None = None
+    """The /tmp of the session's commands, which may be read and written; None if it is that of the machine."""
 
     @classmethod
     def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
@@ -73,35 +76,52 @@ class Workspace(Struct, frozen=True):
         readable = tuple(_configured("workspace.read", text, cwd) for text in read)
         return cls(writable=(_real(cwd), *writable), readable=readable)
 
+    def real(self, path: Path, *, writes: bool = False) -> Path:
+        """Return the real path of an absolute one, which may lie in the session's own /tmp. Raises OSError, ValueError.
+
+        `writes` says whether a missing file is made.
+        """
+        return _real(path) if self.tmp is None else self.tmp.resolve(path, writes=writes)
+
+    def named(self, real: Path) -> Path:
+        """Return the name of a real path that the user and the model know."""
+        return real if self.tmp is None else Path(self.tmp.named(str(real)))
+
+    def beside(self, path: Path) -> Path:
+        """Return where to look for names like that of a missing file. Raises OSError, ValueError."""
+        real = self.real(path, writes=True)
+        return path if self.named(real) == real else real
+
     def resolve_read(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be read."""
-        real = _resolved(path)
+        real = self._resolved(path, writes=False)
         if isinstance(real, Refused):
             return real
         if self._is_secret(path, real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if closed := self._closed(path, real):
             return closed
-        if _root(real, self.writable + self.readable) is None and not in_scratch(real):
+        if _root(real, self._roots()) is None and not in_scratch(real):
             return Refused(
-                f"{_both(path, real)} lies outside the workspace ({self.writable[0]}) and is not read. "
+                f"{_both(path, self.named(real))} lies outside the workspace ({self.writable[0]}) and is not read. "
                 "The user can allow it with the setting workspace.read or workspace.extra."
             )
         return real
 
     def resolve_write(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be written; links are followed, and then checked."""
-        real = _resolved(path)
+        real = self._resolved(path, writes=True)
         if isinstance(real, Refused):
             return real
         if self._is_secret(path, real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
-        if closed := self._closed(path, real) or _closed_by(self.unwritable, path, real):
+        named = self.named(real)
+        if closed := self._closed(path, real) or _closed_by(self.unwritable, path, named):
             return closed
-        root = _root(real, self.writable)
+        root = _root(real, self._writable())
         if root is None:
             return Refused(
-                f"{_both(path, real)} lies outside the workspace ({self.writable[0]}) and is not written. "
+                f"{_both(path, named)} lies outside the workspace ({self.writable[0]}) and is not written. "
                 "The user can allow it with the setting workspace.extra."
             )
         literal = Path(os.path.normpath(path))
@@ -109,16 +129,17 @@ class Workspace(Struct, frozen=True):
             any(system.lies_in(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
             or same_file(real, self.obeyed)
             or is_executed_by_git(real, root, self.writable)
-            or _is_protected(real, root)
+            or _is_protected(named, self.named(root))
             or _is_protected(literal, _root(literal, self.writable) or root)
         ):
-            return Refused(f"{_both(path, real)} is write-protected: what it says is run. Ask the user to change it.")
+            return Refused(f"{_both(path, named)} is write-protected: what it says is run. Ask the user to change it.")
         return real
 
     def leaves_out(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a real path below what it was given."""
         name = system.compared(real)
-        return bool(self.closed.against(real)) or any(name == system.compared(str(own)) for own in self.private)
+        named = real if self.tmp is None else self.tmp.named(real)
+        return bool(self.closed.against(named)) or any(name == system.compared(str(own)) for own in self.private)
 
     def keys(self) -> Keys:
         """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
@@ -142,13 +163,14 @@ class Workspace(Struct, frozen=True):
             return False
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
-        names = (real.name, *(link.name for link in links(path)))
+        is_own = self.named(real) != real  # whose links commands made
+        names = (real.name, *((path.name,) if is_own else (link.name for link in links(path))))
         return any(map(self.secrets.has, names)) or self.linked().has(str(real))
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(system.lies_in(real, own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
-        return _closed_by(self.closed, path, real)
+        return _closed_by(self.closed, path, self.named(real))
 
     def open_read(self, path: Path, flags: int = READING) -> int | Refused:
         """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
@@ -164,12 +186,15 @@ class Workspace(Struct, frozen=True):
         """
         return self._opened(
             lambda: self.resolve_write(path),
-            lambda root, real: (
-                (open_directory(root, root), "")
-                if real == root
-                else (open_directory(root, real.parent, make=make), real.name)
-            ),
+            lambda root, real: self._parent(root, real, make=make),
         )
+
+    def _parent(self, root: Path, real: Path, *, make: bool) -> tuple[int, str]:
+        if make and self.tmp is not None and root == self.tmp.directory:
+            self.tmp.make()
+        if real == root:
+            return open_directory(root, root), ""
+        return open_directory(root, real.parent, make=make), real.name
 
     def _opened(self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]) -> T | Refused:
         """Resolve and open, again when a link was put in the way between the two."""
@@ -177,7 +202,7 @@ class Workspace(Struct, frozen=True):
             real = resolve()
             if isinstance(real, Refused):
                 return real
-            root = _root(real, self.writable + self.readable)
+            root = _root(real, self._roots())
             if root is None or (root == real and real.is_file()):  # a root may be one file
                 root = real.parent
             try:
@@ -186,6 +211,21 @@ class Workspace(Struct, frozen=True):
                 if error.errno not in IN_THE_WAY or not tries_left or _has_no_link(real):
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def _resolved(self, path: Path, *, writes: bool) -> Path | Refused:
+        if odd := system.odd_name(str(path)):
+            return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
+        try:
+            os.fsencode(path)
+            return self.real(path, writes=writes)
+        except (OSError, ValueError) as error:  # a NUL, or a character that no file name can hold
+            return Refused(f"{str(path)!r} is not a path: {error}.")
+
+    def _writable(self) -> tuple[Path, ...]:
+        return self.writable if self.tmp is None else (*self.writable, self.tmp.directory)
+
+    def _roots(self) -> tuple[Path, ...]:
+        return (*self._writable(), *self.readable)
 
 
 def _configured(setting: str, text: str, cwd: Path) -> Path:
@@ -214,16 +254,6 @@ def _has_no_link(path: Path) -> bool:
         return _real(path) == path
     except OSError:  # a link that became something else while it was followed
         return False
-
-
-def _resolved(path: Path) -> Path | Refused:
-    if odd := system.odd_name(str(path)):
-        return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
-    try:
-        os.fsencode(path)
-        return _real(path)
-    except (OSError, ValueError) as error:  # a NUL, or a character that no file name can hold
-        return Refused(f"{str(path)!r} is not a path: {error}.")
 
 
 def links(path: Path) -> Iterator[Path]:

@@ -22,6 +22,7 @@ from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.permission.unknown import unknown_tools
+from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import skill_directories
 from yarrow.provider.base import ProviderInfo
@@ -256,6 +257,8 @@ class Sessions:
             self._tell_of_boxes(entry)
             denied = denied_places(self._parts.consent.rules, entry.cwd)
             box = self._parts.boxes.box(entry.id, workspace, denied)
+        if box is not None:
+            workspace = replace(workspace, tmp=SessionTmp(box))
         keys = ProviderKeys(*map(frozenset, (parts.key_names(), parts.keys(), parts.withheld())))
         return ToolContext(cwd=entry.cwd, workspace=workspace, bash=parts.settings.bash, sandbox=box, keys=keys)
 

@@ -48,7 +48,7 @@ def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
 
     def plan(data: bytes | None) -> Planned:
         if data is None:
-            return ToolFailed(f"{missing(path, name)} To make a new file, use write.")
+            return ToolFailed(f"{missing(context.workspace.beside(path), name)} To make a new file, use write.")
         if kind := binary_kind(data[:SNIFF_BYTES]):
             return ToolFailed(f"{name} is {kind}, and is not edited.")
         file = decode(data)

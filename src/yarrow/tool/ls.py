@@ -64,7 +64,7 @@ class Ls:
 
 def left_out_of(directory: Path, context: ToolContext) -> Callable[[str], bool]:
     """Return what tells whether the rules of the settings close a name of a directory."""
-    real = os.path.realpath(directory)
+    real = context.workspace.real(directory)
     return lambda name: context.workspace.leaves_out(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
 
 

@@ -48,7 +48,7 @@ class Target:
                 raise
             return None
         except NotADirectoryError:
-            return ToolFailed(f"{_file_above(self._path)} is a file, not a directory.")
+            return ToolFailed(f"{self._file_above()} is a file, not a directory.")
         if isinstance(found, Refused):
             return ToolFailed(found.text)
         self._directory, self._name = found
@@ -87,6 +87,10 @@ class Target:
             os.close(self._directory)
             self._directory = None
 
+    def _file_above(self) -> Path:
+        """Return the file in the place of a directory."""
+        return next(parent for parent in self._path.parents if self._workspace.real(parent).exists())
+
     def _now(self) -> _Seen | None:
         if self._directory is None:
             return None
@@ -115,8 +119,3 @@ def _all_of(descriptor: int) -> bytes:
     while piece := os.read(descriptor, CHANGED_BYTES):
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _file_above(path: Path) -> Path:
-    """Return what stands where a directory should."""
-    return next(parent for parent in path.parents if parent.exists())

@@ -139,6 +139,17 @@ def _parents(place: str, targets: Iterable[str]) -> list[Mount]:
     return [Empty(f"{above}{name}") for name in sorted({name for name, _, rest in below if rest}) if name[0] != "."]
 
 
+def covered_in_tmp(box: Box, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths below /tmp where commands see something else than the session's own: mounts and masks."""
+    tmp = Path("/tmp")  # noqa: S108 (the session's own is meant)
+    shown_there = (Path(target) for _, target in _sight(box, environment).shown)
+    targets = (home_inside(box.home), *shown_there, *box.readable, *box.writable)
+    names = {path.relative_to(tmp).parts for path in targets if path.is_relative_to(tmp) and path != tmp}
+    places = {"/".join(parts) if parts[0].startswith(".") else parts[0] for parts in names}
+    hidden = (str(path) for path in box.hidden if path.is_relative_to(tmp))
+    return (*(f"{tmp}/{place}" for place in sorted(places)), *hidden)
+
+
 def _resolver(box: Box) -> list[Mount]:
     """Return the mounts of the file that names the name servers, wherever symlinks lead to it through hidden places."""
     if box.level != "workspace" or not box.network:

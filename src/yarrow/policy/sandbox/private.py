@@ -23,13 +23,18 @@ _counting = threading.RLock()
 """It may be taken again in the same thread, for what is collected as garbage leaves too."""
 
 
+def make(private: Path) -> None:
+    """Make the directories that are missing. Raises OSError."""
+    for name in PARTS:
+        (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def enter(private: Path) -> bool:
     """Make the directories for one more command; return whether what they held was too much, and is gone.
 
     They are not emptied while another command runs in them. Each `enter` needs a `leave`. Raises OSError.
     """
-    for name in PARTS:
-        (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    make(private)
     start = time.monotonic()
     with _counting:
         is_alone = private not in _users

@@ -1,0 +1,98 @@
+"""The /tmp of a session's commands, as file tools reach it."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.box import Box
+
+TMP = "/tmp"  # noqa: S108 (the session's own is meant)
+MOST_LINKS = 40
+"""Maximum symlinks followed in one path; Linux follows no more."""
+
+
+class SessionTmp(Struct, frozen=True):
+    """The directory that the sandbox of a session shows at /tmp."""
+
+    box: Box
+
+    @property
+    def directory(self) -> Path:
+        """The directory on the machine; it may be missing."""
+        return self.box.private / "tmp"
+
+    def make(self) -> None:
+        """Make the directory unless it exists. Raises OSError."""
+        from yarrow.policy.sandbox import private
+
+        private.make(self.box.private)
+        if self.box.owner is not None:
+            self.box.owner.receive(self.box.private)
+
+    def resolve(self, path: Path, *, writes: bool) -> Path:
+        """Return the real path on the machine of an absolute path, with symlinks followed as commands see them.
+
+        A path below /tmp is the session's own if it exists there, and if it is written and exists nowhere else.
+        Raises OSError, ValueError.
+        """
+        machine = os.path.realpath(path)
+        text = str(path)
+        if (self._is_shown(text) or not _is_tmp(text)) and (machine == text or self._is_shown(machine)):
+            return Path(machine)
+        from yarrow.policy.sandbox.arguments import covered_in_tmp  # few calls name such a path
+
+        covered = covered_in_tmp(self.box, os.environ)
+        seen = self._followed(path, covered)
+        real = self._on_machine(seen, covered)
+        if not _is_own(seen, covered) or os.path.lexists(real):
+            return Path(real)
+        is_new = writes and not os.path.lexists(machine) and not self._is_shown(machine)
+        return Path(real if is_new else machine)
+
+    def named(self, real: str) -> str:
+        """Return the name that commands and the model have for a real path of the machine."""
+        own = str(self.directory)
+        return f"{TMP}{real[len(own) :]}" if f"{real}/".startswith(f"{own}/") else real
+
+    def _is_shown(self, path: str) -> bool:
+        """Whether a path lies in a root that commands see where it is on the machine."""
+        return any(f"{path}/".startswith(f"{root}/") for root in (*self.box.writable, *self.box.readable))
+
+    def _on_machine(self, seen: str, covered: tuple[str, ...]) -> str:
+        return f"{self.directory}{seen[len(TMP) :]}" if _is_own(seen, covered) else seen
+
+    def _followed(self, path: Path, covered: tuple[str, ...]) -> str:
+        """Return the path that commands reach by another one, without symlinks."""
+        waiting = list(reversed(path.parts[1:]))
+        seen, links = "", 0
+        while waiting:
+            name = waiting.pop()
+            if name == "..":
+                seen = seen.rpartition("/")[0]
+                continue
+            target = None if links == MOST_LINKS else _link(self._on_machine(f"{seen}/{name}", covered))
+            if target is None:
+                seen = f"{seen}/{name}"
+                continue
+            links += 1
+            seen = "" if target.startswith("/") else seen
+            waiting += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        return seen or "/"
+
+
+def _is_tmp(path: str) -> bool:
+    return f"{path}/".startswith(f"{TMP}/")
+
+
+def _is_own(path: str, covered: tuple[str, ...]) -> bool:
+    """Whether commands see a path in the session's own /tmp."""
+    return _is_tmp(path) and not any(f"{path}/".startswith(f"{place}/") for place in covered)
+
+
+def _link(path: str) -> str | None:
+    """Return what a symlink leads to; None for anything else. Raises ValueError."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 (texts throughout)
+    except OSError:
+        return None
