@@ -26,7 +26,7 @@ async def test_a_home_that_is_none_is_one_inside(place: Corner, home: str) -> No
 
 def test_the_keys_of_a_home_that_stays_are_hidden(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds programs cannot have another in its place."""
-    monkeypatch.setattr("yarrow.policy.sandbox.places.PROGRAMS", (str(place.home / "bin"),))
+    monkeypatch.setattr("yarrow.policy.sandbox.hidden.PROGRAMS", (str(place.home / "bin"),))
     words = arguments(place.box, Workplace([], {}, None), {}, cwd=place.workspace)
     told = " ".join(words)
     for name in (".ssh", ".aws", ".gnupg", ".yarrow"):

@@ -211,7 +211,7 @@ class Agent:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
-        if (notice := loop.notice()) is not None:
+        for notice in loop.notices():
             self._desk.publish(self._desk.redactor.struct(notice))
         left = self._delivery.close()
         self.questions.presence.end_run()

@@ -35,9 +35,10 @@ class Loop:
         self.usage = Usage()
         """Tokens of the run so far."""
 
-    def notice(self) -> Notice | None:
-        """Return what a person should know of what the run left behind; None if there is nothing."""
-        return self._batch.traces.notice()
+    def notices(self) -> list[Notice]:
+        """Return what a person should know of the commands of the run, and of what they left behind."""
+        left = self._batch.traces.notice()
+        return [*([] if left is None else [left]), *self._equipment.notices()]
 
     async def run(self) -> None:
         """Go on until the model is done and nothing waits. Raises `YarrowError` for what ends a run early."""

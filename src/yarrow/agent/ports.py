@@ -1,6 +1,6 @@
 """What the loop is given: what it works with, and the callables by which it reaches the world."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from yarrow.agent.points import Points
 from yarrow.agent.retry import Pause
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import RetrySettings
-from yarrow.event.events import AgentState, Body, CompactionReason, QueuedText
+from yarrow.event.events import AgentState, Body, CompactionReason, Notice, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
 from yarrow.session.record import Header
@@ -60,6 +60,8 @@ class Equipment(Struct, frozen=True):
     """Takes the keys of providers out of whatever is recorded or told."""
     contained: bool = False
     """Whether shell commands run in a sandbox."""
+    notices: Callable[[], Sequence[Notice]] = tuple
+    """Returns what a person should know when a run is over, of the machine that its commands ran on."""
     running: Callable[[str], AbstractContextManager[None]] | None = None
     """Returns what is open while the tool call of an id runs; None when nobody measures."""
 

@@ -43,6 +43,8 @@ class Entry:
         """What a person should be told of how the session was made or loaded."""
         self.knows_of_boxes = False
         """Whether the warnings say what there is to say of sandboxes."""
+        self.knows_of_root_files = False
+        """Whether a notice said which files for root only commands can read."""
         self.reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
         self.give_back: Callable[[], object] = bool

@@ -18,6 +18,7 @@ from yarrow.agent.ports import Equipment, RunSettings
 from yarrow.agent.seat import Seats
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
+from yarrow.event.events import Notice
 from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.paths import denied_places
@@ -129,6 +130,7 @@ class Sessions:
             redactor=redactor,
             keys=self.redactors.keys(),
             contained=context.sandbox is not None,
+            notices=partial(self._notices, entry),
             running=entry.bus.tap.running if entry.bus.tap is not None else None,
         )
         return entry.equipment
@@ -234,6 +236,14 @@ class Sessions:
             entry.warnings += filter(
                 None, (boxes.warning(), boxes.around(entry.cwd), boxes.identity(entry.cwd), boxes.recovered())
             )
+
+    def _notices(self, entry: Entry) -> tuple[Notice, ...]:
+        """Return what there is to say of files for root only, once for each session."""
+        text = "" if entry.knows_of_root_files else self._parts.boxes.unmasked(entry.id)
+        if not text:
+            return ()
+        entry.knows_of_root_files = True
+        return (Notice("ROOT_FILES", text),)
 
     def _context(self, entry: Entry) -> ToolContext:
         if os.path.realpath(entry.cwd) != str(entry.cwd):

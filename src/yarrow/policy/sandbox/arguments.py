@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.policy.keys import Keys
+from yarrow.policy.sandbox import rootfiles
 from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.configs import MARK, Copies
 from yarrow.policy.sandbox.covers import NOTHING
@@ -83,11 +85,13 @@ def launching(workplace: Workplace, program: Sequence[str]) -> list[str]:
 def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -> list[Mount]:
     """Return the mounts over a read-only view of the machine, in the order in which they are made."""
     home = home_inside(box.home)
+    root_files, root_files_in_readable = _root_files(box)
     sight = _sight(box, environment)
     roots = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
     return [
         *_kernel(),
         *_hidden_places(),
+        *root_files,
         Bind(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
         *_parents("/tmp", (str(home), *roots)),  # noqa: S108
         Bind(str(box.private / "home"), str(home), writable=True),
@@ -96,6 +100,7 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         *(Bind(source, target, optional=True) for source, target in sight.shown),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
+        *root_files_in_readable,
         *_settings(box),
         *(mount for path in box.writable for mount in _bound(path, workplace, writable=path not in box.locked)),
         *_guards(box, workplace),
@@ -127,6 +132,25 @@ def _hidden_places() -> list[Mount]:
     private = (name for name in HIDDEN_PRIVATE if os.access(name, os.R_OK | os.X_OK))
     places: list[Mount] = [Empty(real(name)) for name in (*HIDDEN, *private) if os.path.isdir(name)]  # noqa: PTH112
     return places + [Bind(str(NOTHING), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
+
+
+def _root_files(box: Box) -> tuple[list[Mount], list[Mount]]:
+    """Return masks of what only root can read: those of the machine, and those below what `workspace.read` shows.
+
+    What `workspace.read` names, and what lies below a directory that it names, is shown.
+    """
+    if not box.runs_as_root:
+        return [], []
+    readable, writable = tuple(map(str, box.readable)), tuple(map(str, box.writable))
+    # What lies in the workspace is bound over a mask anyway, and each mount costs time.
+    files, closed = (
+        [path for path in paths if path not in (*readable, *writable) and not _lies_in(path, writable)]
+        for paths in rootfiles.still(rootfiles.wait(readable))
+    )
+    masks = [*(Bind(str(NOTHING), path) for path in files), *map(Empty, closed)]
+    below = [mask for mask in masks if _lies_in(mask.target, readable)]
+    named = [shown(root, optional=True) for root in readable if _lies_in(root, [mask.target for mask in below])]
+    return [mask for mask in masks if mask not in below], [*below, *named]
 
 
 def _parents(place: str, targets: Iterable[str]) -> list[Mount]:
@@ -161,7 +185,13 @@ def _resolver(box: Box) -> list[Mount]:
 
 
 def _sight(box: Box, environment: Mapping[str, str]) -> Sight:
-    return sight_of(surroundings(box.home, box.writable, box.readable), environment)
+    around = surroundings(box.home, box.writable, box.readable)
+    return sight_of(replace(around, restricted=_closed(box)), environment)
+
+
+def _closed(box: Box) -> tuple[str, ...]:
+    """Return the directories that only root can read, as far as they are known."""
+    return rootfiles.known(tuple(map(str, box.readable))).directories if box.runs_as_root else ()
 
 
 def _masks(box: Box, home: Path, sight: Sight) -> list[Mount]:
@@ -261,5 +291,5 @@ def seen_inside(box: Box, path: Path, environment: Mapping[str, str]) -> Path | 
     for place, name in ((home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
         if path.is_relative_to(place):
             return box.private / name / path.relative_to(place)
-    hidden = [real(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)]
+    hidden = [*(real(name) for name in (*HIDDEN, *HIDDEN_PRIVATE)), *_closed(box)]
     return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.sandbox.owner import Owner
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -39,3 +40,8 @@ class Box(Struct, frozen=True):
     """The session whose commands run in it."""
     owner: Owner | None = None
     """Who commands run as; None is the user that Yarrow runs as."""
+
+    @property
+    def runs_as_root(self) -> bool:
+        """Whether commands run as root, so that files for root only need masks."""
+        return system.is_root() and self.owner is None

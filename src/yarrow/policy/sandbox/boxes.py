@@ -108,6 +108,15 @@ class Boxes:
             return ""
         return f"a command left this when the service was killed: {quarantined(taken, str)}"
 
+    def unmasked(self, session_id: str) -> str:
+        """Return, in a sentence, that commands of a session can read files for root only; empty as far as is known."""
+        box = self._given.get(session_id)
+        if box is None or not box.runs_as_root:
+            return ""
+        from yarrow.policy.sandbox import rootfiles
+
+        return rootfiles.known(tuple(map(str, box.readable))).notice()
+
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
         box = self._given.pop(session_id, None)
@@ -139,6 +148,10 @@ class Boxes:
         made = self._made(workspace, self._private(session_id), denied)
         made = replace(made, hidden=(*made.hidden, *self._shown_scratch(workspace)))
         self._given[session_id] = replace(made, session=session_id)
+        if made.runs_as_root:
+            from yarrow.policy.sandbox import rootfiles
+
+            rootfiles.begin(tuple(map(str, made.readable)))
         return self._given[session_id]
 
     def planned(self, workspace: Workspace) -> Box | None:

@@ -49,6 +49,8 @@ class Surroundings(Struct, frozen=True):
     readable: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     """Places of secrets: never shown by another name."""
+    restricted: tuple[str, ...] = ()
+    """Directories that only root can read: hidden, and they may be installations of programs."""
 
 
 class Finder:
@@ -206,8 +208,9 @@ class Finder:
 
     def is_hidden(self, path: str) -> bool:
         """Whether something else stands in the place of a path inside."""
-        return self._is_in(path, self._around.hidden) and not self._is_in(
-            path, (*self._around.writable, *self._around.readable)
+        around = self._around
+        return self._is_in(path, (*around.hidden, *around.restricted)) and not self._is_in(
+            path, (*around.writable, *around.readable)
         )
 
     def _is_closed(self, path: str) -> bool:
