@@ -1,5 +1,6 @@
 """The /tmp of a session's commands, as file tools reach it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class SessionTmp(Struct, frozen=True):
         return f"{self.directory}{seen[len(TMP) :]}" if _is_own(seen, covered) else seen
 
     def _followed(self, path: Path, covered: tuple[str, ...]) -> str:
-        """Return the path that commands reach by another one, without symlinks."""
+        """Return the path that commands reach by another one, without symlinks. Raises OSError, ValueError."""
         waiting = list(reversed(path.parts[1:]))
         seen, links = "", 0
         while waiting:
@@ -71,11 +72,13 @@ class SessionTmp(Struct, frozen=True):
             if name == "..":
                 seen = seen.rpartition("/")[0]
                 continue
-            target = None if links == MOST_LINKS else _link(self._on_machine(f"{seen}/{name}", covered))
+            target = _link(self._on_machine(f"{seen}/{name}", covered))
             if target is None:
                 seen = f"{seen}/{name}"
                 continue
             links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             seen = "" if target.startswith("/") else seen
             waiting += [part for part in reversed(target.split("/")) if part not in ("", ".")]
         return seen or "/"

@@ -1,5 +1,6 @@
 """Paths below /tmp, which file tools and commands of one session see alike."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -208,6 +209,7 @@ async def test_a_symlink_in_the_sessions_tmp_leads_file_tools_nowhere_else(
     more = {"permissions": permissions} if permissions else {}
     _, *texts = await tmp.play(making, *tools, **more)
     assert all(secret not in text for text in texts), texts
+    assert not texts[0].startswith(ASKED)  # no answer opens it
     assert not [text for text in texts if text.startswith(("Created", "Changed", "Replaced"))]
     assert (world.home / "papers.txt").read_text() == "stolen"
     assert not (world.home / "planted").exists()
@@ -227,3 +229,46 @@ async def test_a_symlink_to_the_workspace_is_followed(tmp: Tmp) -> None:
     assert (read, out) == ("mine\n", "x\n")
     assert written == f"Created {link}/new (+1 -0)."
     assert (tmp.world.project / "new").read_text() == "x"
+
+
+async def test_errors_name_paths_as_commands_see_them(tmp: Tmp) -> None:
+    def write(name: str) -> tuple[str, dict[str, Any]]:
+        return ("write", {"path": f"{tmp.machine}/{name}", "content": "x"})
+
+    making = f"mkdir -p {tmp.machine}/d && cd {tmp.machine} && git init -q . && echo x > app.py"
+    making += "; mkfifo fifo; ln -s loop loop; echo x > closed; chmod 400 closed"
+    _, below, directory, hook, secret, close, fifo, loop = await tmp.play(
+        making,
+        write("app.py/new"),
+        write("d"),
+        write(".git/hooks/pre-commit"),
+        write(".env"),
+        ("edit", {"path": f"{tmp.machine}/apps.py", "edits": [{"old": "a", "new": "b"}]}),
+        ("read", {"path": f"{tmp.machine}/fifo"}),
+        write("loop"),
+    )
+    name = str(tmp.machine)
+    assert below == f"{name}/app.py is a file, not a directory."
+    assert directory == f"{name}/d is a directory."
+    assert hook.startswith(f"{name}/.git/hooks/pre-commit is write-protected")
+    assert secret.startswith(f"{name}/.env is not written")
+    assert close.startswith(f"{name}/apps.py does not exist. Did you mean app.py")
+    assert fifo == f"{name}/fifo is not a regular file."
+    assert "symbolic links" in loop
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a workspace to another user")
+async def test_the_owner_of_the_workspace_shares_the_sessions_tmp(tmp: Tmp) -> None:
+    world = World(tmp.machine)
+    tmp.machine.chmod(0o755)
+    os.chown(world.project, 65_534, 65_534)
+    path = "/tmp/session-tmp-of-owner/f"
+    written, ran, read, edited, seen = await Tmp(world, tmp.machine).play(
+        ("write", {"path": path, "content": "one\n"}),
+        f"id -u; echo two >> {path} && echo three > {path}2",
+        ("read", {"path": path}),
+        ("edit", {"path": f"{path}2", "edits": [{"old": "three", "new": "four"}]}),
+        f"cat {path}2; echo five >> {path}2",
+    )
+    assert (written, ran, read, seen) == (f"Created {path} (+1 -0).", "65534", "one\ntwo\n", "four")
+    assert edited.startswith(f"Changed {path}2")
