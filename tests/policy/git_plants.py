@@ -126,7 +126,9 @@ class Plants:
             ]
         else:
             # To git whatever can be passed through is a directory.
-            ways = ("mkdir -p {0}", "mkdir -p {0}", "mkdir -p {0}", "touch {0}; chmod 755 {0}", "ln -s . {0}")
+            # A symlink to a directory above would make git search in circles for its references.
+            linked = "ln -s {{root}}/ws/src {0}"
+            ways = (*["mkdir -p {0}"] * 3, "touch {0}; chmod 755 {0}", linked)
             above = f"mkdir -p {at}; "
             parts += [shell(above + self.rng.choice(ways).format(f"{at}/{name}")) for name in ("objects", "refs")]
         if self.rng.random() < 0.2:

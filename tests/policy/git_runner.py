@@ -320,7 +320,7 @@ def _process(stage: Stage, steps: Sequence[Step]) -> tuple[list[str], list[str]]
     told = b""
     try:
         if steps[-1].kind == "cut":
-            _wait_for(stage.workspace / CUT)
+            _wait_for(stage.workspace / CUT, child)
             os.kill(child, signal.SIGKILL)
         with open(reader, "rb") as opened:
             told = opened.read()
@@ -336,10 +336,15 @@ def _process(stage: Stage, steps: Sequence[Step]) -> tuple[list[str], list[str]]
     return answer["said"], answer["errors"]
 
 
-def _wait_for(path: Path) -> None:
+def _wait_for(path: Path, child: int) -> None:
+    """Wait until a path exists, or the process that makes it has ended because its command could not run."""
     deadline = time.monotonic() + SECONDS
-    while not os.path.lexists(path) and time.monotonic() < deadline:
+    while not (os.path.lexists(path) or _has_ended(child)) and time.monotonic() < deadline:
         time.sleep(0.002)
+
+
+def _has_ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _plain(step: Step) -> str:
