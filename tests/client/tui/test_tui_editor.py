@@ -140,6 +140,16 @@ async def test_an_editor_that_fails_leaves_the_text(editor: str, said: str) -> N
         await edit("draft", {"EDITOR": editor})
 
 
+async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "vi"
+    script.write_text("#!/bin/sh\ntouch ran\n")
+    script.chmod(0o755)
+    with pytest.raises(NoEditor, match="the editor 'vi' is inside the workspace and is not run"):
+        await edit("draft", {"EDITOR": "vi", "PATH": str(tmp_path)})
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "drawn"),
     [

@@ -36,7 +36,12 @@ async def edit(text: str, environment: Mapping[str, str], terminal: int | None =
         program, *options = shlex.split(named)
         found = find_program(program, environment)
         if found is None:
-            raise NoEditor(f"{named!r} was not found on PATH outside the workspace: set VISUAL or EDITOR")
+            # Here, since only a mistake needs it.
+            import shutil
+
+            is_planted = shutil.which(program, path=environment.get("PATH"))
+            place = "is inside the workspace and is not run" if is_planted else "was not found"
+            raise NoEditor(f"the editor {program!r} {place}: set VISUAL or EDITOR")
         process = await asyncio.create_subprocess_exec(found, *options, name, stdout=terminal, stderr=terminal)
         try:
             code = await process.wait()
