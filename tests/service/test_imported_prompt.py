@@ -110,9 +110,10 @@ async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(hous
         path = tmp_path / "other.jsonl"
         path.write_text("\n".join(map(json.dumps, [head, *rest])))
         answer = await perform(Here(stub, "", str(house.cwd)), "import", [str(path)])
-    first, second, *shown = answer.text.split("\n")
-    assert first.startswith("imported: the session is now ")
-    assert second == "It brings its own system prompt, which its next run uses:"
+    assert answer.text.startswith("imported: the session is now ")
+    assert "\n" not in answer.text
+    first, *shown = answer.notice.split("\n")
+    assert first == "the imported session brings its own system prompt, which its next run uses:"
     assert len(shown) == PROMPT_LINES + 1
     assert all(line.startswith("    ") for line in shown)
     assert shown[-1] == f"    ... ({len(prompt):,} characters in all)"

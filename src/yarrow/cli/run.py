@@ -167,7 +167,7 @@ async def _prompt(start: Start, request: pb.PromptRequest, *, notices: tuple[str
             from yarrow.cli.saved import is_command, perform_command, refuse_slip
 
             if is_command(request.text):
-                return await perform_command(start, stub, request, out=output.out)
+                return await perform_command(start, stub, request, output=output)
             if wrong := await refuse_slip(stub, request, resume=arguments.resume):
                 return complain(wrong, ExitCode.USAGE)
         session = await chosen(stub, arguments, request)

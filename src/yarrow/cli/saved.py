@@ -14,7 +14,6 @@ from yarrow.client.files import WrongPath, export
 from yarrow.client.inert import inert
 from yarrow.client.session import Session, find_session, newest_session, open_session
 from yarrow.client.sessions import sessions
-from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.client.table import COMMANDS, NAME, is_command, nearest, perform_line
 from yarrow.v1 import agent_pb2 as pb
@@ -68,7 +67,7 @@ async def export_session(start: Start, cwd: str) -> ExitCode:
     return ExitCode.DONE
 
 
-async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *, out: Sink) -> ExitCode:
+async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *, output: Output) -> ExitCode:
     """Do what a command of the table says that stands where a prompt could, and print its answer."""
     arguments = start.arguments
     name = request.text[1:].split(None, 1)[0]
@@ -88,10 +87,11 @@ async def perform_command(start: Start, stub: Stub, request: pb.PromptRequest, *
         session_id = "" if name in NEED_NO_SESSION else session_id
         about = session_id or answer.session_id
         session = await open_session(stub, about, pb.SessionSettings()) if about else Session("", cwd, "", "", "", 0)
-        out.write(json_lines.header(session))
-        out.write(json_lines.command(name, answer.whole, answer.session_id or session_id))
+        output.out.write(json_lines.header(session))
+        output.out.write(json_lines.command(name, answer.whole, answer.session_id or session_id))
     else:
-        out.write(f"{inert(answer.whole)}\n")
+        output.out.write(f"{inert(answer.printed)}\n")
+        output.err.write(f"yarrow: {inert(answer.notice)}\n" if answer.notice else "")
     return ExitCode.DONE
 
 

@@ -28,11 +28,18 @@ class Answer(Struct, frozen=True):
     """Whether the session is set in another way than before."""
     said: str = ""
     """What a model wrote for it, which a client that shows the other session shows there."""
+    notice: str = ""
+    """Lines for the user below the text; a client that prints for scripts keeps them out of standard output."""
+
+    @property
+    def printed(self) -> str:
+        """The words, and below them what a model wrote."""
+        return "\n\n".join(filter(None, (self.text, self.said)))
 
     @property
     def whole(self) -> str:
-        """The words, and below them what a model wrote."""
-        return "\n\n".join(filter(None, (self.text, self.said)))
+        """What is printed, and below it the notice."""
+        return "\n".join(filter(None, (self.printed, self.notice)))
 
 
 class WrongWords(Exception):

@@ -32,7 +32,7 @@ USAGE = "\n".join(f"{f'yarrow sessions {words}':<{_WIDE}}{text}" for words, text
 async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> str:
     """Do what the words say and print the answer; with `json` one object a line where sessions are listed.
 
-    Return what is to be said besides, for a person alone: that nothing was found. Raises what `perform` does.
+    Return a notice for the user alone, empty when there is none. Raises what `perform` does.
     """
     notice = ""
     if json and words and words[0] not in ("list", "all", "search"):
@@ -51,9 +51,9 @@ async def sessions(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, ou
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
                 out.write(f"deleted {describe.short(one)}\n")
         case ["tree" | "import" as name, *rest]:
-            await _perform(Here(stub, "", cwd), name, rest, out=out)
+            notice = await _perform(Here(stub, "", cwd), name, rest, out=out)
         case [name, session, *rest] if name in OF_ONE:
-            await _perform(Here(stub, await find_session(stub, session), cwd), name, rest, out=out)
+            notice = await _perform(Here(stub, await find_session(stub, session), cwd), name, rest, out=out)
         case [name] if name in OF_ONE:
             raise WrongWords(f"usage: yarrow sessions {name} ID {COMMANDS[name].usage}".rstrip())
         case ["search" | "delete" as name]:
@@ -74,14 +74,16 @@ async def _id(stub: Stub, word: str) -> str:
         return word
 
 
-async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> None:
+async def _perform(here: Here, name: str, rest: Sequence[str], *, out: Sink) -> str:
+    """Print the answer of a command of the table; return its notice."""
     try:
         answer = await perform(here, name, rest)
     except WrongUse as error:
         # The table tells how a command stands in place of a prompt.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in OF_ONE else []), error.usage)
         raise WrongWords(" ".join(filter(None, words))) from None
-    out.write(f"{inert(answer.whole)}\n")
+    out.write(f"{inert(answer.printed)}\n")
+    return answer.notice
 
 
 async def _list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> int:

@@ -121,7 +121,8 @@ async def _import(here: Here, words: Sequence[str]) -> Answer:
         raise WrongUse("import", "PATH")
     made = await files.take_in(here.stub, _path(here, words[0]), here.cwd)
     skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
-    return Answer(_made("imported", made.session_id).text + skipped + _brought(made), made.session_id)
+    text = _made("imported", made.session_id).text + skipped
+    return Answer(text, made.session_id, notice=_brought(made))
 
 
 def _brought(made: pb.ImportSessionResponse) -> str:
@@ -134,7 +135,7 @@ def _brought(made: pb.ImportSessionResponse) -> str:
     if more > 0 or cut:
         rest = f"{made.system_prompt_characters:,} characters in all"
         lines = [*lines[:PROMPT_LINES], f"    ... ({rest})"]
-    return "\n".join(["\nIt brings its own system prompt, which its next run uses:", *lines])
+    return "\n".join(["the imported session brings its own system prompt, which its next run uses:", *lines])
 
 
 async def _resume(here: Here, words: Sequence[str]) -> Answer:

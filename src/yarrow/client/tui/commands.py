@@ -90,6 +90,8 @@ async def _by_table(app: "App", text: str) -> None:
     elif answer.sets:
         await app.reload_status()
     app.note("command", answer.text)
+    if answer.notice:
+        app.note("notice", answer.notice)
 
 
 async def expanding(app: "App") -> dict[str, str]:
