@@ -42,7 +42,9 @@ async def to_the_question(screen: Screen) -> None:
 
 
 async def answer(screen: Screen, number: int) -> None:
-    """Take one of the choices."""
+    """Wait for the question and take one of its choices."""
+    # A Tab that comes at once with an Enter would be a paste with it.
+    await screen.until(TO_ANSWER)
     await to_the_question(screen)
     screen.send(f"{number}\r")
 

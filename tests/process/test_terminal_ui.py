@@ -1,12 +1,13 @@
 """The terminal UI as a person uses it: prompts, commands, questions, sessions, and the conversation line by line."""
 
+import asyncio
 import json
 import re
 
 import pytest
 
 from doubles.chat_server import ChatServer
-from doubles.places import answer
+from doubles.places import PAUSE, answer
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.message import Message, Role
@@ -296,8 +297,10 @@ async def test_a_conversation_line_by_line_never_moves_the_cursor(world: World, 
     async with Screen(world, *arguments, env=term) as screen:
         await screen.until(lambda screen: screen.rows[0].startswith(">"))
         screen.send("hi\r")
-        await screen.until("Allow it?")
-        screen.send("y\r")
+        await screen.until("Run this command?")
+        await screen.until("Answer:")
+        await asyncio.sleep(PAUSE)
+        screen.send("yes\r")
         await screen.until("ok")
         screen.send("/stats\r")
         await screen.until("tokens")
