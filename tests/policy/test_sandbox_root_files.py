@@ -272,6 +272,16 @@ def test_a_session_does_not_wait_for_the_look_and_a_command_does(tmp_path: Path)
         assert rootfiles.known(()) != RootFiles(is_complete=False)
 
 
+def test_a_command_that_comes_early_does_not_wait_for_the_delay(tmp_path: Path) -> None:
+    delay, wait = patch.object(rootfiles, "DELAY_SECONDS", 100_000.0), patch.object(rootfiles, "WAIT_SECONDS", 60.0)
+    with patch.object(rootfiles, "PLACES", (str(tmp_path),)), delay, wait:
+        rootfiles.forget()
+        rootfiles.begin(())
+        assert rootfiles.known(()) == RootFiles()
+        assert rootfiles.wait(()).is_complete
+    rootfiles.forget()
+
+
 def test_a_file_system_that_does_not_answer_holds_no_command_up() -> None:
     with a_look_that_waits(), patch.object(rootfiles, "WAIT_SECONDS", 0.01):
         found = rootfiles.wait(())

@@ -46,6 +46,9 @@ MOST_ENTRIES = 300_000
 """Maximum entries looked at; a notice says when there are more."""
 LOOK_SECONDS = 2.0
 """Seconds after which a look ends with what it found; a notice says so."""
+DELAY_SECONDS = 0.5
+"""Seconds after which a look begins, so that it does not compete with the start and the first request; a command that
+comes earlier does not wait for that."""
 WAIT_SECONDS = 3.0
 """Seconds that the first command waits for a look, in case a file system does not answer."""
 FRESH_SECONDS = 300.0
@@ -119,6 +122,7 @@ class _Look:
         self._places = places
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._is_due = threading.Event()
         self._walk = Walk(places)
         self._found: RootFiles | None = None
         self._at = 0.0
@@ -138,6 +142,7 @@ class _Look:
 
     def wait(self) -> RootFiles:
         self.begin()
+        self._is_due.set()
         if self._found is None and self._thread is not None:
             self._thread.join(WAIT_SECONDS)
         if self._found is None:
@@ -145,6 +150,7 @@ class _Look:
         return self.known()
 
     def _run(self, walk: "Walk") -> None:
+        self._is_due.wait(DELAY_SECONDS)
         walk.run()
         self._keep(walk)
 
