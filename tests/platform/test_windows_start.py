@@ -13,6 +13,7 @@ import pytest
 from doubles.places import PAUSE
 from doubles.screen import Screen
 from doubles.world import Ended, World
+from yarrow.tool.command_notes import LEFT
 
 TESTS = str(Path(__file__).parents[1])
 NOT_THERE = (
@@ -24,7 +25,8 @@ NOT_THERE = (
 )
 """The terminal UI, and what opens it."""
 OF_OTHERS = {
-    f"yarrow.platform.{name}" for name in ("linux", "macos", "landlock", "openat2", "posix_files", "posix_programs")
+    f"yarrow.platform.{name}"
+    for name in ("linux", "macos", "landlock", "openat2", "posix_files", "posix_programs", "symlink_mount")
 }
 IMPORT_ALL = """
 from doubles.as_windows import pretend
@@ -154,7 +156,7 @@ async def test_a_command_runs_in_bash_and_nothing_of_it_is_left(world: World) ->
         [{"text": "done"}],
     )
     first, second = outputs(await as_windows(world, "--json", "-p", "hi", PRETENDED_BASH="/bin/bash"))
-    assert first.strip() == "hi"
+    assert first.split("\n") == ["hi", f"[{LEFT}]"]
     assert "timed out" in second
     assert not Path("/proc", (world.project / "pid").read_text().strip()).exists()
 

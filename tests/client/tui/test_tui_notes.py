@@ -2,13 +2,16 @@
 
 import pytest
 
+from yarrow.client.tui import markdown
 from yarrow.client.tui.look import Look
 from yarrow.client.tui.scene import Scene
 from yarrow.v1 import agent_pb2 as pb
 
 NEVER = 10_000
 NOTE = "error: NOTE"
-LONG_FENCE = "```\n" + "".join(f"line {number}\n" for number in range(70)) + "```\n\nbehind it"
+LONG_LINES = 3
+"""Lines of a block that is printed in parts, in these tests: each key of one of sixty would take minutes."""
+LONG_FENCE = "```\n" + "".join(f"line {number}\n" for number in range(2 * LONG_LINES)) + "```\n\nbehind it"
 ANSWER = "The first paragraph\ngoes on here.\n\n- an item\n- and another\n\n```py\nx = 1\n\ny = 2\n```\n\nThe end."
 
 
@@ -34,7 +37,7 @@ def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[s
     return [line.rstrip() for line in printed.split("\n") if line.strip()], noted
 
 
-@pytest.mark.parametrize(("text", "size", "thinking"), [(ANSWER, 1, ""), (ANSWER, 3, "a thought"), (LONG_FENCE, 7, "")])
+@pytest.mark.parametrize(("text", "size", "thinking"), [(ANSWER, 1, ""), (ANSWER, 3, "a thought")])
 def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> None:
     whole, _ = shown(text, NEVER, size, thinking)
     begins = ("The first paragraph goes on here.", " • an item", "  x = 1", "The end.", "behind it")
@@ -44,6 +47,12 @@ def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> Non
         place = lines.index(NOTE)
         assert [*lines[:place], *lines[place + 1 :]] == whole
         assert place in starts, lines
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_note_cuts_no_long_block_that_is_printed_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "LONG_BLOCK_LINES", LONG_LINES)
+    test_a_note_cuts_no_block_in_two(LONG_FENCE, size, "")
 
 
 def test_a_note_waits_no_longer_than_for_the_block() -> None:
