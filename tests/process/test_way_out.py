@@ -131,7 +131,7 @@ class Work(NamedTuple):
 
     command: str
     why: str
-    """Is part of the note inside; empty where the sandbox may let it through."""
+    """Is part of the note inside."""
     check: str
     """A command of the user that prints `expected` afterwards."""
     expected: str
@@ -148,11 +148,13 @@ WORK = {
     "a signed commit": Work(
         "git commit -q -S --allow-empty -m signed", "no signing keys", "git cat-file commit HEAD", "SSH SIGNATURE"
     ),
-    "git config": Work("git config user.email b@example.com", "", "git config user.email", "b@example.com"),
-    "git remote add": Work("git remote add other ../o.git", "", "git remote", "other"),
     "husky install": Work(
-        "mkdir -p .husky && git config core.hooksPath .husky", "", "git config core.hooksPath", ".husky"
+        "mkdir -p .husky && git config core.hooksPath .husky",
+        ".git/config was not changed",
+        "git config core.hooksPath",
+        ".husky",
     ),
+    "a file beside the project": Work("echo made >../beside", "/beside is read-only", "cat ../beside", "made"),
     "a hook": Work("echo exit >.git/hooks/pre-push", "read-only", "cat .git/hooks/pre-push", "exit"),
 }
 
@@ -204,8 +206,8 @@ async def test_work_that_the_sandbox_stops_takes_one_yes(place: Place, daemons: 
     assert asked[2].model_reason == "the sandbox stopped ./docker"
     for (name, work), inside, outside in zip(WORK.items(), outputs[::2], outputs[1::2], strict=True):
         assert not outside.is_error, (name, outside.text)
-        if work.why:
-            assert work.why in inside.text.rpartition("\n[sandbox: ")[2], (name, inside.text)
+        assert work.why in inside.text.rpartition("\n[sandbox: ")[2], (name, inside.text)
+        assert "outside: true" in inside.text.rpartition("\n[sandbox: ")[2], (name, inside.text)
         assert work.expected in place.run("sh", "-c", work.check), name
     assert "password=" in outputs[3].text
     assert "daemon heard ps" in outputs[5].text
@@ -258,8 +260,8 @@ async def test_one_key_asks_for_the_command_outside_and_the_question_shows_it(wo
         await screen.until("Alt+O: run it outside the sandbox")
         screen.send("\x1bo")
         await screen.until(TO_ANSWER)
+        await screen.until("Run it again with outside: true.")
         shown = screen.text
-        assert "Run it again with outside: true." in shown
         assert "Run this command outside the sandbox?" in shown
         assert "The agent says: \"it writes beside 'the project'<U+001B>[2J\"" in shown
         assert f"in {world.project}" in shown.replace("\n", "")

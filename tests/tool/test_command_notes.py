@@ -45,6 +45,9 @@ def repository(ws: Path) -> Path:
         ("cd .git && touch hooks/pre-push", ".git/hooks/pre-push is read-only"),
         ("sh -c 'cat .env'", ".env is closed to commands"),
         ('python3 -c \'open("/opt/x-yarrow", "w")\'', "/opt/x-yarrow is read-only"),
+        ("git config core.hooksPath .husky", ".git/config was not changed"),
+        ("git config --get-regexp . && git config alias.x '!id' && git status -s", ".git/config was not changed"),
+        ("touch ../beside", "{above}/beside is read-only"),
     ],
 )
 async def test_case_RB_11_a_command_that_the_sandbox_stopped_names_the_way_out(
@@ -52,6 +55,7 @@ async def test_case_RB_11_a_command_that_the_sandbox_stopped_names_the_way_out(
 ) -> None:
     if why.startswith("/opt") and not os.access("/opt", os.W_OK):
         why = ""  # it would fail outside too
+    why = why.format(above=repository.parent)
     text = await run(boxed(repository), command)
     assert text.endswith(f"\n[sandbox: {why}. {WAY_OUT}]") if why else "[sandbox" not in text
     text = await run(boxed(repository, "strict"), command)
@@ -68,6 +72,9 @@ async def test_case_RB_11_a_command_that_the_sandbox_stopped_names_the_way_out(
         "cat none",
         "ls /none",
         "exit 3",
+        "git config user.name me",
+        "git config core.hooksPath .husky; git config --unset core.hooksPath",
+        "echo 'touch: cannot touch /tmp/a/x: Read-only file system' >&2; false",
         "chmod 0 plain; cat plain; true",
         "git commit -qm x; git status",
         'python3 -c \'raise OSError(30, "Read-only file system", "sub/x")\'',

@@ -1,11 +1,14 @@
 """Notes below a command's output: what its sandbox did, and what became of the processes it left."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from yarrow.policy.process import Command, Exit
 from yarrow.policy.sandbox.causes import Ran, cause
-from yarrow.policy.sandbox.quarantine import quarantined
+from yarrow.policy.sandbox.configs import EXECUTES
+from yarrow.policy.sandbox.quarantine import Entry, quarantined
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.tool.paths import shown
 
@@ -43,7 +46,13 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
     if boxed.was_emptied:
         notes.append("before this command /tmp and the home held too much, and were emptied")
     ran = Ran(command.argv[-1], output, command.cwd, failed=end.code != 0)
-    if not is_for_git and (why := cause(ran, boxed.limits)):
+    why = "" if is_for_git else cause(ran, boxed.limits)
+    if why := why or _refused_settings(taken, named):
         way = NO_WAY_OUT if boxed.limits.box.level == "strict" else WAY_OUT
         notes.append(f"sandbox: {why}. {way}")
     return notes
+
+
+def _refused_settings(taken: Sequence[Entry], named: Callable[[Path], str]) -> str:
+    """Return which configuration of git a command could not change, as the end of a sentence; empty when none."""
+    return next((f"{named(entry.path)} was not changed" for entry in taken if entry.reason == EXECUTES), "")

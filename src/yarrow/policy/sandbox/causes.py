@@ -101,9 +101,13 @@ class Limits(Struct, frozen=True):
 
     def is_read_only(self, path: Path) -> bool:
         """Whether a write to a path fails inside and would not fail outside."""
-        places = (*self.box.writable, *PRIVATE)
-        is_open = any(path.is_relative_to(root) for root in places) and self.guard(path) is None
-        return not is_open and _writable(path)
+        is_open = any(path.is_relative_to(root) for root in self.box.writable) and self.guard(path) is None
+        return not is_open and not self._is_private(path) and _writable(path)
+
+    def _is_private(self, path: Path) -> bool:
+        """Whether a path is the session's own inside: not where it lies beside a root, in a directory made for that."""
+        tops = [place / path.relative_to(place).parts[0] for place in PRIVATE if place in path.parents]
+        return any(not any(root.is_relative_to(top) for root in self.box.writable) for top in tops)
 
     def guard(self, path: Path) -> Path | None:
         """Return the innermost of what is guarded that a path is or lies in."""
