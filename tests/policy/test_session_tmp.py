@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sandboxed import PYTHON, USERS, Corner, corner
 
+from yarrow.policy.permission.paths import Closed, PathRules
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -70,6 +72,29 @@ def scene() -> Iterator[Scene]:
         yield found
 
 
+def opened(workspace: Workspace, path: Path) -> list[Path]:
+    """Return what file tools read at a path, if they may."""
+    with suppress(OSError):
+        descriptor = workspace.open_read(path)
+        return [] if isinstance(descriptor, Refused) else [behind(descriptor)]
+    return []
+
+
+def opened_parent(workspace: Workspace, path: Path) -> list[Path]:
+    """Return the directory in which file tools write at a path, if they may."""
+    with suppress(OSError):
+        found = workspace.open_parent(path, make=False)
+        return [] if isinstance(found, Refused) else [behind(found[0])]
+    return []
+
+
+def behind(descriptor: int) -> Path:
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").readlink()
+    finally:
+        os.close(descriptor)
+
+
 SHOW = """
 import os
 for path in open("paths").read().split("\\n"):
@@ -90,10 +115,8 @@ def test_a_path_leads_file_tools_where_it_leads_commands(scene: Scene, layout: d
     printed, _ = asyncio.run(scene.place.run(script))
     workspace = scene.workspace
     for path, inside in zip(map(Path, paths), printed.splitlines(), strict=True):
-        for allowed in (workspace.resolve_read(path), workspace.resolve_write(path)):
-            if not isinstance(allowed, Refused):
-                assert any(allowed.is_relative_to(root) for root in (scene.place.workspace, scene.tmp.directory))
-                assert os.path.realpath(allowed) == str(allowed)
+        for place in (*opened(workspace, path), *opened_parent(workspace, path)):
+            assert any(place.is_relative_to(root) for root in (scene.place.workspace, scene.tmp.directory))
         in_mask = inside.startswith(str(scene.place.root)) and not inside.startswith(str(scene.place.workspace))
         if inside and not in_mask:
             assert str(workspace.named(workspace.real(path))) == inside
@@ -129,3 +152,15 @@ def test_what_is_mounted_below_tmp_is_the_machines(scene: Scene, shown: str, mon
     assert tmp.resolve(program, writes=True) == program
     assert tmp.resolve(place / "new", writes=True) == place / "new"
     assert tmp.resolve(Path("/tmp/other-place/new"), writes=True) == tmp.directory / "other-place/new"
+
+
+def test_the_workspace_refuses_what_a_rule_denies_behind_a_symlink_of_the_session(scene: Scene) -> None:
+    scene.tmp.make()
+    (scene.tmp.directory / "secret").write_text("x")
+    (scene.tmp.directory / "link").symlink_to("/tmp/secret")
+    rules = PathRules.make({"read(/tmp/secret)": "deny"}, "read", scene.place.workspace)
+    workspace = replace(scene.workspace, closed=Closed(rules))
+    for name in ("secret", "link"):
+        refused = workspace.resolve_read(Path("/tmp", name))
+        assert isinstance(refused, Refused)
+        assert "closed by the rule 'read(/tmp/secret)'" in refused.text

@@ -161,10 +161,10 @@ async def test_the_workspace_in_tmp_stays_the_workspace(tmp: Tmp) -> None:
 
 @pytest.mark.parametrize("denied", ["/secret*", "/*"])
 async def test_a_rule_that_denies_a_path_holds_in_the_sessions_own(tmp: Tmp, denied: str) -> None:
-    making = f"mkdir -p {tmp.machine}; cd {tmp.machine}; echo {SESSION} > secret; ln -s secret link"
+    making = f"mkdir -p {tmp.machine}; cd {tmp.machine}; echo {SESSION} > secret; ln -s secret link; ln -s . again"
     rules = {f"read({tmp.machine}{denied})": "deny", "bash": "auto"}
     tools = [("read", {"path": str(tmp.machine / name)}) for name in ("secret", "link")]
-    tools += [("grep", {"path": str(tmp.machine), "pattern": "of the"}), ("ls", {"path": str(tmp.machine)})]
+    tools += [("grep", {"path": str(tmp.machine), "pattern": "of the"}), ("ls", {"path": f"{tmp.machine}/again"})]
     _, *texts = await tmp.play(making, *tools, permissions={"rules": rules})
     assert all(SESSION not in text for text in texts), texts
     assert "secret" not in texts[-1].splitlines()
@@ -272,3 +272,16 @@ async def test_the_owner_of_the_workspace_shares_the_sessions_tmp(tmp: Tmp) -> N
     )
     assert (written, ran, read, seen) == (f"Created {path} (+1 -0).", "65534", "one\ntwo\n", "four")
     assert edited.startswith(f"Changed {path}2")
+
+
+@pytest.mark.parametrize("allowed", ["session", "machine"])
+async def test_what_is_always_allowed_in_one_tmp_is_asked_about_in_the_other(tmp: Tmp, allowed: str) -> None:
+    (tmp.machine / "theirs").write_text(MACHINE)
+    subject = f"session:{tmp.machine}" if allowed == "session" else str(tmp.machine)
+    always = [{"tool": "read", "subject": subject, "cwd": str(tmp.world.project)}]
+    permissions = {"rules": {"read": "ask", "bash": "auto"}, "always": always}
+    tools = [("read", {"path": f"{tmp.machine}/{name}"}) for name in ("own", "theirs")]
+    making = f"mkdir -p {tmp.machine}; echo {SESSION} > {tmp.machine}/own"
+    _, own, theirs = await tmp.play(making, *tools, permissions=permissions)
+    assert own.startswith(SESSION if allowed == "session" else ASKED)
+    assert theirs.startswith(ASKED if allowed == "session" else MACHINE)
