@@ -6,8 +6,9 @@ import sys
 if sys.platform == "win32":
     raise ImportError("yarrow.platform.posix_files is not for Windows")
 
+import pwd
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 PLAIN = os.O_CLOEXEC
@@ -145,6 +146,13 @@ def allow_open_files(most: int) -> int:
 def user_id() -> int:
     """Return the number that the files of this user bear."""
     return os.getuid()
+
+
+def account_home(uid: int | None) -> str:
+    """Return the home that the list of users has for a user, None for who runs this; empty when it has none."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.geteuid() if uid is None else uid).pw_dir
+    return ""
 
 
 def is_root() -> bool:

@@ -187,6 +187,11 @@ def user_id() -> int:
     return 0
 
 
+def account_home(uid: int | None) -> str:  # noqa: ARG001 (users have no number)
+    """Return the home that the list of users has for a user; there is no such list."""
+    return ""
+
+
 def is_root() -> bool:
     """Whether nothing is refused to this process; nobody is told so here."""
     return False

@@ -12,6 +12,7 @@ from yarrow.platform import system
 from yarrow.policy.keys import Keys
 from yarrow.policy.sandbox import rootfiles
 from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.caches.caches import NO_CACHES, Caches
 from yarrow.policy.sandbox.configs import MARK, Copies
 from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.footing import clear
@@ -47,6 +48,8 @@ class Workplace(Struct, frozen=True):
     """Returns a descriptor of what is at a path, None when nothing is; None where the launcher takes paths alone."""
     copies: Copies | None = None
     """Configurations of git that the command can change in copies."""
+    caches: Caches = NO_CACHES
+    """Caches of package managers."""
 
 
 def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *, cwd: Path) -> list[str]:
@@ -63,7 +66,8 @@ def arguments(box: Box, workplace: Workplace, environment: Mapping[str, str], *,
     words += ["--ro-bind", "/", "/", "--proc", "/proc"]
     words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a tmpfs of its own)
     plan = mount_plan(box, workplace, environment)
-    clear(plan, {str(home_inside(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")})  # noqa: S108
+    places = {str(home_inside(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")}  # noqa: S108
+    clear(plan, places | workplace.caches.places)
     words += rendered(plan if box.owner is None else _reached(plan, box, box.owner))
     if len(words) > MOST_WORDS:
         told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
@@ -87,7 +91,9 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
     home = home_inside(box.home)
     root_files, root_files_in_readable = _root_files(box)
     sight = _sight(box, environment)
-    roots = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
+    caches = workplace.caches
+    cached = (mount.target for mount in caches.mounts)
+    roots = (*(target for _, target in sight.shown), *cached, *map(str, box.readable), *map(str, box.writable))
     return [
         *_kernel(),
         *_hidden_places(),
@@ -97,10 +103,11 @@ def mount_plan(box: Box, workplace: Workplace, environment: Mapping[str, str]) -
         Bind(str(box.private / "home"), str(home), writable=True),
         *_parents(str(home), roots),
         *(() if workplace.copies is None else (workplace.copies.mount(),)),
-        *(Bind(source, target, optional=True) for source, target in sight.shown),
+        *(Bind(source, target, optional=True) for source, target in sight.shown if not caches.hides(target)),
         *_resolver(box),
         *(shown(path, optional=True) for path in box.readable),
         *root_files_in_readable,
+        *caches.mounts,
         *_settings(box),
         *(mount for path in box.writable for mount in _bound(path, workplace, writable=path not in box.locked)),
         *_guards(box, workplace),

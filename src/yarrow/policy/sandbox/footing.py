@@ -1,4 +1,4 @@
-"""Mount points below a session's home and /tmp, kept free of what a command put in their way.
+"""Mount points below a session's directories, kept free of what a command put in their way.
 
 Bubblewrap makes missing mount points by path while the machine's own root is still in reach: through a symlink that an
 earlier command left there it would make directories and files outside.
@@ -18,7 +18,7 @@ def clear(plan: Sequence[Mount], places: Mapping[str, str]) -> None:
     """
     mounted = set[str]()
     for mount in plan:
-        place = next((place for place in places if mount.target.startswith(f"{place}/")), None)
+        place = max((place for place in places if mount.target.startswith(f"{place}/")), key=len, default=None)
         if place is not None:
             names = mount.target[len(place) + 1 :].split("/")
             below = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]

@@ -37,6 +37,10 @@ class Owner(Struct, frozen=True):
                 return False
         return True
 
+    def own(self, path: str) -> None:
+        """Give a file or a directory to the user, or a symlink itself. Raises OSError."""
+        os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
     def receive(self, private: Path) -> None:
         """Give a session's directories to the user, who can pass through those above. Raises OSError."""
         for directory in (private.parent, private):

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 PARTS = ("tmp", "home")
+CACHES = "caches"
+"""Directory with the session's own caches of package managers."""
 PRIVATE_BYTES = 4_294_967_296
 """The most that a session's home and /tmp hold between two commands, 4 GiB on the disk; of more, both are emptied."""
 LOOK_SECONDS = 60.0
@@ -46,6 +48,7 @@ def enter(private: Path) -> bool:
         for name in PARTS:
             remove_tree(private / name)
             (private / name).mkdir(mode=0o700, exist_ok=True)
+        remove_tree(private / CACHES)
     took = time.monotonic() - start
     _next_look[private] = time.monotonic() + max(LOOK_SECONDS, took * LOOK_SHARE)
     return is_much

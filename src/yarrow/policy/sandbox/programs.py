@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from yarrow.policy.sandbox.caches.cache import NAMED_LIKE_CACHES
 from yarrow.policy.sandbox.toolchains import (
     BESIDE,
     BROAD,
@@ -173,7 +174,9 @@ class Finder:
             return
         self.directories.add(real)
         beside = re.compile(BESIDE)
-        if all(name in names or beside.fullmatch(name) for name in listed) and self.show(path):
+        is_written = os.path.basename(path) in NAMED_LIKE_CACHES and MARKERS.isdisjoint(listed)  # noqa: PTH119
+        is_whole = not is_written and all(name in names or beside.fullmatch(name) for name in listed)
+        if is_whole and self.show(path):
             pass
         else:
             for name in sorted(belonging):

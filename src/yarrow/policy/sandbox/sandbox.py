@@ -16,6 +16,7 @@ from yarrow.policy.sandbox.arguments import Workplace, arguments, launching
 from yarrow.policy.sandbox.baseline import Baseline, running, take
 from yarrow.policy.sandbox.binding import Descriptors
 from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.caches.caches import caches_of
 from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
@@ -89,14 +90,14 @@ class Boxed:
         if self._copies is not None:
             held.callback(private.remove_tree, self._copies.directory)
         hold = self._descriptors.hold if binds_descriptors() else None
-        workplace = Workplace(found, self.covered, hold, self._copies)
+        workplace = Workplace(found, self.covered, hold, self._copies, caches_of(box, command.environment))
         self.command = self._boxed(command, program, workplace=workplace, box=box)
 
     def _boxed(self, command: Command, program: str, *, workplace: Workplace, box: Box) -> Command:
         """Return the command that launches another."""
         words = [program, *arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
         environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
-        environment["HOME"] = str(self._home)
+        environment = workplace.caches.environment(environment) | {"HOME": str(self._home)}
         if any(cover != NOTHING for cover in self.covered.values()):
             environment = trusting(environment)
         if (filtering := _filter_file(self._private, is_strict=box.level == "strict")) is not None:

@@ -1,0 +1,1 @@
+"""Caches of package managers: which of them commands use, and how."""

@@ -1,0 +1,116 @@
+"""Caches of package managers in a sandbox: mounts and variables by which commands use the user's and change their own.
+
+The plan of a session is made with its first command and stays: what the session put in its own directories by then
+would be out of sight if they moved.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.platform import system
+from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.caches.cache import NOTHING, Machine, Plan
+from yarrow.policy.sandbox.caches.cargo import cargo
+from yarrow.policy.sandbox.caches.go import go
+from yarrow.policy.sandbox.caches.java import gradle, maven
+from yarrow.policy.sandbox.caches.links import make
+from yarrow.policy.sandbox.hidden import home_inside
+from yarrow.policy.sandbox.mounts import Bind
+from yarrow.policy.sandbox.places import home_secrets
+from yarrow.policy.sandbox.private import CACHES
+
+REMEMBERED = 64
+"""Maximum plans remembered; then all are dropped, and made anew for the next command."""
+VARIABLES = (
+    *("npm_config_cache", "NPM_CONFIG_CACHE", "YARN_CACHE_FOLDER", "YARN_GLOBAL_FOLDER", "BUN_INSTALL_CACHE_DIR"),
+    *("PIP_CACHE_DIR", "UV_CACHE_DIR", "POETRY_CACHE_DIR", "PIPENV_CACHE_DIR", "GOCACHE", "GOLANGCI_LINT_CACHE"),
+    *("CCACHE_DIR", "SCCACHE_DIR", "COMPOSER_CACHE_DIR", "NUGET_PACKAGES", "DENO_DIR", "PUB_CACHE", "PRE_COMMIT_HOME"),
+)
+"""Variables that name a cache; without them programs take one below the home."""
+DECIDING = (
+    *("CARGO_HOME", "GOPATH", "GOMODCACHE", "GOPROXY", "GOENV", "GOROOT", "XDG_CONFIG_HOME", "PATH"),
+    *("GOPRIVATE", "GONOPROXY", "GRADLE_USER_HOME", "GRADLE_RO_DEP_CACHE", "MAVEN_OPTS", "MAVEN_ARGS"),
+    *VARIABLES,
+)
+"""Variables that decide what a plan says."""
+
+
+class Caches(Struct, frozen=True):
+    """What one command needs."""
+
+    mounts: tuple[Bind, ...] = ()
+    plan: Plan = NOTHING
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Return the session's own directories by their paths inside."""
+        return {mount.target: mount.source for mount in self.mounts if mount.writable}
+
+    def hides(self, target: str) -> bool:
+        """Whether a directory of the session is mounted at a path or above it."""
+        return any(target == own.target or target.startswith(f"{own.target}/") for own in self.plan.own)
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command."""
+        kept = {name: value for name, value in variables.items() if name not in self.plan.unset}
+        return kept | self.plan.environment
+
+
+NO_CACHES = Caches()
+_known: dict[Path, tuple[tuple[object, ...], Caches]] = {}
+"""The plan of each session, with what it was made for."""
+
+
+def caches_of(box: Box, environment: Mapping[str, str]) -> Caches:
+    """Return the caches of a session, whose own directories exist. Raises OSError."""
+    key = (box.home, box.writable, box.readable, *(environment.get(name) for name in DECIDING))
+    known = _known.get(box.private)
+    if known is None or known[0] != key:
+        if len(_known) >= REMEMBERED:
+            _known.clear()
+        known = _known[box.private] = key, _made(box, environment)
+    for own in known[1].plan.own:
+        make(own, box.private / CACHES, box.owner)
+    return known[1]
+
+
+def _made(box: Box, environment: Mapping[str, str]) -> Caches:
+    machine = Machine(
+        home=str(box.home),
+        inside=str(home_inside(box.home)),
+        writable=tuple(str(root) for root in box.writable if root not in box.locked),
+        closed=tuple(map(str, (*home_secrets(box.home), *box.hidden))),
+        environment=environment,
+        account=system.account_home(None if box.owner is None else box.owner.uid),
+    )
+    plans = (cargo(machine), go(machine), gradle(machine), maven(machine), _others(machine))
+    plan = _mountable(reduce(Plan.joined, plans), tuple(map(str, box.readable)))
+    mounts = [
+        *(Bind(source, target, optional=True) for source, target in plan.shown),
+        *(Bind(str(box.private / CACHES / own.name), own.target, writable=True) for own in plan.own),
+    ]
+    return Caches(tuple(sorted(mounts, key=lambda mount: mount.target)), plan)
+
+
+def _mountable(plan: Plan, readable: tuple[str, ...]) -> Plan:
+    """Return the part of a plan whose mounts find a place: nothing can be made in what `workspace.read` shows."""
+
+    def fits(target: str) -> bool:
+        return os.path.lexists(target) or not any(target.startswith(f"{root.rstrip('/')}/") for root in readable)
+
+    return Plan(
+        tuple(pair for pair in plan.shown if fits(pair[1])),
+        tuple(own for own in plan.own if fits(own.target)),
+        plan.environment,
+        plan.unset,
+    )
+
+
+def _others(machine: Machine) -> Plan:
+    """Return the plan of programs that know one cache: the session's own begins empty."""
+    named = {name: path for name in VARIABLES if (path := machine.named(name))}
+    return Plan(unset=frozenset(name for name, path in named.items() if not machine.can_write(path)))

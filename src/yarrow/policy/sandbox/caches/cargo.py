@@ -1,0 +1,45 @@
+"""Caches of cargo: it knows one of each kind, so the session has its own with links to what the user's hold."""
+
+import os
+
+from yarrow.policy.sandbox.caches.cache import NOTHING, SEEN, Links, Machine, Own, Plan
+
+KINDS = {
+    # Packages, their sources, and the index: entries by crate where it is sparse, else a repository.
+    "registry": (r"(?:cache|src)(?:/[^/]+)?|index(?:/[^/]+(?:/[.]cache(?:/.+)?)?)?", r"index/[^/]+/[.]git"),
+    "git": (r"db|checkouts(?:/[^/]+)?", r"db/[^/]+"),
+}
+"""Directories below cargo's home: which directories in them grow, and which are repositories."""
+SETTINGS = ("config.toml", "config")
+
+
+def cargo(machine: Machine) -> Plan:
+    """Return how cargo finds packages.
+
+    The caches stay where they are: cargo builds a package anew when its sources are somewhere else.
+    """
+    home = machine.named("CARGO_HOME") or f"{machine.home}/.cargo"
+    if machine.in_workspace(home):
+        return NOTHING
+    place = machine.at_home(home)
+    moved = {} if place else {"CARGO_HOME": f"{machine.inside}/.cargo"}
+    place = place or moved["CARGO_HOME"]
+    shown: list[tuple[str, str]] = []
+    own: list[Own] = []
+    for name, (branches, repositories) in KINDS.items():
+        if source := machine.of_user(f"{home}/{name}"):
+            seen = f"{SEEN}/cargo-{name}"
+            links = Links(source, seen, branches=branches, repositories=repositories)
+            shown.append((source, seen))
+            own.append(Own(f"cargo-{name}", f"{place}/{name}", (links,)))
+    if moved:
+        shown += _settings(home, place, machine)
+    return Plan(tuple(shown), tuple(own), moved)
+
+
+def _settings(home: str, place: str, machine: Machine) -> list[tuple[str, str]]:
+    """Return the settings of a cargo that has its home elsewhere, where the user's home has none."""
+    names = [name for name in SETTINGS if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
+    if any(os.path.lexists(f"{machine.home}/.cargo/{name}") for name in SETTINGS):
+        return []
+    return [(os.path.realpath(f"{home}/{name}"), f"{place}/{name}") for name in names]

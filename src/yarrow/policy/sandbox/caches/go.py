@@ -1,0 +1,130 @@
+"""Module cache of Go: the session has its own, and the user's is the first proxy that it is filled from."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from yarrow.policy.sandbox.caches.cache import NAMED_LIKE_CACHES, NOTHING, SEEN, Links, Machine, Own, Plan
+
+PROXIES = "https://proxy.golang.org,direct"
+"""Value of GOPROXY where nothing sets it."""
+OWN = f"{SEEN}/go-mod"
+"""Path of the session's module cache."""
+DOWNLOADED = "cache/download"
+NOT_LINKED = r"(?:.*/)?(?:list|[^/]*[.]lock)"
+"""Files there that Go writes to: versions that are known, and locks."""
+TOOLCHAIN = "golang.org/toolchain"
+SETTINGS = ("GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOTOOLCHAIN", "GOFLAGS")
+"""Settings that `go env -w` keeps in a file of the home, which commands do not see."""
+FILE_BYTES = 65_536
+"""Maximum bytes read of such a file."""
+PATHS = ("GOPATH", "GOMODCACHE")
+WITH_KEY = r"//[^/,|]*@"
+"""A URL that holds a name and a password."""
+
+
+def go(machine: Machine) -> Plan:
+    """Return how Go finds modules."""
+    settings = _read(_settings_file(machine))
+    told = {
+        name: value for name in (*SETTINGS, *PATHS) if (value := machine.environment.get(name) or settings.get(name))
+    }
+    path = _first(told.get("GOPATH", "")) or f"{machine.home}/go"
+    cache = _first(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
+    if machine.in_workspace(cache):
+        return NOTHING
+    # Where GOPATH is an installation of Go, Go itself makes no use of it.
+    plan = NOTHING if os.path.lexists(f"{path}/VERSION") else _packages(path, machine)
+    source = machine.of_user(cache)
+    if not source and machine.can_write(cache) and not os.path.lexists(path):
+        return plan
+    environment = {"GOMODCACHE": OWN} | _kept(machine, settings)
+    if not source:
+        return plan.joined(Plan(own=(Own("go-mod", OWN),), environment=environment))
+    seen = machine.at_home(cache) or cache
+    if os.path.lexists(f"{source}/{DOWNLOADED}"):
+        environment["GOPROXY"] = _proxies(f"{seen}/{DOWNLOADED}", machine, settings)
+    private = told.get("GONOPROXY") or told.get("GOPRIVATE") or ""
+    links = (*_toolchains(source, seen), *_private(source, seen, private))
+    return plan.joined(Plan(((source, seen),), (Own("go-mod", OWN, links),), environment))
+
+
+def _packages(path: str, machine: Machine) -> Plan:
+    """Return the plan of what Go writes beside the modules: what it knows of the database of their checksums."""
+    if machine.in_workspace(path):
+        return NOTHING
+    place = machine.at_home(path)
+    if os.path.isdir(f"{path}/pkg") or (place and os.path.basename(path) in NAMED_LIKE_CACHES and os.path.isdir(path)):  # noqa: PTH112, PTH119
+        return Plan(own=(Own("go-pkg", f"{place or path}/pkg"),))
+    return Plan() if machine.can_write(path) else Plan(environment={"GOPATH": f"{machine.inside}/go"})
+
+
+def _proxies(downloaded: str, machine: Machine, settings: Mapping[str, str]) -> str:
+    """Return the value that puts the user's cache before their proxies, without those that need a password."""
+    told = machine.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(machine)
+    kept = re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).lstrip(",|")
+    return f"{Path(downloaded).as_uri()},{kept}".rstrip(",")
+
+
+def _default_proxies(machine: Machine) -> str:
+    """Return the value that the installation of Go sets, as some distributions do."""
+    root = machine.named("GOROOT")
+    if not root and (program := shutil.which("go", path=machine.environment.get("PATH", ""))):
+        root = os.path.dirname(os.path.dirname(os.path.realpath(program)))  # noqa: PTH120
+    return (_read(f"{root}/go.env").get("GOPROXY") if root else None) or PROXIES
+
+
+def _kept(machine: Machine, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the file that commands do not see."""
+    names = (name for name in SETTINGS if not machine.environment.get(name))
+    return {name: value for name in names if (value := settings.get(name)) and not re.search(WITH_KEY, value)}
+
+
+def _toolchains(source: str, seen: str) -> Iterator[Links]:
+    """Yield links to toolchains, which are modules: unpacking one takes seconds."""
+    for name in _matching(source, f"{TOOLCHAIN}@*"):
+        yield Links(f"{source}/{name}", f"{seen}/{name}", name)
+    yield from _downloaded(source, seen, TOOLCHAIN)
+
+
+def _private(source: str, seen: str, patterns: str) -> Iterator[Links]:
+    """Yield links to private modules: Go asks no proxy for them, and fetches what its own cache lacks."""
+    for pattern in filter(None, re.split(r"[,\s]+", patterns)):
+        escaped = re.sub(r"[A-Z]", lambda match: f"!{match[0].lower()}", pattern.strip("/"))
+        if escaped not in {"", "*", "none"} and not any(part in escaped for part in ("..", "**")):
+            yield from _downloaded(source, seen, escaped)
+
+
+def _downloaded(source: str, seen: str, pattern: str) -> Iterator[Links]:
+    for name in _matching(source, f"{DOWNLOADED}/{pattern}"):
+        yield Links(f"{source}/{name}", f"{seen}/{name}", name, branches=".*", skipped=NOT_LINKED)
+
+
+def _matching(source: str, pattern: str) -> Iterator[str]:
+    for path in Path(source).glob(pattern):
+        yield str(path.relative_to(source))
+
+
+def _settings_file(machine: Machine) -> str:
+    told = machine.environment.get("GOENV", "")
+    if told:
+        return told if told.startswith("/") else ""
+    return f"{machine.named('XDG_CONFIG_HOME') or f'{machine.home}/.config'}/go/env"
+
+
+def _read(path: str) -> dict[str, str]:
+    """Return the settings in a file of lines `NAME=value`; none where it cannot be read."""
+    try:
+        with open(path, "rb") as opened:
+            text = opened.read(FILE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
+
+
+def _first(paths: str) -> str:
+    first = paths.split(os.pathsep, maxsplit=1)[0]
+    return os.path.normpath(first) if first.startswith("/") else ""
