@@ -1,8 +1,8 @@
 """Measures what a tool call costs, through the tool itself: `python bench/tools.py`.
 
-`bash` with and without a sandbox beside a bare process, `grep` over a large tree beside ripgrep alone, `edit` of a
-large file; all in turns. The workspace is a git repository. Whoever is root, to whom a sandbox has more to hide, has
-`bash` measured for an ordinary user as well.
+`bash` with and without a sandbox beside a bare process and beside bubblewrap alone with the same mounts, `grep` over a
+large tree beside ripgrep alone, `edit` of a large file; all in turns. The workspaces are git repositories. Whoever is
+root, to whom a sandbox has more to hide, has `bash` measured for an ordinary user as well.
 """
 
 import argparse
@@ -16,13 +16,17 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from parts import Found, Table, Values, at_most, figure, middle, parser, tell
 
 from yarrow.config.settings import Settings
+from yarrow.policy.environment import child_environment
+from yarrow.policy.process import Command
 from yarrow.policy.sandbox.box import Level
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments
@@ -31,19 +35,37 @@ from yarrow.tool.grep import Grep, GrepArguments
 
 CALLS = 10
 """Of `bash` in each run; the others are called once."""
-SMALL, LARGE = 2_000, 100_000
-"""Files of the workspaces: the sandbox looks at the one, `grep` searches the other."""
+LARGE = 100_000
+"""Files of the workspace that `grep` searches."""
 EDITED = 10_000_000
 """Bytes of the file that is edited."""
 NOBODY = 65_534
 """The user that owns nothing, by number."""
 ORDINARY = "as an ordinary user"
 MORE = 10.0
-"""Milliseconds that a sandbox may cost."""
+"""Milliseconds that a sandbox may cost in the workspace of 250 directories."""
 SEARCHED = "wanted_name"
 LEVELS: tuple[Level, ...] = ("off", "workspace", "strict")
 
-Side = Callable[[], Awaitable[object]]
+Side = Callable[[], Awaitable[float | None]]
+"""What is measured; returns its milliseconds where only a part of it counts."""
+
+
+class Tree(NamedTuple):
+    """A repository in which a sandbox is measured beside bubblewrap alone."""
+
+    label: str
+    directories: int
+    files: int
+    """In each directory."""
+    more: float
+    """Milliseconds that the sandbox may cost more than bubblewrap."""
+
+
+TREES = {
+    "workspace": Tree("a workspace of 250 directories with 10 files each", 250, 10, 4.0),
+    "repository": Tree("a repository of 60,000 files", 5_000, 12, 15.0),
+}
 
 
 def context(cwd: Path, level: Level) -> ToolContext:
@@ -52,13 +74,16 @@ def context(cwd: Path, level: Level) -> ToolContext:
     return ToolContext(cwd=cwd, workspace=workspace, bash=Settings().bash, sandbox=box)
 
 
-def furnish(workspace: Path, files: int) -> Path:
-    """Make a repository of so many files; a hundredth of them has what is searched for."""
-    for number in range(files):
-        path = workspace / f"d{number % 250}" / f"f{number}.py"
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(f"x = {SEARCHED if number % 100 == 0 else 1}\n" * 20)
-    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+def furnish(workspace: Path, directories: int, files: int) -> Path:
+    """Make a repository of directories with so many files each; a hundredth of these has what is searched for."""
+    for number in range(directories):
+        directory = workspace / f"d{number % 250}" / (f"e{number // 250}" if directories > 250 else "")
+        directory.mkdir(exist_ok=True, parents=True)
+        for name in range(number, directories * files, directories):
+            (directory / f"f{name}.py").write_text(f"x = {SEARCHED if name % 100 == 0 else 1}\n" * 20)
+    git = ["git", "-C", str(workspace), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"], ["gc", "-q"]):
+        subprocess.run([*git, *words], check=True)
     return workspace
 
 
@@ -66,6 +91,33 @@ def bash(where: ToolContext) -> Side:
     async def side() -> None:
         async for _ in Bash().run(BashArguments("true"), where):
             pass
+
+    return side
+
+
+def bubblewrap(where: ToolContext) -> Side:
+    """Bubblewrap with the mounts, the filter and the limits of a sandbox; making these is not measured."""
+    box = where.sandbox
+    assert box is not None
+    command = Command(("bash", "-c", "true"), where.cwd, child_environment(os.environ), 60.0)
+
+    async def side() -> float:
+        boxed = Boxed(box, command)
+        try:
+            start = time.perf_counter()
+            process = await asyncio.create_subprocess_exec(
+                *boxed.command.argv,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=boxed.command.cwd,
+                env=boxed.command.environment,
+                pass_fds=boxed.command.descriptors,
+            )
+            await process.communicate()
+            assert process.returncode == 0
+            return (time.perf_counter() - start) * 1_000
+        finally:
+            boxed.take_away()
+            boxed.close()
 
     return side
 
@@ -113,11 +165,16 @@ def edit(where: ToolContext) -> Side:
 
 async def compare(folder: Path, options: argparse.Namespace) -> Values:
     """Return the milliseconds of each call, measured in turns so that a busy moment strikes all of them."""
-    small = furnish(folder / "small", 100 if options.small else SMALL)
+    less = 50 if options.small else 1
+    trees = {name: furnish(folder / name, tree.directories // less, tree.files) for name, tree in TREES.items()}
+    small = trees["workspace"]
     sides: dict[str, tuple[Side, int]] = {"bare": (spawned, CALLS)}
     sides |= {level: (bash(context(small, level)), CALLS) for level in LEVELS}
+    for name, tree in trees.items():
+        where = context(tree, "workspace")
+        sides |= {f"bash in {name}": (bash(where), CALLS), f"bwrap in {name}": (bubblewrap(where), CALLS)}
     if not options.shell:
-        large = furnish(folder / "large", 1_000 if options.small else LARGE)
+        large = furnish(folder / "large", 250 // less, LARGE // 250)
         sides |= {"grep": (grep(context(large, "off")), 1), "edit": (edit(context(small, "off")), 1)}
         if shutil.which("rg"):
             sides["rg"] = (ripgrep(large), 1)
@@ -126,9 +183,9 @@ async def compare(folder: Path, options: argparse.Namespace) -> Values:
         for name, (side, calls) in sides.items():
             for _ in range(calls):
                 start = time.perf_counter()
-                await side()
+                part = await side()
                 if number:  # the first is to warm up
-                    seen[name].append((time.perf_counter() - start) * 1_000)
+                    seen[name].append((time.perf_counter() - start) * 1_000 if part is None else part)
     return seen
 
 
@@ -158,10 +215,16 @@ def as_somebody(options: argparse.Namespace) -> Values:
 def more(took: Mapping[str, float], who: str) -> list[tuple[str, str, str]]:
     """Return the rows of what each sandbox costs somebody."""
     costs = {level: took[level] - took["off"] for level in LEVELS[1:]}
-    return [
+    rows = [
         (f"... more in the sandbox `{level}`, {who}", f"{figure(cost)} ms", at_most(cost, MORE, " ms"))
         for level, cost in costs.items()
     ]
+    for name, tree in TREES.items():
+        alone = took[f"bwrap in {name}"]
+        cost = took[f"bash in {name}"] - alone
+        told = f"{figure(cost)} ms more than bubblewrap with these mounts ({figure(alone)} ms)"
+        rows.append((f"`bash` in the sandbox, {tree.label}, {who}", told, at_most(cost, tree.more, " ms")))
+    return rows
 
 
 def measure(options: argparse.Namespace) -> Found:
