@@ -190,7 +190,7 @@ async def test_a_link_in_the_place_of_a_mount_leads_nowhere(place: Corner, plant
     fill(place, *IN_CACHES)
     outside = place.root / "outside"
     outside.mkdir()
-    await place.run("true")
+    await place.run(": build")
     path = place.root / "private/caches" / planted
     if path.is_dir():
         shutil.rmtree(path)
@@ -207,8 +207,8 @@ async def test_what_is_removed_for_its_size_is_made_again(place: Corner, monkeyp
     monkeypatch.setattr("yarrow.policy.sandbox.private.PRIVATE_BYTES", 100_000)
     monkeypatch.setattr("yarrow.policy.sandbox.private.LOOK_SECONDS", 0.0)
     monkeypatch.setattr("yarrow.policy.sandbox.private._next_look", {})
-    await place.run("true")
-    await place.run("true")
+    await place.run(": build")
+    await place.run(": build")
     assert await place.run(f"ls ~/.cargo/registry/much; cat ~/{CRATE}") == (
         f"ls: cannot access '{place.home}/.cargo/registry/much': No such file or directory\nthere\n",
         0,
@@ -257,3 +257,13 @@ async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
             assert (output, code) == (f"{expected}{NOBODY}\n", 0)
             assert await place.run(f"{write} && touch ~/.cargo/registry/new && echo ran") == ("ran\n", 0)
             shutil.rmtree(box.private)
+
+
+async def test_a_command_that_builds_nothing_pays_for_no_mount(place: Corner) -> None:
+    fill(place, *IN_CACHES, ".gradle/caches/modules-2/a", ".m2/repository/b")
+    script = f"wc -l < /proc/self/mountinfo; cat ~/{CRATE.replace('cargo', '?argo')}"
+    output, _ = await place.run(script)
+    assert output.endswith("\nthere\n")
+    assert not (place.root / "private/caches").exists()
+    more, _ = await place.run(f"{script}; : build")
+    assert int(more.split()[0]) > int(output.split()[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.caches.cache import NAMED_LIKE_CACHES
+from yarrow.policy.sandbox.caches.cache import GROWING
 from yarrow.policy.sandbox.toolchains import (
     BESIDE,
     BROAD,
@@ -174,8 +174,10 @@ class Finder:
             return
         self.directories.add(real)
         beside = re.compile(BESIDE)
-        is_written = os.path.basename(path) in NAMED_LIKE_CACHES and MARKERS.isdisjoint(listed)  # noqa: PTH119
-        is_whole = not is_written and all(name in names or beside.fullmatch(name) for name in listed)
+        grows = GROWING.get(os.path.basename(path)) if MARKERS.isdisjoint(listed) else None  # noqa: PTH119
+        is_whole = (grows is None or grows in listed) and all(
+            name in names or beside.fullmatch(name) for name in listed
+        )
         if is_whole and self.show(path):
             pass
         else:

@@ -90,7 +90,7 @@ class Boxed:
         if self._copies is not None:
             held.callback(private.remove_tree, self._copies.directory)
         hold = self._descriptors.hold if binds_descriptors() else None
-        workplace = Workplace(found, self.covered, hold, self._copies, caches_of(box, command.environment))
+        workplace = Workplace(found, self.covered, hold, self._copies, caches_of(box, command))
         self.command = self._boxed(command, program, workplace=workplace, box=box)
 
     def _boxed(self, command: Command, program: str, *, workplace: Workplace, box: Box) -> Command:

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 SEEN = "/run/yarrow-caches"
 """Directory inside with what the user's caches are seen as; hidden places are empty, so nothing else has the name."""
-NAMED_LIKE_CACHES = frozenset({".cargo", "cargo", ".go", "go"})
-"""Directories of programs that package managers also write to; they are never shown whole, which is read-only."""
+GROWING = {"go": "pkg", ".go": "pkg", "cargo": "", ".cargo": ""}
+"""Directories of programs that package managers also write to, and what in them must exist for that when they are shown
+whole, which is read-only; empty where they never are."""
 
 
 class Links(Struct, frozen=True):

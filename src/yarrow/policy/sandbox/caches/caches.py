@@ -5,13 +5,16 @@ would be out of sight if they moved.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.policy.process import Command
 from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.caches.cache import NOTHING, Machine, Plan
 from yarrow.policy.sandbox.caches.cargo import cargo
@@ -37,6 +40,12 @@ DECIDING = (
     *VARIABLES,
 )
 """Variables that decide what a plan says."""
+BUILDING = re.compile(
+    r"cargo|rust|clippy|\bgo\b|golang|gradle|mvn|maven|java|kotlin|scala|make|just|bazel|tox|nox|caches?\b|"
+    r"build|compile|install|test|check|bench|lint|run|start|deploy|publish|release|generate|"
+    r"\b(?:python|node|deno|bun|bash|sh)\b|[.]sh\b|(?:^|[\s;&|(])[.]{1,2}/"
+)
+"""A command that may run a package manager; others see the user's caches alone, since mounts and links take time."""
 
 
 class Caches(Struct, frozen=True):
@@ -61,24 +70,37 @@ class Caches(Struct, frozen=True):
 
 
 NO_CACHES = Caches()
-_known: dict[Path, tuple[tuple[object, ...], Caches]] = {}
-"""The plan of each session, with what it was made for."""
 
 
-def caches_of(box: Box, environment: Mapping[str, str]) -> Caches:
-    """Return the caches of a session, whose own directories exist. Raises OSError."""
-    key = (box.home, box.writable, box.readable, *(environment.get(name) for name in DECIDING))
-    known = _known.get(box.private)
-    if known is None or known[0] != key:
+class _Plans(Struct, frozen=True):
+    """The plans of a session."""
+
+    key: tuple[object, ...]
+    """What they were made for."""
+    building: Caches
+    others: Caches
+    """Variables alone, which stay the same from one command to the next."""
+
+
+_known: dict[Path, _Plans] = {}
+
+
+def caches_of(box: Box, command: Command) -> Caches:
+    """Return the caches that a command uses, whose own directories exist. Raises OSError."""
+    key = (box.home, box.writable, box.readable, *(command.environment.get(name) for name in DECIDING))
+    plans = _known.get(box.private)
+    if plans is None or plans.key != key:
         if len(_known) >= REMEMBERED:
             _known.clear()
-        known = _known[box.private] = key, _made(box, environment)
-    for own in known[1].plan.own:
+        plans = _known[box.private] = _made(box, command.environment, key)
+    if BUILDING.search(command.argv[-1]) is None:
+        return plans.others
+    for own in plans.building.plan.own:
         make(own, box.private / CACHES, box.owner)
-    return known[1]
+    return plans.building
 
 
-def _made(box: Box, environment: Mapping[str, str]) -> Caches:
+def _made(box: Box, environment: Mapping[str, str], key: tuple[object, ...]) -> _Plans:
     machine = Machine(
         home=str(box.home),
         inside=str(home_inside(box.home)),
@@ -87,8 +109,12 @@ def _made(box: Box, environment: Mapping[str, str]) -> Caches:
         environment=environment,
         account=system.account_home(None if box.owner is None else box.owner.uid),
     )
-    plans = (cargo(machine), go(machine), gradle(machine), maven(machine), _others(machine))
-    plan = _mountable(reduce(Plan.joined, plans), tuple(map(str, box.readable)))
+    plan = reduce(Plan.joined, (cargo(machine), go(machine), gradle(machine), maven(machine), _others(machine)))
+    return _Plans(key, _mounted(plan, box), Caches(plan=replace(plan, shown=(), own=())))
+
+
+def _mounted(plan: Plan, box: Box) -> Caches:
+    plan = _mountable(plan, tuple(map(str, box.readable)))
     mounts = [
         *(Bind(source, target, optional=True) for source, target in plan.shown),
         *(Bind(str(box.private / CACHES / own.name), own.target, writable=True) for own in plan.own),

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from yarrow.policy.sandbox.caches.cache import NAMED_LIKE_CACHES, NOTHING, SEEN, Links, Machine, Own, Plan
+from yarrow.policy.sandbox.caches.cache import GROWING, NOTHING, SEEN, Links, Machine, Own, Plan
 
 PROXIES = "https://proxy.golang.org,direct"
 """Value of GOPROXY where nothing sets it."""
@@ -56,7 +56,7 @@ def _packages(path: str, machine: Machine) -> Plan:
     if machine.in_workspace(path):
         return NOTHING
     place = machine.at_home(path)
-    if os.path.isdir(f"{path}/pkg") or (place and os.path.basename(path) in NAMED_LIKE_CACHES and os.path.isdir(path)):  # noqa: PTH112, PTH119
+    if os.path.isdir(f"{path}/pkg") or (place and os.path.basename(path) in GROWING and os.path.isdir(path)):  # noqa: PTH112, PTH119
         return Plan(own=(Own("go-pkg", f"{place or path}/pkg"),))
     return Plan() if machine.can_write(path) else Plan(environment={"GOPATH": f"{machine.inside}/go"})
 
