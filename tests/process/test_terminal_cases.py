@@ -63,7 +63,7 @@ async def test_case_C_03_what_an_extension_prints_leaves_the_screen_whole(world:
     (world.home / ".yarrow").mkdir()
     (world.home / ".yarrow" / "noisy.py").write_text(NOISY)
     world.script([{"text": "heard"}], [{"text": "again"}], extensions=["noisy.py"])
-    async with Screen(world, size=(100, 40)) as screen:
+    async with Screen(world, size=(140, 40)) as screen:
         await screen.ready()
         screen.send("/shout\r")
         await screen.until("heard")
