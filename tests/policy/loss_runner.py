@@ -25,7 +25,10 @@ from msgspec import Struct
 NOBODY = 65_534
 LOOP = "while :; do mkdir -p new-loop/.git; touch new-loop/.git/HEAD new-loop/.git/config; rm -r new-loop; done"
 """Runs until it is killed."""
-WARM = ("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.openat2", "ctypes", "difflib", "encodings.latin_1")
+WARM = (
+    *("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.openat2"),
+    *("concurrent.futures.thread", "ctypes", "difflib", "encodings.latin_1"),
+)
 """Modules that a process finds loaded: somebody without rights may not be able to read them."""
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
