@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.places import PAUSE, to_the_question
 from doubles.screen import Screen
-from doubles.typist import Typing, typing
+from doubles.typist import MOVES, Typing, typing
 from doubles.world import World
 from yarrow.session.reader import load
 from yarrow.session.record import PermissionAnswered
 
 SENTENCES = int(os.environ.get("SENTENCES", "40"))
-"""Typed in all; `make soak` types more."""
+"""Typed in each way; `make soak` types more."""
 TERMINALS = 20
 """Terminals at one time."""
 CALL: dict[str, Any] = {
@@ -122,10 +123,10 @@ async def all_sent(server: ChatServer, texts: list[str]) -> None:
     assert sent.split() == " ".join(texts).split(), sent
 
 
-WAYS = [in_the_terminal_ui, line_by_line]
+WAYS = [(in_the_terminal_ui, MOVES), (line_by_line, ())]
 
 
-async def wrong_with(way: Any, folder: Path, seeds: range) -> dict[int, list[str]]:
+async def wrong_with(way: Any, moves: Sequence[str], folder: Path) -> dict[int, list[str]]:
     """Type sentences at several terminals at one time; return what went wrong, by the seed."""
     free = asyncio.Semaphore(TERMINALS)
 
@@ -134,15 +135,15 @@ async def wrong_with(way: Any, folder: Path, seeds: range) -> dict[int, list[str
             place = folder / str(seed)
             place.mkdir()
             try:
-                return seed, await way(World(place), typing(seed))
+                return seed, await way(World(place), typing(seed, moves))
             except AssertionError as error:
                 return seed, [str(error)]
 
-    return {seed: wrong for seed, wrong in await asyncio.gather(*map(one, seeds)) if wrong}
+    return {seed: wrong for seed, wrong in await asyncio.gather(*map(one, range(SENTENCES))) if wrong}
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("way", WAYS, ids=["tui", "plain"])
-async def test_typing_never_approves(tmp_path: Path, way: Any) -> None:
-    assert await wrong_with(way, tmp_path, range(SENTENCES // len(WAYS))) == {}
+@pytest.mark.parametrize(("way", "moves"), WAYS, ids=["tui", "plain"])
+async def test_typing_never_approves(tmp_path: Path, way: Any, moves: Sequence[str]) -> None:
+    assert await wrong_with(way, moves, tmp_path) == {}
