@@ -10,7 +10,6 @@ from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.baseline import judge, take
-from yarrow.policy.sandbox.gitindex import gitlinks
 from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -165,9 +164,3 @@ async def test_a_pipe_in_a_repository_makes_nobody_wait(place: Corner, name: str
     script = f"mkdir store; mkfifo store/{name}; echo 'gitdir: store' > .git; echo made"
     assert await place.run(script) == ("made\n", 0)
     assert await place.run("echo again") == ("again\n", 0)
-
-
-def test_an_index_that_makes_no_sense_names_nothing(place: Corner) -> None:
-    for data in (b"", b"DIRC", b"DIRC\0\0\0\2\xff\xff\xff\xff\0\0\xe0\0", b"\0\0\xe0\0" * 99):
-        (place.workspace / ".git/index").write_bytes(data)
-        assert gitlinks(place.workspace / ".git") == ()

@@ -211,10 +211,10 @@ class Agent:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
-        for notice in loop.notices():
-            self._desk.publish(self._desk.redactor.struct(notice))
         left = self._delivery.close()
         self.questions.presence.end_run()
+        for notice in await loop.notices():
+            self._desk.publish(self._desk.redactor.struct(notice))
         usage = loop.usage + self._compactor.spent
         try:
             await self._desk.append(*self._delivery.handed_back(tuple(one.message_id for one in left)))

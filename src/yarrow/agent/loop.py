@@ -35,10 +35,9 @@ class Loop:
         self.usage = Usage()
         """Tokens of the run so far."""
 
-    def notices(self) -> list[Notice]:
+    async def notices(self) -> list[Notice]:
         """Return what a person should know of the commands of the run, and of what they left behind."""
-        left = self._batch.traces.notice()
-        return [*([] if left is None else [left]), *self._equipment.notices()]
+        return [*await self._batch.traces.notices(self._equipment.context), *self._equipment.notices()]
 
     async def run(self) -> None:
         """Go on until the model is done and nothing waits. Raises `YarrowError` for what ends a run early."""

@@ -1,4 +1,4 @@
-"""Traces of a run in files that other tools execute, named in one notice at its end."""
+"""Traces of a run in what other tools execute or git brings back later, named in notices at its end."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,9 +11,12 @@ from yarrow.agent.ports import Equipment
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
 from yarrow.policy.executed import changed, is_executed, look
+from yarrow.policy.gitstate import State
+from yarrow.policy.gitstate import look as look_at_git
 from yarrow.policy.permission.request import Kind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
+from yarrow.tool.names import told
 from yarrow.tool.paths import locate, shown
 
 NAMED = 10
@@ -27,6 +30,8 @@ class Traces:
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
+        self._repositories: dict[Path, State] | None = None
+        """State of the repositories before the first call."""
 
     async def left_by(
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: Equipment
@@ -35,6 +40,8 @@ class Traces:
         access, context = equipment.registry.access(call.name), equipment.context
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
+        if self._repositories is None and context.sandbox is not None:
+            self._repositories = await asyncio.to_thread(look_at_git, roots)
         before = await asyncio.to_thread(look, roots)
         result: Progress | Result | None = None
         try:
@@ -47,16 +54,28 @@ class Traces:
             if access.kind is Kind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
 
-    def notice(self) -> Notice | None:
-        """Return what a person should know when the run is over; None if there is nothing."""
-        if not self._files:
-            return None
-        names = list(self._files)
-        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-        return Notice(
-            "EXECUTED_FILES",
-            f"This run changed files that other tools execute: {', '.join(names[:NAMED])}{more}. Review them.",
+    async def notices(self, context: ToolContext) -> list[Notice]:
+        """Return what the user should know when the run is over."""
+        files = self._noted("EXECUTED_FILES", "This run changed files that other tools execute", list(self._files))
+        if self._repositories is None:
+            return files
+        from yarrow.policy.gitreturns import returns
+
+        found = await asyncio.to_thread(returns, self._repositories, _roots(context, ""))
+        places = [shown(path, context.cwd) for path in found.places]
+        returning = (
+            "This run committed or staged directories that git will treat as repositories, and run their settings"
         )
+        unread = "This run changed repositories that could not be checked for settings that git runs"
+        return [
+            *files,
+            *self._noted("RETURNING_REPOSITORIES", returning, places),
+            *self._noted("UNCHECKED_REPOSITORIES", unread, [told(text) for text in found.unread]),
+        ]
+
+    def _noted(self, code: str, text: str, names: list[str]) -> list[Notice]:
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
 
     def _add(self, paths: list[str], context: ToolContext) -> None:
         for path in paths:

@@ -100,6 +100,12 @@ def is_harmless(config: Path, roots: Sequence[Path] = ()) -> bool:
     return not roots or all(_lies_in(config.parent / tree, roots) for tree in trees)
 
 
+def core_work_tree(config: Path) -> str | None:
+    """Return the last `core.worktree` of a configuration; None without one, or when it cannot be read."""
+    trees = [one.value for one in settings(_text(config)) or () if (one.section, one.key) == ("core", "worktree")]
+    return trees[-1] if trees else None
+
+
 def changes_only_settable(before: str, after: str) -> bool:
     """Whether two texts of a configuration differ in `SETTABLE` settings alone; the order of all others counts too."""
     if re.search(r"\\\s*$", after, re.MULTILINE):

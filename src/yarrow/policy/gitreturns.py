@@ -1,0 +1,138 @@
+"""Git directories that git itself would bring into a work tree, from a commit or an index that a run changed.
+
+Nothing can be quarantined there: a commit that holds a bare repository is one like any other. So they are named.
+"""
+
+import os
+import re
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+
+from msgspec import Struct
+
+from yarrow.policy.gitconfig import core_work_tree
+from yarrow.policy.githistory import GITLINK, SECONDS, TREE, Change, History, Unread, find_git
+from yarrow.policy.gitstate import State, logged, look
+from yarrow.policy.sandbox.gitdirs import common_directory
+from yarrow.policy.sandbox.names import GIT_NAMES, is_complete, names_of
+from yarrow.policy.sandbox.protected import said
+
+MOST_PLACES = 20_000
+"""Directories of one repository that are looked at closer; with more it is `unread`."""
+_TELLING = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(GIT_NAMES)))})(?:/|$)", re.IGNORECASE)
+
+
+class Returns(Struct, frozen=True):
+    """What a run added to repositories."""
+
+    places: tuple[Path, ...] = ()
+    """Directories that git would take for a git directory once it has checked them out."""
+    unread: tuple[str, ...] = ()
+    """Repositories that could not be checked, each with the reason."""
+
+
+def returns(before: Mapping[Path, State], roots: Sequence[Path]) -> Returns:
+    """Return what a run added to the repositories of a workspace, whose state before it was `before`."""
+    after = look(roots)
+    if after == before or (program := find_git()) is None:
+        return Returns()
+    search = _Search(program, before, after)
+    for directory, state in after.items():
+        if state != before.get(directory):
+            search.of(directory)
+    # The commit of a submodule needs no reference: the index of the repository around it names it.
+    for directory in after if search.submodules else ():
+        search.of_submodules(directory)
+    return Returns(tuple(search.places), tuple(search.unread))
+
+
+class _Search:
+    """Looks through the repositories of one workspace."""
+
+    def __init__(self, program: str, before: Mapping[Path, State], after: Mapping[Path, State]) -> None:
+        self._program = program
+        self._deadline = time.monotonic() + SECONDS
+        self._before = before
+        self._after = after
+        self._read: dict[Path, set[str]] = {}
+        """Commits, by repository: its worktrees have them in common."""
+        self.places: dict[Path, None] = {}
+        self.submodules: set[str] = set()
+        """Commits of submodules."""
+        self.unread: list[str] = []
+
+    def of(self, directory: Path) -> None:
+        """Look at what became other in a git directory."""
+        had, has = self._before.get(directory, State()), self._after[directory]
+        read = self._read.setdefault(common_directory(directory) or directory, set())
+        added = (has.commits | logged(directory, had)) - had.commits - read
+        read |= added
+        history = History(directory, self._program, self._deadline)
+        with self._noting(directory):
+            found = [*history.of_commits(added, had.commits)] if added else []
+            if has.index and has.index != had.index:
+                found += history.of_index(had.head)
+            self.submodules |= {change.object for change in found if change.mode == GITLINK}
+            self._note(directory, _places(history, found, had.head))
+        self._note(directory, {PurePath(one.partition(" ")[0]) for one in has.replacing - had.replacing})
+
+    def of_submodules(self, directory: Path) -> None:
+        """Look at those commits of submodules that a git directory has."""
+        history = History(directory, self._program, self._deadline)
+        with self._noting(directory):
+            known = self._before.get(directory, self._after[directory]).commits
+            self._note(directory, _places(history, list(history.of_commits(self.submodules, known)), ""))
+
+    @contextmanager
+    def _noting(self, directory: Path) -> Generator[None]:
+        try:
+            yield
+        except Unread as error:
+            self.unread.append(f"{directory}: {error}")
+
+    def _note(self, directory: Path, paths: Iterable[PurePath]) -> None:
+        tree = _work_tree(directory) or directory
+        self.places |= dict.fromkeys(tree / path for path in sorted(paths))
+
+
+def _places(history: History, found: Sequence[Change], head: str) -> set[PurePath]:
+    """Return the directories that changes make complete, with what is beside them. Raises Unread."""
+    names: dict[PurePath, set[str]] = {}
+    for change in found:
+        if _TELLING.search(change.path):
+            path = PurePath(change.path)
+            for above in (path, *path.parents):
+                if above.name.casefold() in GIT_NAMES and above.parent.name:
+                    names.setdefault(above.parent, set()).add(above.name)
+    if len(names) > MOST_PLACES:
+        raise Unread(f"more than {MOST_PLACES:,} directories")
+    trees = [
+        (path, change.object) for change in found if change.mode == TREE and (path := PurePath(change.path)) in names
+    ]
+    trees += [(path, f"{head}:{path}") for path in names if head and "\n" not in str(path)]
+    held = history.names([tree for _, tree in trees]) if trees else {}
+    for path, tree in trees:
+        names[path].update(held.get(tree, ()))
+    work = _work_tree(history.directory)
+    return {path for path, all_names in names.items() if is_complete({*all_names, *_names_at(work, path)})}
+
+
+def _names_at(work: Path | None, path: PurePath) -> tuple[str, ...]:
+    if work is not None:
+        with suppress(OSError):
+            return names_of(str(work / path)).git
+    return ()
+
+
+def _work_tree(directory: Path) -> Path | None:
+    """Return the work tree of a git directory; None for a bare one."""
+    if directory.name == ".git":
+        return directory.parent
+    with suppress(OSError, ValueError):
+        if directory.parent.name == "worktrees":
+            return Path(said(directory / "gitdir")).parent
+        if (tree := core_work_tree(directory / "config")) is not None:
+            return Path(os.path.normpath(directory / tree))
+    return None

@@ -1,0 +1,167 @@
+"""Directories that git would bring back as repositories are found, and ordinary work is not taken for one."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from sandboxed import git
+
+from yarrow.policy import githistory, gitreturns
+from yarrow.policy.gitreturns import Returns, returns
+from yarrow.policy.gitstate import look
+
+BARE = (
+    "mkdir -p {0}/objects {0}/refs; touch {0}/objects/a {0}/refs/a; "
+    "echo 'ref: refs/heads/x' > {0}/HEAD; echo > {0}/config"
+)
+"""Makes a directory that git takes for a bare repository."""
+DOCS = BARE.format("docs")
+BY_PLUMBING = (
+    "b=$(git hash-object -w --stdin < /dev/null); "
+    "t=$(printf '100644 blob %s\\tHEAD\\n100644 blob %s\\tobjects\\n100644 blob %s\\trefs\\n' $b $b $b | git mktree); "
+    "t=$(printf '040000 tree %s\\tdocs\\n' $t | git mktree)"
+)
+"""Makes a tree that holds a bare repository, without any file."""
+SEEN: dict[str, str] = {
+    "the index": f"{DOCS}; git add docs; rm -rf docs",
+    "an index of version 4": f"{DOCS}; git add docs; git update-index --index-version 4; rm -rf docs",
+    "a split index": f"{DOCS}; git add docs; git update-index --split-index; rm -rf docs",
+    "a commit": f"{DOCS}; git add docs; git commit -qm c; rm -rf docs",
+    "a commit that was undone": f"{DOCS}; git add docs; git commit -qm c; git reset -q --hard HEAD~",
+    "a commit that was amended": f"{DOCS}; git add docs; git commit -qm c; git rm -rq docs; "
+    "git commit -q --amend --allow-empty -m d",
+    "a commit of another branch": f"git switch -qc b; {DOCS}; git add docs; git commit -qm c; git switch -q main",
+    "a tag": f"{BY_PLUMBING}; git tag -am t t $(git commit-tree -m c $t)",
+    "a stash": f"{DOCS}; git add docs; git stash -q",
+    "a stash below another": f"{DOCS}; git add docs; git stash -q; echo more >> a; git stash -q",
+    "untracked files of a stash": f"{DOCS}; git stash -qu",
+    "a merge": f"git switch -qc b; {DOCS}; git add docs; git commit -qm c; git switch -q main; "
+    "git commit -q --allow-empty -m d; git merge -q b; rm -rf docs",
+    "packed references": f"{DOCS}; git add docs; git commit -qm c; git gc -q --prune=now; rm -rf docs",
+    "a detached HEAD": f"git switch -q --detach; {DOCS}; git add docs; git commit -qm c; rm -rf docs",
+    "a fetch": f"git clone -q . ../there; cd ../there; {DOCS}; git add docs; git commit -qm c; cd ../ws; "
+    "git fetch -q ../there",
+    "trees made by hand": f"{BY_PLUMBING}; git update-ref refs/heads/b $(git commit-tree -m c $t)",
+    "a common directory": "mkdir docs; touch docs/HEAD docs/commondir; git add docs; rm -rf docs",
+    "another case": f"{DOCS}; mv docs/HEAD docs/head; git add docs; rm -rf docs",
+    "half of it in the work tree": f"{DOCS}; git add docs/HEAD; git commit -qm c; rm docs/HEAD",
+    "the other half": f"{DOCS}; git add docs/refs docs/config; rm -rf docs/refs docs/config",
+    "an executable of each name": "mkdir docs; touch docs/HEAD docs/objects docs/refs; chmod 755 docs/*; git add docs; "
+    "rm -rf docs",
+    "symlinks": "mkdir docs; ln -s . docs/objects; ln -s . docs/refs; ln -s refs/x docs/HEAD; git add docs; "
+    "rm -rf docs",
+    "objects by a submodule": "mkdir docs; touch docs/HEAD docs/refs; git add docs; "
+    "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),docs/objects; rm -rf docs",
+    "a replaced tree": f"{BY_PLUMBING}; git replace HEAD^{{tree}} $t",
+    "a worktree": f"git worktree add -q wt -b wt; cd wt; {DOCS}; git add docs; rm -rf docs",
+    "a repository of its own": f"git init -q sub; cd sub; {DOCS}; git add docs; rm -rf docs",
+    "without a first commit": f"git init -q sub; cd sub; {DOCS}; git add docs; rm -rf docs; git commit -qm c; "
+    "rm .git/refs/heads/*",
+    "with names of 256 bits": f"git init -q --object-format=sha256 sub; cd sub; {DOCS}; git add docs; rm -rf docs",
+    "deep": f"{BARE.format('d/e/f/g/docs')}; git add d; rm -rf d",
+    "a name of two lines": BARE.format("$'a\\nb/docs'") + "; git add .; rm -rf $'a\\nb'",
+    "a part that was there": f"mkdir -p old; {BARE.format('old')}; git add old/HEAD; git commit -qm c; rm -rf old",
+}  # fmt: skip
+NOT_SEEN = {
+    "ordinary work": "mkdir -p src/objects src/refs config hooks; touch src/objects/a src/refs/a src/config config/a "
+    "hooks/a HEAD; git add .; git commit -qm c; git switch -qc b; git stash -q; git gc -q",
+    "a part alone": "mkdir docs; touch docs/HEAD docs/config; git add docs; git commit -qm c",
+    "nothing": "git status",
+    "a bare repository that stays as it is": "echo x > more; git add more; git commit -qm c; git mv more most",
+    "it is removed": "git rm -rq old; git commit -qm c",
+    "a real repository": "git init -q --bare vendor/b.git; git push -q vendor/b.git HEAD:main",
+    "what is no repository": f"{DOCS}; mkdir docs/refs/heads; echo nonsense > docs/HEAD",
+    "what goes round in circles": "mkdir -p in/objects; ln -s . in/refs; touch in/HEAD",
+}
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    """A repository that holds a part of a bare one: all but `HEAD` of `old`."""
+    made = Path(os.path.realpath(tmp_path)) / "ws"
+    git(tmp_path, "init", "-q", "-b", "main", str(made))
+    run(made, f"echo a > a; {BARE.format('old')}; rm old/HEAD; git add .; git commit -qm first")
+    return made
+
+
+def run(where: Path, script: str) -> None:
+    roles = {f"GIT_{role}_{what}": "n" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(where), "GIT_CONFIG_NOSYSTEM": "1", **roles}
+    subprocess.run(["bash", "-c", script], cwd=where, env=environment, check=True, capture_output=True)
+
+
+def seen(ws: Path, script: str) -> Returns:
+    before = look([ws])
+    run(ws, script)
+    return returns(before, [ws])
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_comes_back_as_a_repository_is_found(ws: Path, name: str) -> None:
+    found = seen(ws, SEEN[name])
+    assert any("docs" in path.parts or "old" in path.parts or "replace" in path.parts for path in found.places), found
+    assert not found.unread
+
+
+@pytest.mark.parametrize("name", NOT_SEEN)
+def test_ordinary_work_is_not(ws: Path, name: str) -> None:
+    assert seen(ws, NOT_SEEN[name]) == Returns()
+
+
+def test_a_commit_of_a_submodule_needs_no_reference(ws: Path) -> None:
+    run(ws, "git init -q lib; git -C lib commit -q --allow-empty -m c")
+    script = (
+        f"cd lib; {BY_PLUMBING}; c=$(git commit-tree -m c $t); cd ..; git update-index --add --cacheinfo 160000,$c,lib"
+    )
+    assert seen(ws, script) == Returns((ws / "lib/docs",))
+
+
+def test_the_same_directory_is_found_again_elsewhere(ws: Path) -> None:
+    assert seen(ws, SEEN["a commit"]).places == (ws / "docs",)
+    assert seen(ws, "git checkout -q .; git mv docs lib; git commit -qm c").places == (ws / "lib",)
+
+
+def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
+    tree = ws.with_name("tree")
+    run(ws, f"git worktree add -q {tree} -b other")
+    before = look([tree])
+    run(tree, SEEN["a commit"])
+    assert returns(before, [tree]) == Returns((tree / "docs",))
+
+
+@pytest.mark.parametrize("limit", ["MOST_COMMITS", "OUTPUT_BYTES", "SECONDS", "MOST_PLACES"])
+def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
+    of = gitreturns if limit in ("SECONDS", "MOST_PLACES") else githistory
+    with patch.object(of, limit, 0):
+        found = seen(ws, SEEN["a commit"])
+    assert found.places == ()
+    assert [text.startswith(f"{ws}/.git: more than ") for text in found.unread] == [True]
+
+
+def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:
+    lost = "echo b > b; git add b; git commit -qm b; p=$(git rev-parse HEAD); "
+    found = seen(ws, f"{lost}{DOCS}; git add docs; git commit -qm c; rm .git/objects/${{p:0:2}}/${{p:2}}; rm -rf docs")
+    assert found == Returns((), (f"{ws}/.git: objects that git cannot read",))
+
+
+@pytest.mark.parametrize("setting", ["core.fsmonitor", "core.alternateRefsCommand", "core.pager", "diff.external"])
+def test_reading_executes_nothing(ws: Path, setting: str) -> None:
+    run(ws, f"git config {setting} 'touch {ws}/ran; false'; echo '* diff=x filter=x' > .gitattributes")
+    run(ws, f"git config diff.x.textconv 'touch {ws}/ran'; git config filter.x.clean 'touch {ws}/ran; cat'")
+    before = look([ws])
+    run(ws, f"git -c {setting}= -c filter.x.clean=cat add .; git -c {setting}= -c filter.x.clean=cat commit -qm c")
+    assert returns(before, [ws]) == Returns()
+    assert not (ws / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "ORIG_HEAD", "packed-refs", "index", "refs/heads/x", "logs/HEAD"])
+@pytest.mark.parametrize("spoil", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "endless"])
+def test_a_pipe_or_endless_file_makes_nobody_wait(ws: Path, name: str, spoil: Callable[[Path], None]) -> None:
+    directory = ws / "store"
+    run(ws, "mkdir -p store/objects store/refs/heads store/logs; touch store/HEAD")
+    (directory / name).unlink(missing_ok=True)
+    spoil(directory / name)
+    assert directory in look([ws])
