@@ -20,6 +20,7 @@ OUTPUT_BYTES = 67_108_864
 """Bytes of one answer of git; a longer one is `Unread`."""
 SECONDS = 5.0
 """Time for all questions about one workspace; what takes longer is `Unread`."""
+LATE = f"more than {SECONDS:g} s of reading"
 GITLINK, TREE = "160000", "040000"
 """Modes of a submodule and of a directory."""
 IS_REPOSITORY = ("rev-parse", "--absolute-git-dir")
@@ -99,6 +100,9 @@ class History(Struct, frozen=True):
         return found
 
     def _answer(self, words: Sequence[str], given: bytes = b"") -> bytes:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Unread(LATE)
         settings = [word for key, value in _CONFIG.items() for word in ("-c", f"{key}={value}")]
         with tempfile.TemporaryFile() as question:
             question.write(given)
@@ -111,7 +115,7 @@ class History(Struct, frozen=True):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-        timer = threading.Timer(max(0.0, self.deadline - time.monotonic()), process.kill)
+        timer = threading.Timer(left, process.kill)
         timer.start()
         with process:
             try:
@@ -123,7 +127,7 @@ class History(Struct, frozen=True):
                 process.wait()
                 timer.cancel()
         if process.returncode < 0:
-            raise Unread(f"more than {SECONDS:g} s of reading")
+            raise Unread(LATE)
         if process.returncode and words != IS_REPOSITORY:
             # An unreadable parent keeps nobody from checking a commit out; what is no repository cannot be used at all.
             if self._answer(IS_REPOSITORY):
