@@ -251,7 +251,10 @@ async def test_an_abstract_socket_is_out_of_reach_when_strict(place: Corner) -> 
         made = Corner(place.root, place.user, "strict")
         code = f"import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + '{name}'); print('REACHED')"
         output, _ = await made.run(f'{PYTHON} -c "{code}" 2>&1')
-    assert "ConnectionRefusedError" in output
+    # The filter of system calls refuses the socket; on a machine without one the network namespace hides the other.
+    refusals = ("Address family not supported", "PermissionError", "ConnectionRefusedError")
+    assert [refusal for refusal in refusals if refusal in output], output
+    assert "REACHED" not in output
 
 
 async def test_the_services_directory_is_hidden_also_in_a_workspace(place: Corner) -> None:

@@ -32,13 +32,14 @@ def _is_of_git_directory(real: Path) -> bool:
 def _is_of_common_directory(real: Path, roots: Sequence[Path]) -> bool:
     """Whether a file is a configuration or hook of a directory that the `commondir` of a git directory names.
 
-    All git directories of the workspace are looked for, so the rare names come first.
+    All git directories of the workspace are looked for, so the rare names come first. A root that is a whole file
+    system, as `/` where everything may be written, is not looked through.
     """
     names = {name.casefold() for name in real.parts}
     if GIT_PROTECTED.isdisjoint(names):
         return False
     above = frozenset(real.parents)
-    found = survey(roots).names
+    found = survey([root for root in roots if root != Path(root.anchor)]).names
     pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))
     return any(common_directory(directory) in above for directory in pointing)
 

@@ -127,10 +127,11 @@ class Workspace(Struct, frozen=True):
         literal = Path(os.path.normpath(path))
         if (
             any(system.lies_in(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
-            or same_file(real, self.obeyed)
-            or is_executed_by_git(real, root, self.writable)
             or _is_protected(named, self.named(root))
             or _is_protected(literal, _root(literal, self.writable) or root)
+            or same_file(real, self.obeyed)
+            # Last, since it may look through the whole workspace.
+            or is_executed_by_git(real, root, self.writable)
         ):
             return Refused(f"{_both(path, named)} is write-protected: what it says is run. Ask the user to change it.")
         return real
