@@ -1,8 +1,8 @@
 """Runs one command and streams its output; when it is over, however it ended, no process of it is left.
 
 The command gets a session and a process group of its own, an empty standard input and no terminal; what it
-writes to standard output and, by default, standard error comes through one pipe. It is started by exec in a fresh
-process, never with code of ours between fork and exec.
+writes to standard output and standard error comes through one pipe. It is started by exec in a fresh process,
+never with code of ours between fork and exec.
 """
 
 import asyncio
@@ -50,8 +50,6 @@ class Command(Struct, frozen=True):
     """Whether the process only launches the command, and ends it for good when it ends itself: it is told last."""
     descriptors: tuple[int, ...] = ()
     """Open descriptors that it inherits, by the same numbers."""
-    errors: int = subprocess.STDOUT
-    """Standard error: an open descriptor, `subprocess.DEVNULL`, or `subprocess.STDOUT` for the pipe of the output."""
     starter: Executor | None = None
     """In whose thread it is started, so that it is in that thread's control group; None is ours."""
 
@@ -251,7 +249,7 @@ def _started(command: Command, inlet: int, marker: str) -> subprocess.Popen[byte
         command.argv,
         stdin=subprocess.DEVNULL,
         stdout=inlet,
-        stderr=command.errors,
+        stderr=subprocess.STDOUT,
         cwd=command.cwd,
         env={**command.environment, MARKER: f"{command.environment.get(MARKER, '')} {marker}".strip()},
         start_new_session=True,

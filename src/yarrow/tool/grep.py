@@ -1,5 +1,6 @@
 """The tool `grep`: lines of files that match a pattern."""
 
+import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, note_on
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
-from yarrow.tool.large import Large, SizeReports
+from yarrow.tool.large import Large
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_hits, ripgrep_program
@@ -119,6 +120,8 @@ class _Search:
         self._is_file = target.is_file()
         self._glob = glob
         self._large = Large(prefix)
+        self._is_partial = False
+        """Whether the search ended early, so that not all large files are known."""
         self._prefix = prefix
         self._sieve = context.sieve
         self._report = Report(self._query, prefix, self._sieve)
@@ -129,35 +132,46 @@ class _Search:
         # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
         glob = self._arguments.glob
         globs = (glob,) if self._glob and re.fullmatch(r"[\w.*?-]+", glob) else ()
+        if self._is_file:
+            return await self._search_by_ripgrep(program, globs)
+        async with asyncio.TaskGroup() as group:
+            # Ripgrep does not say which files it skipped.
+            listing = group.create_task(self._list_large(program, globs))
+            is_done = await self._search_by_ripgrep(program, globs)
+            if self._is_partial or not is_done:
+                listing.cancel()
+        return is_done
+
+    async def _search_by_ripgrep(self, program: str, globs: tuple[str, ...]) -> bool:
         waiting: list[Hits] = []
-        reports = SizeReports()
         try:
-            hits_below = ripgrep_hits(program, self._target, self._query, globs=globs, reports=reports)
-            async with aclosing(hits_below) as found:
+            async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
                 async for hits in found:
                     waiting += [hits] if self._is_wanted(hits.path) else []
                     if len(waiting) == CONFIRMED_AT_ONCE:
                         if not await in_thread(partial(self._take, waiting)):
                             return True
                         waiting.clear()
-            if reports.has_any and not self._is_file:
-                await self._list_large(program)
         except RipgrepError as error:
             if not error.timed_out:
                 return False
+            self._is_partial = True
             self._notes.append(SLOW)
         await in_thread(partial(self._take, waiting))
         return True
 
-    async def _list_large(self, program: str) -> None:
-        """List the files that ripgrep skipped for their size. Raises RipgrepError."""
+    async def _list_large(self, program: str, globs: tuple[str, ...]) -> None:
+        """List the files that are too large for the search."""
         names: list[str] = []
-        async with aclosing(ripgrep_files(program, self._target)) as paths:
-            async for path in paths:
-                names.append(path)
-                if len(names) == LISTED_AT_ONCE:
-                    await self._take_large(names)
-                    names.clear()
+        try:
+            async with aclosing(ripgrep_files(program, self._target, globs=globs)) as paths:
+                async for path in paths:
+                    names.append(path)
+                    if len(names) == LISTED_AT_ONCE:
+                        await self._take_large(names)
+                        names.clear()
+        except RipgrepError:
+            self._is_partial = True
         await self._take_large(names)
 
     async def _take_large(self, names: list[str]) -> None:
@@ -168,7 +182,7 @@ class _Search:
         for hits in waiting:
             confirmed = self._confirmed(hits, stop)
             if confirmed is not None and not self._report.add(confirmed):
-                self._large = Large(self._prefix)  # a search that ends early does not know them all
+                self._is_partial = True
                 return False
         return not stop.is_set()
 
@@ -187,6 +201,7 @@ class _Search:
     def by_ourselves(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
         self._report, self._large = Report(self._query, self._prefix, self._sieve), Large(self._prefix)
+        self._is_partial = False
         try:
             searcher = Searcher(self._query, self._large)
             if self._is_file:
@@ -196,18 +211,19 @@ class _Search:
                 return self.result()
             for hits in search_below(self._target, searcher, stop, wanted=self._is_wanted):
                 if not self._report.add(hits):
-                    self._large = Large(self._prefix)
+                    self._is_partial = True
                     break
         except SearchError as error:
             return ToolFailed(str(error))
         except TimeoutError:
+            self._is_partial = True
             self._notes.append(SLOW)
         return self.result()
 
     def result(self) -> Result:
         """Return what was found so far."""
         glob_note = note_on(self._arguments.glob) if self._glob and self._report.is_empty() else ""
-        notes = [note for note in (self._large.note(), glob_note) if note]
+        notes = [note for note in ("" if self._is_partial else self._large.note(), glob_note) if note]
         return Done(self._report.text([*self._notes, *notes]))
 
     def _is_wanted(self, path: str) -> bool:

@@ -4,10 +4,9 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Literal
 
 import msgspec
@@ -21,7 +20,6 @@ from yarrow.policy.family import has_own_proc
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
-from yarrow.tool.large import SizeReports
 from yarrow.tool.threads import in_thread
 from yarrow.tool.walk import has_odd_ignore_file, odd_ignore_files
 
@@ -29,9 +27,9 @@ MEMORY_KIB = 1_048_576
 """The most address space ripgrep is given, 1 GiB: an ignore file may be a link to a device that never ends."""
 CPU_SECONDS = 360
 """The most processor time it is given: what its 12 threads, the most it starts, can use in `SEARCH_SECONDS`."""
-WITHIN_BOUNDS = f'ulimit -c 0; ulimit -v {MEMORY_KIB}; ulimit -t {CPU_SECONDS}; exec "$@"'
+WITHIN_BOUNDS = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MEMORY_KIB}; ulimit -t {CPU_SECONDS}; exec "$@"'
 """The shell sets the bounds, so that they hold for a ripgrep that outlives us too, and becomes ripgrep. Where
-one of them cannot be set it is done without."""
+one of them cannot be set it is done without. Messages go nowhere, for they would mix with results."""
 
 STALL_SECONDS = 0.5
 """After that time it is looked whether ripgrep waits for a FIFO, ..."""
@@ -88,25 +86,20 @@ def ripgrep_program(workspace: Workspace) -> str | None:
     return None if any(real.is_relative_to(root) for root in workspace.writable) else found
 
 
-async def ripgrep_files(program: str, directory: Path) -> AsyncGenerator[str]:
-    """Yield the files below a directory, by relative path, in no order. Raises RipgrepError."""
-    async with aclosing(_records(program, directory, (*SAME_AS_OURS, "--files", "--null", "./"))) as records:
+async def ripgrep_files(program: str, directory: Path, *, globs: tuple[str, ...] = ()) -> AsyncGenerator[str]:
+    """Yield the files below a directory, of these names if any, by relative path, in no order. Raises RipgrepError."""
+    options = (*SAME_AS_OURS, *_named(globs), "--files", "--null", "./")
+    async with aclosing(_records(program, directory, options)) as records:
         async for record in records:
             yield os.fsdecode(record.removeprefix(b"./"))
 
 
-async def ripgrep_hits(
-    program: str, target: Path, query: Query, *, globs: tuple[str, ...], reports: SizeReports
-) -> AsyncGenerator[Hits]:
-    """Yield what is found in a file or below a directory, in order, among files of these names.
-
-    `reports` is final once the search has ended. Raises RipgrepError.
-    """
+async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple[str, ...]) -> AsyncGenerator[Hits]:
+    """Yield what is found in a file or below a directory, in order, among files of these names. Raises RipgrepError."""
     directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
     options = [
         *SAME_AS_OURS,
         f"--max-filesize={SEARCHED_BYTES}",
-        "--debug",
         "--json",
         "--binary",
         "--crlf",
@@ -115,11 +108,10 @@ async def ripgrep_hits(
         f"--context={query.context}",
     ]
     options += ["--fixed-strings"] * query.literal + ["--ignore-case"] * query.ignore_case
-    options += [f"--type-add=wanted:{glob}" for glob in globs] + ["--type=wanted"] * bool(globs)
+    options += _named(globs)
     hits = Hits("", query.limit)
     decoder = msgspec.json.Decoder(_Message)
-    options += ["-e", query.pattern, "--", name]
-    async with aclosing(_records(program, directory, options, reports=reports)) as records:
+    async with aclosing(_records(program, directory, (*options, "-e", query.pattern, "--", name))) as records:
         async for record in records:
             message = decoder.decode(record)
             data = message.data
@@ -136,19 +128,20 @@ async def ripgrep_hits(
                     return
 
 
-async def _records(
-    program: str, directory: Path, options: Sequence[str], *, reports: SizeReports | None = None
-) -> AsyncGenerator[bytes]:
+def _named(globs: tuple[str, ...]) -> list[str]:
+    return [f"--type-add=wanted:{glob}" for glob in globs] + ["--type=wanted"] * bool(globs)
+
+
+async def _records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
     """Yield what it prints, cut at line feeds or, for paths, at NULs. Raises RipgrepError when it failed."""
     if has_odd_ignore_file(directory):
         raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
+    bounded = (system.BOUNDING_SHELL, "-c", WITHIN_BOUNDS, "sh", program, *options)
     unfinished: list[bytes] = []
     has_any = False
-    # Messages would mix with results.
-    with _held(directory) as held, reports.listening() if reports else nullcontext(DEVNULL) as messages:
-        bounded = (system.BOUNDING_SHELL, "-c", WITHIN_BOUNDS, "sh", program, *options)
-        command = Command(bounded, held, search_environment(os.environ), SEARCH_SECONDS, errors=messages)
+    with _held(directory) as held:
+        command = Command(bounded, held, search_environment(os.environ), SEARCH_SECONDS)
         async with _released(directory), aclosing(run(command)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Exit):
