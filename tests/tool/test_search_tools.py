@@ -17,7 +17,7 @@ from tool_calls import call
 
 from yarrow.tool.base import Result
 from yarrow.tool.globs import Glob
-from yarrow.tool.hits import SEARCHED_BYTES
+from yarrow.tool.hits import COUNTED_MATCHES, SEARCHED_BYTES
 from yarrow.tool.ignore import IGNORE_BYTES
 from yarrow.tool.ripgrep import CPU_SECONDS, MEMORY_KIB
 from yarrow.tool.search import PATTERN_SECONDS
@@ -307,6 +307,12 @@ async def test_ripgrep_searches_in_a_process_with_many_descriptors(ws: Path, mon
         for _ in range(16):
             closing.enter_context((ws / "f").open())
         assert (await call("grep", ws, {"pattern": "needl."})).done.text.startswith("f:1:needle\n[large not searched")
+
+
+async def test_grep_names_no_large_file_when_it_ends_early(ws: Path, how: How) -> None:
+    make(ws, {f"f{number}": "needle\n" * (COUNTED_MATCHES // 64) for number in range(66)})
+    make_large(ws / "a")
+    assert "not searched" not in (await call("grep", ws, {"pattern": "needle"})).done.text
 
 
 async def test_grep_names_a_large_file_of_secrets_once(ws: Path, how: How) -> None:
