@@ -1,10 +1,15 @@
 """What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from sandboxed import Corner, git
+
+from yarrow.policy.process import Command
+from yarrow.policy.sandbox.causes import Ran, cause
+from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -126,18 +131,40 @@ async def test_case_RB_03_a_worktree_as_the_workspace_leaves_its_siblings_alone(
     assert tree(directory) == before
 
 
+ADDED = "git worktree add -q in -b in && cd in && echo x > f && git add f && git commit -qm 2"
+
+
 async def test_a_worktree_within_the_workspace_is_added_used_and_removed(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
-    assert (await place.run("git worktree add -q in -b in && cd in && echo x > f && git add f && git commit -qm 2"))[
-        1
-    ] == 0
-    assert await place.run("git worktree remove in && git worktree prune && ls .git/worktrees 2>&1 | grep -c in") == (
-        "0\n",
-        1,
-    )
+    assert await place.run(f"({ADDED}) && git worktree remove in && git worktree list | wc -l") == ("1\n", 0)
+    assert not (place.workspace / "in").exists()
+    assert git(place.workspace, "log", "--format=%s", "in") == "2\nfirst\n"
+
+
+async def test_a_later_command_cannot_remove_a_worktree_and_is_told_the_way_out(place: Corner) -> None:
+    """Its guards are mounts: else a command could exchange its `.git` while an editor of the user looks there."""
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    assert await place.run(ADDED) == ("", 0)
+    pointer = (place.workspace / "in/.git").read_bytes()
+    script = "git worktree remove in 2>&1"
+    output, code = await place.run(script)
+    assert code
+    with closing(Boxed(place.box, Command(("/bin/sh", "-c", script), place.workspace, {"PATH": ""}, 9.0))) as boxed:
+        why = cause(Ran(script, output, place.workspace, failed=True), boxed.limits)
+    assert why == "in is protected"
+    assert (place.workspace / "in/.git").read_bytes() == pointer
+    # The way out.
+    (place.workspace / "in/.git").unlink()
+    git(place.workspace, "worktree", "prune")
+    assert git(place.workspace, "worktree", "list").count("\n") == 1
 
 
 async def test_git_still_collects_garbage_beside_another_worktree(place: Corner, beside: Path) -> None:
     assert beside.exists()
-    assert await place.run("git gc 2>&1 | grep -c -i error") == ("0\n", 1)
+    directory = place.workspace / ".git/worktrees/beside"
+    before = tree(directory)
+    assert await place.run("git repack -q; git gc -q 2>&1") == ("", 0)
+    assert len(list((place.workspace / ".git/objects/pack").glob("*.pack"))) == 1
+    assert tree(directory) == before

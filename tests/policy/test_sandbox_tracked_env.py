@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sandboxed import SECRET, Corner, git
 
-from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, covers, trusting
+from yarrow.policy.environment import with_git_settings
+from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, TRUSTING, covers
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 LONG_AGO = time.time() - 10_000
@@ -113,11 +114,11 @@ def test_later_kinds_of_index_are_understood(tmp_path: Path) -> None:
 
 def test_settings_of_git_that_were_there_stay() -> None:
     before = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
-    after = trusting(before)
+    after = with_git_settings(before, TRUSTING)
     assert after["GIT_CONFIG_COUNT"] == "3"
     assert before.items() - after.items() == {("GIT_CONFIG_COUNT", "1")}
     assert {after["GIT_CONFIG_KEY_1"], after["GIT_CONFIG_KEY_2"]} == {"core.checkStat", "core.trustctime"}
-    assert trusting({"GIT_CONFIG_COUNT": "-1"})["GIT_CONFIG_COUNT"] == "2"
+    assert with_git_settings({"GIT_CONFIG_COUNT": "-1"}, TRUSTING)["GIT_CONFIG_COUNT"] == "2"
 
 
 async def test_one_as_young_as_its_index_is_never_recorded_as_something_else(place: Corner) -> None:

@@ -90,3 +90,13 @@ def outside_environment(variables: Mapping[str, str], keys: ProviderKeys, passed
     keep = frozenset(passed) | ASKING
     environment = {name: value for name, value in variables.items() if not keys.has(name, value)}
     return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}
+
+
+def with_git_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with settings of git, after those that it holds already."""
+    told = environment.get("GIT_CONFIG_COUNT", "")
+    count = int(told) if told.isdecimal() else 0
+    added = dict(environment)
+    for number, (key, value) in enumerate(settings.items(), count):
+        added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return added | {"GIT_CONFIG_COUNT": str(count + len(settings))}

@@ -1,7 +1,7 @@
 """What stands in a sandbox in the place of a file of secrets: it cannot be read, and to git it looks unchanged."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from yarrow.policy.sandbox.gitindex import is_tracked
@@ -21,16 +21,6 @@ def covers(secrets: Iterable[Path], directory: Path) -> dict[Path, Path]:
     what it knows, leaves it alone, and where it would look, it fails rather than record an empty file.
     """
     return {path: _cover(path, directory) if is_tracked(path) else NOTHING for path in secrets}
-
-
-def trusting(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with `TRUSTING` among the settings of git that it holds."""
-    told = environment.get("GIT_CONFIG_COUNT", "")
-    count = int(told) if told.isdecimal() else 0
-    added = dict(environment)
-    for number, (key, value) in enumerate(TRUSTING.items(), count):
-        added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
-    return added | {"GIT_CONFIG_COUNT": str(count + len(TRUSTING))}
 
 
 def _cover(path: Path, directory: Path) -> Path:

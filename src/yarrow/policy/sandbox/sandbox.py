@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.policy.environment import with_git_settings
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import pids, private, seccomp
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
@@ -19,7 +20,7 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.caches.caches import caches_of
 from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
-from yarrow.policy.sandbox.covers import NOTHING, covers, trusting
+from yarrow.policy.sandbox.covers import NOTHING, TRUSTING, covers
 from yarrow.policy.sandbox.hidden import home_inside
 from yarrow.policy.sandbox.journal import Left, Note, elsewhere
 from yarrow.policy.sandbox.kept import keep
@@ -29,6 +30,7 @@ from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
 from yarrow.policy.sandbox.starting import starter
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.sandbox.worktrees import COLLECTING, has_others
 
 MOST_OF_A_USER = 4_096
 """Processes of one user, where that is limited by user and not by group."""
@@ -99,7 +101,9 @@ class Boxed:
         environment = {name: text for name, text in command.environment.items() if name not in ELSEWHERE}
         environment = workplace.caches.environment(environment) | {"HOME": str(self._home)}
         if any(cover != NOTHING for cover in self.covered.values()):
-            environment = trusting(environment)
+            environment = with_git_settings(environment, TRUSTING)
+        if has_others(path for one in workplace.found for path in one.fixed):
+            environment = with_git_settings(environment, COLLECTING)
         if (filtering := _filter_file(self._private, is_strict=box.level == "strict")) is not None:
             words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
         starting = starter(pids.tasks() if system.is_root() else None, words[0])

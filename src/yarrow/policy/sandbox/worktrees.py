@@ -1,16 +1,27 @@
-"""Worktrees that commands made in the session's home or /tmp: git forgets them when the session ends."""
+"""Worktrees: those outside the workspace that git must leave alone, and those that end with the session."""
 
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from yarrow.policy.sandbox.protected import pointed_to, said
 
+COLLECTING = {
+    "gc.reflogExpire": "never",
+    "gc.reflogExpireUnreachable": "never",
+    "gc.worktreePruneExpire": "never",
+}
+"""Settings with which `git gc` does not write to the guarded directories of other worktrees, where it would fail."""
 LOOKED_AT = 20_000
 """Entries of a session's home and /tmp that are looked at for worktrees; later ones stay registered until a prune."""
+
+
+def has_others(fixed: Iterable[Path]) -> bool:
+    """Whether read-only directories of a workspace include one of a worktree that lies elsewhere."""
+    return any(path.parent.name == "worktrees" for path in fixed)
 
 
 def forget_worktrees(places: Sequence[tuple[Path, Path]], roots: Sequence[Path]) -> list[Path]:
