@@ -105,32 +105,53 @@ def wheel() -> bytes:
 
 def cargo_registry(folder: Path) -> None:
     """Write a registry of cargo's kind `local-registry` that holds the crate `example-thing`."""
-    manifest = '[package]\nname = "example-thing"\nversion = "1.0.0"\nedition = "2021"\n'
-    crate = tar_gz(
-        {
-            "example-thing-1.0.0/Cargo.toml": manifest,
-            "example-thing-1.0.0/src/lib.rs": 'pub fn word() -> &\'static str { "installed" }\n',
-        }
-    )
-    entry = {"name": "example-thing", "vers": "1.0.0", "deps": [], "features": {}, "yanked": False}
-    entry["cksum"] = hashlib.sha256(crate).hexdigest()
+    crate, entry = _crate("example-thing")
     index = folder / "index/ex/am/example-thing"
     index.parent.mkdir(parents=True)
-    index.write_text(json.dumps(entry) + "\n")
+    index.write_text(entry)
     (folder / "example-thing-1.0.0.crate").write_bytes(crate)
 
 
-def go_proxy(folder: Path) -> None:
-    """Write a module proxy of Go, as files, that holds the module `example.com/thing`."""
-    module = "module example.com/thing\n\ngo 1.19\n"
-    prefix = "example.com/thing@v1.0.0"
-    source = 'package thing\n\nfunc Word() string { return "installed" }\n'
-    versions = folder / "example.com/thing/@v"
-    versions.mkdir(parents=True)
-    (versions / "list").write_text("v1.0.0\n")
-    (versions / "v1.0.0.info").write_text('{"Version":"v1.0.0","Time":"2026-01-01T00:00:00Z"}')
-    (versions / "v1.0.0.mod").write_text(module)
-    (versions / "v1.0.0.zip").write_bytes(zipped({f"{prefix}/go.mod": module, f"{prefix}/thing.go": source}))
+def cargo_index(folder: Path, *names: str) -> str:
+    """Write a registry with a repository as its index, or add crates to it; return the script that commits them."""
+    (folder / "index").mkdir(parents=True, exist_ok=True)
+    (folder / "crates").mkdir(exist_ok=True)
+    config = {"dl": f"file://{folder}/crates/{{crate}}-{{version}}.crate", "api": "http://127.0.0.1:9"}
+    (folder / "index/config.json").write_text(json.dumps(config))
+    for name in names:
+        crate, entry = _crate(name)
+        (folder / f"crates/{name}-1.0.0.crate").write_bytes(crate)
+        line = folder / "index" / name[:2] / name[2:4] / name
+        line.parent.mkdir(parents=True, exist_ok=True)
+        line.write_text(entry)
+    return f"cd {folder}/index && git init -q && git add -A && git commit -qm {names[0]}"
+
+
+def _crate(name: str) -> tuple[bytes, str]:
+    """Return a crate with one function, and its line of an index."""
+    manifest = f'[package]\nname = "{name}"\nversion = "1.0.0"\nedition = "2021"\n'
+    crate = tar_gz(
+        {
+            f"{name}-1.0.0/Cargo.toml": manifest,
+            f"{name}-1.0.0/src/lib.rs": 'pub fn word() -> &\'static str { "installed" }\n',
+        }
+    )
+    entry = {"name": name, "vers": "1.0.0", "deps": [], "features": {}, "yanked": False}
+    return crate, json.dumps(entry | {"cksum": hashlib.sha256(crate).hexdigest()}) + "\n"
+
+
+def go_proxy(folder: Path, name: str = "thing", version: str = "v1.0.0") -> None:
+    """Write a module proxy of Go, as files, that holds a module of `example.com`, or add one to it."""
+    module = f"module example.com/{name}\n\ngo 1.19\n"
+    prefix = f"example.com/{name}@{version}"
+    source = f'package {name}\n\nfunc Word() string {{ return "installed" }}\n'
+    versions = folder / f"example.com/{name}/@v"
+    versions.mkdir(parents=True, exist_ok=True)
+    with (versions / "list").open("a") as known:
+        known.write(f"{version}\n")
+    (versions / f"{version}.info").write_text(json.dumps({"Version": version, "Time": "2026-01-01T00:00:00Z"}))
+    (versions / f"{version}.mod").write_text(module)
+    (versions / f"{version}.zip").write_bytes(zipped({f"{prefix}/go.mod": module, f"{prefix}/{name}.go": source}))
 
 
 def tar_gz(files: Mapping[str, str]) -> bytes:

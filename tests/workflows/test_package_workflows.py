@@ -20,7 +20,7 @@ def python_settings(dev: Developer, packages: Registry) -> None:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "UV_DEFAULT_INDEX": packages.simple,
         "UV_PYTHON_DOWNLOADS": "never",
-        "UV_PYTHON": "/usr/bin/python3",
+        "UV_PYTHON_PREFERENCE": "only-system",
     }
 
 

@@ -26,6 +26,8 @@ class Links(Struct, frozen=True):
     """Pattern of the relative paths of directories that the session can add to, with links in them."""
     repositories: str = ""
     """Pattern of the relative paths of bare repositories that the session can add to."""
+    copied: str = ""
+    """Pattern of the relative paths of files that the session can write to."""
     skipped: str = ""
     """Pattern of the relative paths without a link."""
 
@@ -36,6 +38,10 @@ class Links(Struct, frozen=True):
     def is_repository(self, path: str) -> bool:
         """Whether a directory is a bare repository that borrows the user's objects."""
         return re.fullmatch(self.repositories, path) is not None
+
+    def is_copied(self, path: str) -> bool:
+        """Whether a file is the session's own."""
+        return re.fullmatch(self.copied, path) is not None
 
     def is_skipped(self, path: str) -> bool:
         """Whether nothing is made for a path."""

@@ -10,6 +10,8 @@ KINDS = {
     "git": (r"db|checkouts(?:/[^/]+)?", r"db/[^/]+"),
 }
 """Directories below cargo's home: which directories in them grow, and which are repositories."""
+COPIED = r"index/[^/]+/[^/]+"
+"""Files beside an index, such as the time of its last update."""
 SETTINGS = ("config.toml", "config")
 
 
@@ -29,7 +31,7 @@ def cargo(machine: Machine) -> Plan:
     for name, (branches, repositories) in KINDS.items():
         if source := machine.of_user(f"{home}/{name}"):
             seen = f"{SEEN}/cargo-{name}"
-            links = Links(source, seen, branches=branches, repositories=repositories)
+            links = Links(source, seen, branches=branches, repositories=repositories, copied=COPIED)
             shown.append((source, seen))
             own.append(Own(f"cargo-{name}", f"{place}/{name}", (links,)))
     if moved:

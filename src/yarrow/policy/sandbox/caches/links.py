@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from yarrow.platform import system
 from yarrow.policy.sandbox.caches.cache import Links, Own
 from yarrow.policy.sandbox.owner import Owner
 from yarrow.policy.sandbox.private import remove_tree
@@ -70,6 +71,8 @@ class _Maker:
                         waiting.append(below)
                     elif is_directory and links.is_repository(below[1:]):
                         self._repository(entry.path, f"{top}{below}", f"{links.seen}{below}")
+                    elif not is_directory and links.is_copied(below[1:]):
+                        self._copy(entry.path, f"{top}{below}")
                     else:
                         os.symlink(f"{links.seen}{below}", f"{top}{below}")  # noqa: PTH211
 
@@ -100,7 +103,8 @@ class _Maker:
         self._write(f"{target}/objects/info/alternates", f"{seen}/objects\n".encode())
 
     def _copy(self, source: str, target: str) -> None:
-        with suppress(OSError), open(source, "rb") as opened:
+        flags = os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT
+        with suppress(OSError), os.fdopen(os.open(source, flags), "rb") as opened:
             status = os.fstat(opened.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size <= COPIED_BYTES:
                 self._write(target, opened.read(COPIED_BYTES))
