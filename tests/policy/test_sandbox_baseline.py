@@ -3,6 +3,7 @@
 import itertools
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from sandboxed import Corner, corner, git
@@ -174,6 +175,34 @@ async def test_what_was_there_stays_where_a_git_directory_was_made_around_it(pla
     assert (place.workspace / "src/hooks/useName.ts").read_text() == "mine"
     assert (place.workspace / "src/config").read_text() == "mine: yes"
     assert not (place.workspace / "src/HEAD").exists()
+
+
+@pytest.mark.parametrize("included", ["mine.txt", ".env", "a/b/mine.txt"])
+@pytest.mark.parametrize("made", ["d/.git", "d"], ids=["a repository", "a bare repository"])
+async def test_a_file_that_a_planted_configuration_includes_stays(place: Corner, included: str, made: str) -> None:
+    mine = place.workspace / included
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("mine")
+    place.own()
+    up = "../" * len(Path(made).parts)
+    written = f"printf '[include]\\n path = config\\n path = {up}{included}\\n' >> {made}/config"
+    await place.run(f"git init -q {'--bare ' * (made == 'd')}d; {written}")
+    assert mine.read_text() == "mine"
+    assert not (place.workspace / made / "config").exists()
+
+
+async def test_an_included_file_that_a_command_changes_with_its_configuration_is_put_back(place: Corner) -> None:
+    own = place.workspace / "node_modules/own"
+    git(place.workspace, "init", "-q", str(own))
+    git(own, "config", "include.path", "../more")
+    (own / "more").write_text("[user]\n\tname = me\n")
+    place.own()
+    await place.run(
+        "cd node_modules/own; git config -f more core.fsmonitor evil; git config -f .git/config core.pager evil; "
+        "mkdir x; cp more x; mv x/more more"
+    )
+    assert "fsmonitor" not in (own / "more").read_text()
+    assert "pager" not in (own / ".git/config").read_text()
 
 
 async def test_case_RB_02_a_root_that_is_a_file_is_left_alone(place: Corner) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
-from yarrow.policy.sandbox.gitdirs import CONFIGURATIONS, Part, digest, is_judged, parts, survey
+from yarrow.policy.sandbox.gitdirs import CONFIGURATIONS, Part, digest, included_alone, is_judged, parts, survey
 from yarrow.policy.sandbox.names import MAKING, is_complete
 from yarrow.policy.sandbox.taking import signature
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -141,6 +141,9 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
     allowed = before.trusted if is_complete(names) else before.trusted | before.known
     found = parts(directory, before.roots, before.protected)
     planted = [part for part in found if part not in allowed and not _is_settled(part.path, before)]
+    # What a planted configuration includes is not read any more without it, and may be a file of the user's.
+    spared = included_alone(directory, [part.path for part in planted])
+    planted = [part for part in planted if part.path not in spared]
     if not planted:
         return
     made = [name for name in names if name.casefold() in MAKING and name not in had]

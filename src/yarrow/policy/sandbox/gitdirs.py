@@ -105,6 +105,19 @@ def parts(directory: Path, roots: Sequence[Path], skipped: frozenset[Path] = fro
             yield Part(path, digest(path))
 
 
+def included_alone(directory: Path, planted: Sequence[Path]) -> set[Path]:
+    """Return the files that planted configurations of a git directory include, and no other one of it does."""
+    common = common_directory(directory)
+    places = [directory] if common is None else [directory, common]
+    configurations = [path for place in places for name in CONFIGURATIONS if os.path.lexists(path := place / name)]
+    by_planted: set[Path] = set()
+    kept = {Path(os.path.realpath(path)) for path in configurations}
+    for path in configurations:
+        found = by_planted if path in planted else kept
+        found.update(Path(os.path.realpath(one)) for one in included(path, Path.home()))
+    return by_planted - kept
+
+
 def _parts(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
     places = [directory]
     if (common := common_directory(directory)) is not None:
