@@ -211,6 +211,18 @@ def test_a_hidden_socket_is_named_when_there_is_one(
         assert place.why(output.replace("{path}", str(path))) == ""
 
 
+def test_a_socket_of_the_home_is_named_where_the_sessions_home_has_none(place: Place) -> None:
+    path = place.home / "d.sock"
+    output = f"Cannot connect to the Docker daemon at unix://{path}. Is the docker daemon running?"
+    with socket.socket(socket.AF_UNIX) as host, socket.socket(socket.AF_UNIX) as inside:
+        host.bind(str(path))
+        assert place.why(output) == f"{path} is hidden from commands"
+        private = place.limits.box.private / "home/d.sock"
+        private.parent.mkdir(parents=True)
+        inside.bind(str(private))
+        assert place.why(output) == ""
+
+
 def test_errors_count_from_where_the_command_went(place: Place) -> None:
     output = "touch: cannot touch 'x': Read-only file system"
     assert place.why(output) == ""

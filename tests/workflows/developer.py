@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
-ORDINARY = 12_345
-"""User and group id of the ordinary user; nobody else has it."""
+ORDINARY = 65_534
+"""User and group id of the ordinary user: one that the system knows, since `ssh-keygen` looks it up."""
 USERS = ("root", "ordinary") if os.geteuid() == 0 else ("self",)
 SECONDS = 180.0
 """Time limit of one program; then the test fails."""

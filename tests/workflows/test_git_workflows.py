@@ -42,7 +42,9 @@ def test_commit_in_a_subdirectory_of_a_monorepo(dev: Developer) -> None:
     dev.works("git switch -q other && git rm -q ../lib/l && git commit -qm gone && git switch -q main", cwd=app)
     assert (dev.project / "packages/lib/l").read_text() == "1\n"
     assert status(dev) == "## main\n"
-    dev.works("echo 3 > a && git stash -q && git stash pop -q && git rebase -q other", cwd=app)
+    dev.works("echo 3 > a && git stash -q && git stash pop -q && git commit -qam more && git rebase -q other", cwd=app)
+    assert dev.shell("git log --format=%s").split() == ["more", "app", "gone", "first"]
+    assert status(dev) == "## main\n"
 
 
 def test_commit_with_hooks(dev: Developer) -> None:
@@ -81,7 +83,8 @@ def test_interactive_rebase_stash_bisect_and_an_inner_worktree(dev: Developer) -
         "git rebase -q -i HEAD~3",
         "echo wip >> a.txt && git stash -q && git stash list && git stash pop -q && git checkout -q a.txt",
         "git bisect start HEAD HEAD~2 && git bisect run sh -c '! grep -q 5 a.txt' && git bisect reset",
-        "git worktree add -q side -b side && cd side && echo s > s && git add s && git commit -qm side",
+        # A later command cannot remove it: its `.git` is guarded then.
+        "git worktree add -q side -b side && (cd side && echo s > s && git add s && git commit -qm side) && "
         "git worktree list && git worktree remove side && git merge -q --no-edit side",
     )
     assert dev.shell("git log --format=%s -n 3").split()[-2:] == ["commit-5", "reworded"]
@@ -114,17 +117,20 @@ def test_a_signed_commit_by_the_way_out(dev: Developer) -> None:
 
 
 def test_docker_by_the_way_out(dev: Developer) -> None:
+    """Where Docker Desktop has its socket."""
     dev.write(
         "../../tools/bin/docker",
-        '#!/bin/sh\n[ -S "$HOME/docker.sock" ] && exec echo container-list\n'
-        'echo "Cannot connect to the Docker daemon at unix://$HOME/docker.sock. '
+        '#!/bin/sh\n[ -S "$HOME/.docker/run/docker.sock" ] && exec echo container-list\n'
+        'echo "Cannot connect to the Docker daemon at unix://$HOME/.docker/run/docker.sock. '
         'Is the docker daemon running?" >&2; exit 1\n',
         mode=0o755,
     )
-    dev.shell(f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"{dev.home}/docker.sock\")'")
+    dev.shell("mkdir -p ~/.docker/run")
+    dev.shell(f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"{dev.home}/.docker/run/docker.sock\")'")
     inside, outside = allowed_outside(dev, "docker ps")
     assert inside.failed
-    assert "outside" in inside.text, inside.text
+    assert "docker.sock is hidden from commands" in inside.text, inside.text
+    assert "outside: true" in inside.text
     assert outside.text.strip() == "container-list"
 
 

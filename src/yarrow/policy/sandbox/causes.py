@@ -186,7 +186,7 @@ def _no_socket(seen: Evidence) -> str:
     for line in seen.holding(_SOCKET_FAILED):
         for name in _SOCKET.findall(line):
             path = _socket(name.rstrip("."))
-            if path is not None and seen_inside(seen.limits.box, path, os.environ) is None:
+            if path is not None and not _is_socket(seen_inside(seen.limits.box, path, os.environ)):
                 return f"{path} is hidden from commands"
     return ""
 
@@ -255,9 +255,16 @@ def _socket(name: str) -> Path | None:
     """Return the real path of a socket of the host, None when there is none of that name."""
     try:
         path = Path(os.path.realpath(name))
-        return path if stat.S_ISSOCK(path.stat().st_mode) else None
     except (OSError, ValueError):
         return None
+    return path if _is_socket(path) else None
+
+
+def _is_socket(path: Path | None) -> bool:
+    try:
+        return path is not None and stat.S_ISSOCK(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _has_keys(home: Path) -> bool:
