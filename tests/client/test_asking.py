@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from yarrow.client import plain
 from yarrow.client.asking import CHOICES, Typed, question
 from yarrow.client.inert import STEERING
-from yarrow.client.permission import storing, visible
+from yarrow.client.permission import always, facts, for_session, storing, visible
 from yarrow.client.plain import Terminal
 from yarrow.client.run import Outcome
+from yarrow.client.way_out import OFFER
+from yarrow.tool.command_notes import WAY_OUT
 from yarrow.v1 import agent_pb2 as pb
 
 WAIT = "..."
@@ -130,11 +132,47 @@ async def test_the_person_sees_the_whole_call() -> None:
     command = "echo " + "x" * 3000 + "\nrm -rf /"
     arguments = json.dumps({"command": command})
     shown = question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
-    assert shown == f"yarrow: Run this command outside the sandbox?\n{command}\n(no sandbox)\n{CHOICES}"
+    indented = command.replace("\n", "\n    ")
+    assert shown == f"yarrow: Run this command outside the sandbox?\n    {indented}\n  no sandbox\n{CHOICES}"
     with_more = question(pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "/x"}'))
-    assert 'ls\n{"cwd":"/x"}\n' in with_more
-    other = question(pb.PermissionRequest(tool="write", arguments_json='{"path": "/x"}'))
-    assert other.startswith("yarrow: Write /x?\n")
+    assert '    ls\n    {"cwd":"/x"}\n' in with_more
+    placed = pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "x"}', cwd="/p/x")
+    assert question(placed).split("\n")[1:3] == ["    ls", "  in /p/x"]
+    outside = pb.PermissionRequest(
+        tool="bash",
+        arguments_json='{"command": "git push", "outside": true, "reason": "it needs keys"}',
+        reason="it would run outside the sandbox",
+        outside=True,
+        model_reason="it needs keys",
+        cwd="/p",
+    )
+    assert question(outside) == (
+        "yarrow: Run this command outside the sandbox?\n    git push\n  in /p\n"
+        f'  The agent says: "it needs keys"\n{CHOICES}'
+    )
+
+
+async def test_the_person_sees_what_session_and_always_allow_besides() -> None:
+    request = pb.PermissionRequest(
+        tool="write",
+        arguments_json='{"path": "/etc/x", "content": "a"}',
+        reason="/etc/x is outside the workspace",
+        rule_json='{"tool":"write","subject":"/etc","cwd":"/p"}',
+    )
+    assert question(request) == (
+        "yarrow: Write /etc/x?\n    + a\n  /etc/x is outside the workspace\n"
+        f"  session and always allow writing in /etc\n{CHOICES}"
+    )
+    assert always(request) == "Always allow writing in /etc"
+    assert for_session(request) == "Yes, and writing in /etc for this session"
+    assert facts(request, "/p") == "/etc/x is outside the workspace"
+    request.rule_json = '{"tool":"write","subject":"/a\\u202e\\nb"}'
+    assert always(request) == "Always allow writing in /a<U+202E> b"
+    for broken in ("", "[", '{"subject":3}'):
+        request.rule_json = broken
+        assert always(request) == "Always allow writing in this directory"
+    other = pb.PermissionRequest(tool="deploy", rule_json='{"tool":"deploy","subject":"{}"}')
+    assert (always(other), for_session(other)) == ("Always allow this call here", "Yes, this call for this session")
 
 
 @given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))
@@ -144,6 +182,16 @@ def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
     assert not STEERING.search(shown)
     hidden = [letter for letter in text if STEERING.match(letter)]
     assert shown.count("<U+") == len(hidden)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_user_who_can_type_is_offered_the_way_out(*, is_there: bool) -> None:
+    output = event("tool_output", name="bash", text=f"no\n[sandbox: a is read-only. {WAY_OUT}]", is_error=True)
+    err = Tape()
+    async with connected(FakeService(*whole(output))) as stub:
+        terminal = Terminal(Tape(), err, Person() if is_there else None)
+        await plain.run(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal)
+    assert (f"yarrow: {OFFER}\n" in err.text) is is_there
 
 
 async def test_questions_come_one_after_the_other() -> None:

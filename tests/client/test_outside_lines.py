@@ -6,8 +6,9 @@ import pytest
 
 from yarrow.client.by_hand import line_of, request_of
 from yarrow.client.command import WrongWords
+from yarrow.client.notes import call_note
 from yarrow.client.permission import REASON_CHARACTERS, agent_reason, always, call_lines, facts, for_session, title
-from yarrow.client.way_out import PROMPT, is_offered
+from yarrow.client.way_out import PROMPT, for_user, is_offered
 from yarrow.tool.bash import REASON_CHARACTERS as LONGEST
 from yarrow.tool.command_notes import NO_WAY_OUT, WAY_OUT
 from yarrow.v1 import agent_pb2 as pb
@@ -20,6 +21,9 @@ def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
     assert not is_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n[exit code 1]")
     assert not is_offered(f"a [sandbox: a is read-only. {WAY_OUT}]")
     assert not is_offered("")
+    output = f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]"
+    assert for_user(output) == "x\n[exit code 1]\n[sandbox: a is read-only.]"
+    assert for_user(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]").endswith(NO_WAY_OUT + "]")
     assert PROMPT == "Run it again with outside: true."
     assert REASON_CHARACTERS == LONGEST
 
@@ -61,6 +65,11 @@ def test_the_question_shows_command_directory_reason_and_scope() -> None:
     assert agent_reason(REQUEST) == 'The agent says: "a \' <U+202E><U+001B>[31m"'
     assert for_session(REQUEST) == "Yes, this command for this session"
     assert always(REQUEST) == "Always allow exactly this command here"
+
+
+def test_a_card_says_once_that_a_command_leaves_the_sandbox() -> None:
+    assert call_note("bash", REQUEST.arguments_json, "") == "> bash: git push cwd=sub timeout=9 (outside the sandbox)"
+    assert call_note("bash", '{"command":"ls","outside":false}', "") == "> bash: ls outside=false"
 
 
 def test_a_long_reason_of_another_service_is_cut() -> None:

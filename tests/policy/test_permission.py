@@ -104,9 +104,9 @@ def test_what_was_allowed_in_a_sandbox_is_asked_about_outside_of_one() -> None:
 
 def test_the_reasons_name_what_they_are_about() -> None:
     assert decide(shell(), mode=ASK, rules={}, allowed=()) == Ask("it runs without a sandbox")
-    assert decide(shell(), mode=ASK, rules={"bash": "ask"}, allowed=()) == Ask("the rule 'bash' says to ask")
+    assert decide(shell(), mode=ASK, rules={"bash": "ask"}, allowed=()) == Ask('rule "bash": ask')
     outside = decide(file(path="/etc/x", outside=True), mode=ASK, rules={}, allowed=())
-    assert outside == Ask("/etc/x lies outside the workspace")
+    assert outside == Ask("/etc/x is outside the workspace")
 
 
 # ---- laws ----

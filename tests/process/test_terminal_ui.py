@@ -53,6 +53,8 @@ async def test_a_question_is_asked_and_answered(world: World) -> None:
         await screen.ready()
         screen.send("go\r")
         await screen.until("Run this command?")
+        await screen.until("waiting for your answer")
+        assert "running tools" not in screen.text
         assert "echo $((40+2)) > made" in screen.text
         await answer(screen, 1)
         await screen.until("ok")

@@ -258,6 +258,7 @@ async def test_one_key_asks_for_the_command_outside_and_the_question_shows_it(wo
         screen.send("go\r")
         await screen.until("stopped")
         await screen.until("Alt+O: run it outside the sandbox")
+        assert "[sandbox: .git/hooks/x is read-only.]" in screen.text
         screen.send("\x1bo")
         await screen.until(TO_ANSWER)
         await screen.until("Run it again with outside: true.")

@@ -10,7 +10,18 @@ from typing import NamedTuple, Protocol
 from grpc import aio
 
 from yarrow.client.patience import patiently
-from yarrow.client.permission import MAX_TEXT, Answered, call_lines, facts, outcome, storing, title, visible
+from yarrow.client.permission import (
+    MAX_TEXT,
+    Answered,
+    agent_reason,
+    call_lines,
+    facts,
+    outcome,
+    scope,
+    storing,
+    title,
+    visible,
+)
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
@@ -152,9 +163,11 @@ async def asking(stub: Stub, person: Person | None) -> AsyncGenerator[Asking | N
 
 def question(request: pb.PermissionRequest) -> str:
     """Return what a user is shown: the whole call, with everything in it that a terminal would obey or hide."""
-    call = [f"{line.sign} {line.text}" if line.sign else line.text for line in call_lines(request)]
-    why = facts(request, "")
-    return "\n".join([f"yarrow: {title(request)}", *call, *([f"({why})"] if why else []), CHOICES])
+    # Indented, so that no line of a call looks like one of ours.
+    call = [f"    {f'{line.sign} ' if line.sign else ''}{line.text}" for line in call_lines(request)]
+    told = [f"  {line}" for line in (facts(request, ""), agent_reason(request)) if line]
+    covered = [] if request.tool == "bash" else [f"  session and always allow {scope(request)}"]
+    return "\n".join([f"yarrow: {title(request)}", *call, *told, *covered, CHOICES])
 
 
 def _answered(word: str) -> Answered:

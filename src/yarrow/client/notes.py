@@ -22,7 +22,10 @@ def call_note(name: str, arguments_json: str, invalid_arguments: str) -> str:
     """Return a call as `> bash: ls -la timeout=30`."""
     raw = invalid_arguments or arguments_json
     try:
-        parts = _parts(msgspec.json.decode(raw, type=dict[str, Any]))
+        arguments = msgspec.json.decode(raw, type=dict[str, Any])
+        leaves = name == "bash" and arguments.get("outside") is True
+        kept = {key: value for key, value in arguments.items() if not leaves or key not in {"outside", "reason"}}
+        parts = _parts(kept) + ["(outside the sandbox)"] * leaves
     except msgspec.DecodeError:
         return _cut(f"> {name}: arguments that are no JSON object: {raw}")
     except RecursionError:

@@ -15,15 +15,15 @@ MAX_TEXT = 10_000
 SUMMARY_CHARACTERS = 200
 """Maximum characters of a call in the line that records its answer; the rest is cut."""
 _VERBS = {"edit": "Edit", "write": "Write", "read": "Read", "ls": "List", "grep": "Search", "find": "Search"}
-_ALWAYS = {
-    "bash": "Always allow this command here",
-    "edit": "Always allow edits in this directory",
-    "write": "Always allow writing in this directory",
-    "read": "Always allow reading in this directory",
-    "ls": "Always allow listing this directory",
-    "grep": "Always allow searching this directory",
-    "find": "Always allow searching this directory",
+_SCOPES = {
+    "edit": "edits in",
+    "write": "writing in",
+    "read": "reading in",
+    "ls": "listing",
+    "grep": "searching",
+    "find": "searching",
 }
+"""Calls that are allowed with one of a tool, before the directory they are about."""
 _ALLOWED = {
     pb.PERMISSION_ANSWER_ONCE: "Allowed once",
     pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
@@ -47,6 +47,10 @@ class Answered(Struct, frozen=True):
     answer: "pb.PermissionAnswer.ValueType"
     text: str = ""
     """With a no: a message for the model."""
+
+
+class _Rule(Struct, frozen=True):
+    subject: str = ""
 
 
 class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,14 +92,21 @@ def title(request: pb.PermissionRequest) -> str:
 
 def always(request: pb.PermissionRequest) -> str:
     """Return the label of the answer that is written down."""
-    if request.outside:
-        return "Always allow exactly this command here"
-    return _ALWAYS.get(request.tool, "Always allow this call here")
+    if request.tool in _SCOPES:
+        return f"Always allow {scope(request)}"
+    return f"Always allow {'exactly ' if request.outside else ''}{scope(request)} here"
 
 
 def for_session(request: pb.PermissionRequest) -> str:
     """Return the label of the answer that holds for the session."""
-    return "Yes, this command for this session" if request.outside else "Yes, for this session"
+    return f"Yes, {'and ' if request.tool in _SCOPES else ''}{scope(request)} for this session"
+
+
+def scope(request: pb.PermissionRequest) -> str:
+    """Return the calls that an answer for the session or for always allows."""
+    if request.tool in _SCOPES:
+        return f"{_SCOPES[request.tool]} {_directory(request)}"
+    return "this command" if request.tool == "bash" else "this call"
 
 
 def agent_reason(request: pb.PermissionRequest) -> str:
@@ -117,8 +128,11 @@ def storing(request: pb.PermissionRequest) -> str:
 def facts(request: pb.PermissionRequest, cwd: str) -> str:
     """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
     arguments = _arguments(request)
-    place = request.cwd or (Path(cwd) / _text(arguments, "cwd") if request.tool == "bash" else cwd)
-    where = f"in {short_path(os.path.normpath(place))}" if cwd else ""
+    place = request.cwd or cwd
+    if request.tool == "bash" and cwd and not request.cwd:
+        place = str(Path(cwd) / _text(arguments, "cwd"))
+    is_named = request.tool in _VERBS and Path(_text(arguments, "path")).is_absolute()
+    where = f"in {short_path(os.path.normpath(place))}" if place and not is_named else ""
     why = "" if request.reason in _IN_TITLE else request.reason
     return visible(" · ".join(" ".join(part.split()) for part in (where, why) if part))
 
@@ -131,7 +145,8 @@ def call_lines(request: pb.PermissionRequest) -> list[Line]:
     edits = _edits(arguments)
     if request.tool == "bash" and command:
         # The rest of a call that leaves the sandbox is shown beside it.
-        shown, known = _as_they_are(command), {"command", *(("outside", "reason", "cwd") if request.outside else ())}
+        shown, known = _as_they_are(command), {"command", *(("outside", "reason") if request.outside else ())}
+        known |= {"cwd"} if request.cwd else set()
     elif request.tool == "edit" and path and edits:
         known = {"path", "edits"}
         for edit in edits:
@@ -169,6 +184,15 @@ def short_path(path: str) -> str:
     """Return a path with a tilde for the home directory."""
     home = str(Path("~").expanduser())
     return f"~{path[len(home) :]}" if path == home or path.startswith(home.rstrip("/") + "/") else path
+
+
+def _directory(request: pb.PermissionRequest) -> str:
+    """Return the directory that the rule of a file tool names."""
+    try:
+        subject = msgspec.json.decode(request.rule_json, type=_Rule).subject
+    except msgspec.DecodeError:
+        subject = ""
+    return short_path(visible(" ".join(subject.split()))) or "this directory"
 
 
 def _arguments(request: pb.PermissionRequest) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,13 +19,14 @@ from prompt_toolkit.layout import HSplit, Layout
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import TextArea
 from pyte import Screen, Stream
+from rich.cells import cell_len
 
 from yarrow.client.permission import NO, Answered
 from yarrow.client.tui.guard import QUIET_SECONDS, Guard
 from yarrow.client.tui.look import Look
 from yarrow.client.tui.questions import Questions
 from yarrow.client.tui.views.ask import Asked, Host, Question
-from yarrow.client.tui.views.ask_page import TOO_SMALL
+from yarrow.client.tui.views.ask_page import TOO_SMALL, chopped
 from yarrow.v1 import agent_pb2 as pb
 
 ENTER, ESCAPE, UP, DOWN, TAB, PASTE = "\r", "\x1b", "\x1b[A", "\x1b[B", "\t", "\x1b[200~{}\x1b[201~"
@@ -169,6 +171,7 @@ async def test_always_shows_the_rule_and_its_file_before_it_is_confirmed() -> No
         rows = "\n".join(await at.drawn())
         assert "permissions.always in /etc/config.json:" in rows
         assert '{"tool":"bash","subject":"rm"}' in rows
+        assert "the rule says so" not in rows
         assert at.answers == []
 
 
@@ -284,6 +287,15 @@ async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, 
             await at.press("\x1b[6~")
         joined = seen.replace(" ", "")
         assert [word for word in words if word not in joined] == []
+
+
+@given(st.text(alphabet=st.sampled_from([*"ab  -/", "中", "\u0301", "\u200b"]), max_size=90), st.integers(2, 20))
+def test_a_command_is_folded_behind_blanks_and_keeps_every_character(text: str, width: int) -> None:
+    rows = chopped(text, width)
+    assert "".join(rows) == text
+    assert all(cell_len(row) <= width for row in rows)
+    for row, rest in itertools.pairwise(rows):
+        assert row.endswith(" ") or " " not in row[len(row) // 2 :] or cell_len(rest) == 0
 
 
 def asked(request_id: str) -> pb.AgentEvent:

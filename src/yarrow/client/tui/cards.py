@@ -11,7 +11,7 @@ from yarrow.client.notes import call_note
 from yarrow.client.tui.drawing import lines, styled
 from yarrow.client.tui.history import CallItem, CallState
 from yarrow.client.tui.look import View
-from yarrow.client.way_out import is_offered
+from yarrow.client.way_out import for_user, is_offered
 
 TAIL_LINES = 5
 """Lines of a running tool's output that are shown."""
@@ -48,7 +48,7 @@ def card(call: CallItem, view: View) -> list[str]:
     if call.diff:
         body, total = _diff(call.diff.rstrip("\n").split("\n"), most, view)
     else:
-        texts = call.output.strip("\n").split("\n") if call.output.strip() else []
+        texts = for_user(call.output).strip("\n").split("\n") if call.output.strip() else []
         # One line more is shown where the note about it would take a line as well.
         kept = texts if len(texts) == most + 1 else texts[:most]
         body, total = _output(kept, "red" if call.state == "failed" else "dim", view), len(texts) - len(kept)

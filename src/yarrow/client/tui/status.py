@@ -34,6 +34,8 @@ class Status(Struct, frozen=True):
     permissions: str = ""
     """The mode, when it is another than the usual one."""
     doing: "pb.AgentState.ValueType" = pb.AGENT_STATE_IDLE
+    asks: frozenset[str] = frozenset()
+    """Ids of the permission requests that wait for an answer."""
     since: float = 0.0
     """When it began to do that, in seconds of the clock that `line` is given too."""
     context: int = 0
@@ -56,6 +58,11 @@ class Status(Struct, frozen=True):
         return self.doing in _DOING
 
     @property
+    def does(self) -> str:
+        """What the agent does; empty when it is idle."""
+        return "waiting for your answer" if self.asks else _DOING.get(self.doing, "")
+
+    @property
     def ticks(self) -> bool:
         """Whether the line changes with the time."""
         return self.running or bool(self.waits_for)
@@ -65,6 +72,7 @@ def of_state(state: pb.GetStateResponse, now: float) -> Status:
     """Return the status that a session has when it is opened."""
     status = Status(
         doing=state.state,
+        asks=frozenset(request.request_id for request in state.permission_requests),
         since=now,
         context=state.context_tokens,
         window=state.provider.context_window,
@@ -95,6 +103,10 @@ def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
         match event.WhichOneof("event"):
             case "state_change":
                 status = replace(status, doing=event.state_change.to, since=now)
+            case "permission_request":
+                status = replace(status, asks=status.asks | {event.permission_request.request_id})
+            case "permission_settled":
+                status = replace(status, asks=status.asks - {event.permission_settled.request_id})
             case "queue_update":
                 update = event.queue_update
                 status = replace(status, steers=len(update.steering), follow_ups=len(update.follow_ups))
@@ -104,7 +116,7 @@ def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
             case "compaction_end" if not event.compaction_end.HasField("error"):
                 status = replace(status, context=event.compaction_end.tokens_after)
             case "agent_end":
-                status = replace(status, doing=pb.AGENT_STATE_IDLE, since=now, steers=0, follow_ups=0)
+                status = replace(status, doing=pb.AGENT_STATE_IDLE, since=now, asks=frozenset(), steers=0, follow_ups=0)
             case _:
                 continue
     return status
@@ -136,7 +148,7 @@ def _parts(status: Status, look: Look, now: float) -> list[_Part]:
     if status.connection:
         parts.append(_Part(status.connection, "bold red", 0))
     else:
-        going_on = ((_DOING.get(status.doing), status.since), (status.waits_for, status.waits_since))
+        going_on = ((status.does, status.since), (status.waits_for, status.waits_since))
         parts += [_going_on(doing, now - since, look) for doing, since in going_on if doing]
     if not parts:
         parts.append(_Part("ready", "green", 5))

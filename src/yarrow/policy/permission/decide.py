@@ -77,12 +77,12 @@ def denial(rule: Matched | None) -> Deny | None:
 def _doubt(mode: PermissionMode, rule: Matched | None, call: Request) -> str:
     """Return why a person should be asked; empty when there is no reason to."""
     if rule and rule.verdict is Verdict.ASK:
-        return f"the rule {rule.rule!r} says to ask"
+        return f'rule "{rule.rule}": ask'
     if call.leaves_sandbox:
         return "it would run outside the sandbox"
     # A rule for a whole tool says nothing about where it may go; one that names the place does.
     if call.outside and not (rule and rule.has_pattern):
-        return f"{call.subject} lies outside the workspace"
+        return f"{call.subject} is outside the workspace"
     if rule or call.read_only or mode is PermissionMode.AUTO:
         return ""
     match call.kind:

@@ -264,9 +264,9 @@ class Question:
         return Page(
             title=f"{always(self._request)}?" if confirms else title(self._request),
             call=_stored(self._request) if confirms else call_lines(self._request),
-            facts=facts(self._request, self._host.cwd()),
+            facts="" if confirms else facts(self._request, self._host.cwd()),
             choices=self._choices(),
-            words=agent_reason(self._request),
+            words="" if confirms else agent_reason(self._request),
             feet=feet,
             is_urgent=not has_focus,
             selected=self._selected if has_focus else None,

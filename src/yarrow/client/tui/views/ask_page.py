@@ -141,7 +141,7 @@ class _Press:
         drawn: list[str] = []
         for line in self._page.call:
             text = f"{line.sign} {line.text}" if line.sign else line.text
-            rows = chop_cells(text.expandtabs(4), self._columns - 4) or [""]
+            rows = chopped(text.expandtabs(4), self._columns - 4)
             drawn += [self._behind_bar(row, _STYLES[line.sign] or "bold") for row in rows]
         return drawn
 
@@ -181,6 +181,18 @@ class _Press:
         if self._look.has_signs:
             return text
         return text.replace("↑↓", "Up/Down").translate(_ASCII)
+
+
+def chopped(text: str, width: int) -> list[str]:
+    """Return a text in rows with every blank of it, folded behind blanks where a row keeps half of its width."""
+    rows: list[str] = []
+    while len(text) > width or cell_len(text) > width:
+        row = chop_cells(text[:width], width)[0]
+        blank = row.rfind(" ") + 1
+        row = row[:blank] if blank > len(row) // 2 else row
+        rows.append(row)
+        text = text[len(row) :]
+    return [*rows, text]
 
 
 def _folded(text: str, width: int) -> list[str]:
