@@ -64,6 +64,8 @@ class Plan(Struct, frozen=True):
     """Directories of the user that are shown read-only: the real path, and the path inside."""
     own: tuple[Own, ...] = ()
     environment: dict[str, str] = {}
+    asking: dict[str, str] = {}
+    """Variables, in place of those, of commands that ask for the latest versions: a cache knows the ones it saw."""
     unset: frozenset[str] = frozenset()
     """Variables that name a cache that commands cannot write to."""
 
@@ -73,6 +75,7 @@ class Plan(Struct, frozen=True):
             (*self.shown, *other.shown),
             (*self.own, *other.own),
             self.environment | other.environment,
+            self.asking | other.asking,
             self.unset | other.unset,
         )
 

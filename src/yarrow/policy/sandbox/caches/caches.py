@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.box import Box
-from yarrow.policy.sandbox.caches.cache import NOTHING, Machine, Plan
+from yarrow.policy.sandbox.caches.cache import NOTHING, Machine, Own, Plan
 from yarrow.policy.sandbox.caches.cargo import cargo
 from yarrow.policy.sandbox.caches.go import go
 from yarrow.policy.sandbox.caches.java import gradle, maven
@@ -39,13 +39,19 @@ DECIDING = (
     *("GOPRIVATE", "GONOPROXY", "GRADLE_USER_HOME", "GRADLE_RO_DEP_CACHE", "MAVEN_OPTS", "MAVEN_ARGS"),
     *VARIABLES,
 )
-"""Variables that decide what a plan says."""
+"""Variables that decide what a plan says, ..."""
+PLACES = (".cargo/registry", ".cargo/git", "go", "go/pkg/mod")
+"""... and directories below the home: one that the user makes meanwhile covers what the session has there."""
 BUILDING = re.compile(
     r"cargo|rust|clippy|\bgo\b|golang|gradle|mvn|maven|java|kotlin|scala|make|just|bazel|tox|nox|caches?\b|"
     r"build|compile|install|test|check|bench|lint|run|start|deploy|publish|release|generate|"
     r"\b(?:python|node|deno|bun|bash|sh)\b|[.]sh\b|(?:^|[\s;&|(])[.]{1,2}/"
 )
 """A command that may run a package manager; others see the user's caches alone, since mounts and links take time."""
+ASKING = re.compile(r"@(?:latest|upgrade|patch)\b|\bgo\s+get\b(?![^;&|]*@v\d)|\bgo\s+list\b[^;&|]*\s-(?:u|versions)\b")
+"""A command that asks for the latest version of something."""
+IN_TOOLS = (".local/share/pnpm/store", ".bun/install/cache")
+"""Caches below the home in directories of programs, which are shown read-only."""
 
 
 class Caches(Struct, frozen=True):
@@ -78,6 +84,7 @@ class _Plans(Struct, frozen=True):
     key: tuple[object, ...]
     """What they were made for."""
     building: Caches
+    asking: Caches
     others: Caches
     """Variables alone, which stay the same from one command to the next."""
 
@@ -87,7 +94,8 @@ _known: dict[Path, _Plans] = {}
 
 def caches_of(box: Box, command: Command) -> Caches:
     """Return the caches that a command uses, whose own directories exist. Raises OSError."""
-    key = (box.home, box.writable, box.readable, *(command.environment.get(name) for name in DECIDING))
+    exist = (os.path.lexists(f"{box.home}/{name}") for name in PLACES)
+    key = (box.home, box.writable, box.readable, *(command.environment.get(name) for name in DECIDING), *exist)
     plans = _known.get(box.private)
     if plans is None or plans.key != key:
         if len(_known) >= REMEMBERED:
@@ -97,7 +105,7 @@ def caches_of(box: Box, command: Command) -> Caches:
         return plans.others
     for own in plans.building.plan.own:
         make(own, box.private / CACHES, box.owner)
-    return plans.building
+    return plans.asking if ASKING.search(command.argv[-1]) is not None else plans.building
 
 
 def _made(box: Box, environment: Mapping[str, str], key: tuple[object, ...]) -> _Plans:
@@ -110,7 +118,9 @@ def _made(box: Box, environment: Mapping[str, str], key: tuple[object, ...]) -> 
         account=system.account_home(None if box.owner is None else box.owner.uid),
     )
     plan = reduce(Plan.joined, (cargo(machine), go(machine), gradle(machine), maven(machine), _others(machine)))
-    return _Plans(key, _mounted(plan, box), Caches(plan=replace(plan, shown=(), own=())))
+    building = _mounted(plan, box)
+    asking = replace(building, plan=replace(building.plan, environment=plan.environment | plan.asking))
+    return _Plans(key, building, asking, Caches(plan=replace(plan, shown=(), own=())))
 
 
 def _mounted(plan: Plan, box: Box) -> Caches:
@@ -128,15 +138,18 @@ def _mountable(plan: Plan, readable: tuple[str, ...]) -> Plan:
     def fits(target: str) -> bool:
         return os.path.lexists(target) or not any(target.startswith(f"{root.rstrip('/')}/") for root in readable)
 
-    return Plan(
-        tuple(pair for pair in plan.shown if fits(pair[1])),
-        tuple(own for own in plan.own if fits(own.target)),
-        plan.environment,
-        plan.unset,
+    return replace(
+        plan,
+        shown=tuple(pair for pair in plan.shown if fits(pair[1])),
+        own=tuple(own for own in plan.own if fits(own.target)),
     )
 
 
 def _others(machine: Machine) -> Plan:
     """Return the plan of programs that know one cache: the session's own begins empty."""
     named = {name: path for name in VARIABLES if (path := machine.named(name))}
-    return Plan(unset=frozenset(name for name, path in named.items() if not machine.can_write(path)))
+    own = (name for name in IN_TOOLS if machine.of_user(f"{machine.home}/{name}"))
+    return Plan(
+        own=tuple(Own(name.strip(".").replace("/", "-"), f"{machine.inside}/{name}") for name in own),
+        unset=frozenset(name for name, path in named.items() if not machine.can_write(path)),
+    )

@@ -44,11 +44,14 @@ def go(machine: Machine) -> Plan:
     if not source:
         return plan.joined(Plan(own=(Own("go-mod", OWN),), environment=environment))
     seen = machine.at_home(cache) or cache
+    asking: dict[str, str] = {}
     if os.path.lexists(f"{source}/{DOWNLOADED}"):
-        environment["GOPROXY"] = _proxies(f"{seen}/{DOWNLOADED}", machine, settings)
+        proxies = _proxies(machine, settings)
+        environment["GOPROXY"] = f"{Path(f'{seen}/{DOWNLOADED}').as_uri()},{proxies}".rstrip(",")
+        asking = {"GOPROXY": proxies} if proxies else {}
     private = told.get("GONOPROXY") or told.get("GOPRIVATE") or ""
     links = (*_toolchains(source, seen), *_private(source, seen, private))
-    return plan.joined(Plan(((source, seen),), (Own("go-mod", OWN, links),), environment))
+    return plan.joined(Plan(((source, seen),), (Own("go-mod", OWN, links),), environment, asking))
 
 
 def _packages(path: str, machine: Machine) -> Plan:
@@ -61,11 +64,10 @@ def _packages(path: str, machine: Machine) -> Plan:
     return Plan() if machine.can_write(path) else Plan(environment={"GOPATH": f"{machine.inside}/go"})
 
 
-def _proxies(downloaded: str, machine: Machine, settings: Mapping[str, str]) -> str:
-    """Return the value that puts the user's cache before their proxies, without those that need a password."""
+def _proxies(machine: Machine, settings: Mapping[str, str]) -> str:
+    """Return the proxies of the user, without those that need a password."""
     told = machine.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(machine)
-    kept = re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).lstrip(",|")
-    return f"{Path(downloaded).as_uri()},{kept}".rstrip(",")
+    return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).strip(",|")
 
 
 def _default_proxies(machine: Machine) -> str:

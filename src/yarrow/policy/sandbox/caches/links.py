@@ -71,7 +71,7 @@ class _Maker:
                         waiting.append(below)
                     elif is_directory and links.is_repository(below[1:]):
                         self._repository(entry.path, f"{top}{below}", f"{links.seen}{below}")
-                    elif not is_directory and links.is_copied(below[1:]):
+                    elif entry.is_file(follow_symlinks=False) and links.is_copied(below[1:]):
                         self._copy(entry.path, f"{top}{below}")
                     else:
                         os.symlink(f"{links.seen}{below}", f"{top}{below}")  # noqa: PTH211
@@ -100,7 +100,7 @@ class _Maker:
                         self._copy(entry.path, f"{target}{path}/{entry.name}")
         for name in ("objects", "objects/info", "objects/pack"):
             self._directory(f"{target}/{name}")
-        self._write(f"{target}/objects/info/alternates", f"{seen}/objects\n".encode())
+        self._write(f"{target}/objects/info/alternates", os.fsencode(f"{seen}/objects\n"))
 
     def _copy(self, source: str, target: str) -> None:
         flags = os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT

@@ -1,0 +1,310 @@
+"""Plans for caches, as values, and the links that a session's caches begin with."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from yarrow.policy.sandbox.caches import links as made_links
+from yarrow.policy.sandbox.caches.cache import SEEN, Links, Machine, Own
+from yarrow.policy.sandbox.caches.caches import ASKING, BUILDING
+from yarrow.policy.sandbox.caches.cargo import COPIED, KINDS, cargo
+from yarrow.policy.sandbox.caches.go import go
+from yarrow.policy.sandbox.caches.java import gradle, maven
+from yarrow.policy.sandbox.caches.links import make
+
+CACHED = "go/pkg/mod/cache/download"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home that is no place of the session's own, as below /home."""
+    path = Path(os.path.realpath(tmp_path)) / "home"
+    path.mkdir()
+    return path
+
+
+def machine(home: Path, **environment: str) -> Machine:
+    """Return a machine with one workspace."""
+    return Machine(
+        home=str(home),
+        inside=str(home),
+        writable=(str(home.parent / "ws"),),
+        closed=(f"{home}/.ssh",),
+        environment={"PATH": "/nonexistent", **environment},
+        account=str(home),
+    )
+
+
+def directories(*paths: Path) -> None:
+    for path in paths:
+        path.mkdir(parents=True, exist_ok=True)
+
+
+# ---- Go ----
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("", "https://proxy.golang.org,direct"),
+        ("https://one.example,direct", "https://one.example,direct"),
+        ("https://one.example|https://two.example", "https://one.example|https://two.example"),
+        ("off", "off"),
+        ("https://me:key@one.example,direct", "direct"),
+        ("direct,https://me:key@one.example/a@b|https://two.example", "direct|https://two.example"),
+        ("https://me@one.example", ""),
+        ("https://one.example/@v,direct", "https://one.example/@v,direct"),
+    ],
+)
+def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expected: str) -> None:
+    directories(home / CACHED)
+    plan = go(machine(home, GOPROXY=told))
+    assert plan.environment["GOPROXY"] == ",".join(filter(None, (f"file://{home}/{CACHED}", expected)))
+    assert plan.asking == ({"GOPROXY": expected} if expected else {})
+
+
+def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Path) -> None:
+    directories(home / CACHED, home / ".config/go", home / "goroot")
+    (home / "goroot/go.env").write_text("# comment\nGOPROXY=direct\nGOSUMDB=off\n")
+    plan = go(machine(home, GOROOT=f"{home}/goroot"))
+    assert plan.environment["GOPROXY"].endswith(",direct")
+    (home / ".config/go/env").write_text("GOPROXY=https://x.example\nGOPRIVATE=a.example\nGONOSUMDB=https://u:p@h/\n")
+    plan = go(machine(home, GOROOT=f"{home}/goroot"))
+    assert plan.environment["GOPROXY"].endswith("/download,https://x.example")
+    assert plan.environment["GOPRIVATE"] == "a.example"
+    assert "GONOSUMDB" not in plan.environment
+    assert "GOPRIVATE" not in go(machine(home, GOENV="off")).environment
+    assert "GOPRIVATE" not in go(machine(home, GOPRIVATE="b.example")).environment
+
+
+def test_a_name_that_a_list_of_proxies_would_split_is_escaped(home: Path) -> None:
+    cache = home / "a,b |c%"
+    directories(cache / "cache/download")
+    plan = go(machine(home, GOMODCACHE=str(cache)))
+    assert plan.environment["GOPROXY"].startswith(f"file://{home}/a%2Cb%20%7Cc%25/cache/download,")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("corp.example", {"corp.example"}),
+        ("*.example", {"corp.example", "other.example"}),
+        ("corp.example/Team", {"corp.example/!team"}),
+        ("corp.example/*,x", {"corp.example/!team", "corp.example/b"}),
+        ("*", set[str]()),
+        ("none", set[str]()),
+        ("../..", set[str]()),
+        ("**", set[str]()),
+        ("a**b", set[str]()),
+        ("/", set[str]()),
+        ("[", set[str]()),
+        ("", set[str]()),
+    ],
+)
+def test_private_modules_are_linked(home: Path, patterns: str, expected: set[str]) -> None:
+    for name in ("corp.example/!team/a", "corp.example/b", "other.example/c"):
+        directories(home / CACHED / name / "@v")
+    plan = go(machine(home, GOPRIVATE=patterns))
+    (own,) = (own for own in plan.own if own.name == "go-mod")
+    assert {link.below for link in own.links} == {f"cache/download/{name}" for name in expected}
+
+
+def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path) -> None:
+    name = "golang.org/toolchain@v0.0.1-go1.22.1.linux-amd64"
+    directories(home / f"go/pkg/mod/{name}/bin", home / CACHED / "golang.org/toolchain/@v")
+    for file in ("v0.ziphash", "v0.lock", "list"):
+        (home / CACHED / "golang.org/toolchain/@v" / file).touch()
+    (own,) = (own for own in go(machine(home)).own if own.name == "go-mod")
+    make(own, tmp_path / "caches", None)
+    assert str((tmp_path / "caches/go-mod" / name).readlink()) == f"{home}/go/pkg/mod/{name}"
+    below = tmp_path / "caches/go-mod/cache/download/golang.org/toolchain/@v"
+    assert [path.name for path in below.iterdir()] == ["v0.ziphash"]
+
+
+def test_go_without_anything_of_the_user_is_left_alone(home: Path) -> None:
+    assert go(machine(home)).own == ()
+    assert go(machine(home)).environment == {}
+    directories(home.parent / "ws/go/pkg/mod")
+    assert go(machine(home, GOPATH=str(home.parent / "ws/go"))).environment == {}
+
+
+def test_go_with_its_path_outside_of_the_home_can_write(home: Path) -> None:
+    directories(home.parent / "image/bin")
+    plan = go(machine(home, GOPATH=str(home.parent / "image")))
+    # Below /tmp, where these tests are, the session has its own directory of that name.
+    if not str(home).startswith("/tmp/"):
+        assert plan.environment["GOPATH"] == f"{home}/go"
+    assert plan.environment["GOMODCACHE"].startswith(SEEN)
+    plan = go(machine(home, GOPATH="/opt/nowhere/go"))
+    assert plan.environment["GOPATH"] == f"{home}/go"
+
+
+def test_an_installation_of_go_in_the_place_of_its_path_stays_whole(home: Path) -> None:
+    directories(home / "go/pkg/tool", home / "go/bin")
+    (home / "go/VERSION").touch()
+    assert [own.name for own in go(machine(home)).own] == ["go-mod"]
+
+
+# ---- cargo ----
+
+
+def test_cargo_outside_of_the_home_moves_into_it(home: Path) -> None:
+    image = home.parent / "image"
+    directories(image / "registry", image / "git", image / "bin")
+    (image / "config.toml").touch()
+    plan = cargo(machine(home, CARGO_HOME=str(image)))
+    assert plan.environment == {"CARGO_HOME": f"{home}/.cargo"}
+    assert [own.target for own in plan.own] == [f"{home}/.cargo/registry", f"{home}/.cargo/git"]
+    assert (str(image / "config.toml"), f"{home}/.cargo/config.toml") in plan.shown
+    directories(home / ".cargo")
+    (home / ".cargo/config.toml").touch()
+    assert len(cargo(machine(home, CARGO_HOME=str(image))).shown) == 2
+
+
+@pytest.mark.parametrize("place", [".ssh/registry", "../ws/registry"])
+def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: Path, place: str) -> None:
+    directories(home / place, home / ".cargo")
+    (home / ".cargo/registry").symlink_to(home / place)
+    assert cargo(machine(home)).own == ()
+    assert cargo(machine(home)).shown == ()
+
+
+# ---- Java ----
+
+
+def test_what_the_user_set_for_java_stays(home: Path) -> None:
+    directories(home / ".m2/repository", home / ".gradle/caches/modules-2")
+    plan = maven(machine(home, MAVEN_ARGS="-T4 -Dmaven.repo.local.tail=/opt/repo"))
+    assert plan.environment == {
+        "MAVEN_ARGS": f"-Dmaven.repo.local.tail={SEEN}/maven -T4 -Dmaven.repo.local.tail=/opt/repo"
+    }
+    assert gradle(machine(home, GRADLE_RO_DEP_CACHE="/opt/cache")).environment == {}
+    assert gradle(machine(home, GRADLE_USER_HOME="/opt/gradle")).environment == {"GRADLE_USER_HOME": f"{home}/.gradle"}
+
+
+# ---- which commands ----
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("cargo build", "make", "go vet ./...", "npm run dev", "./gradlew jar", "mvn -q package", "sh ci/all.sh"),
+        *("python setup.py bdist_wheel", "cd x && ./go.sh", "tox", "just", "ls ~/.cargo/registry", "ci/test-all"),
+        *("bazel query //...", "ls /run/yarrow-caches/go-mod", "nox -s lint", "node x.js", "echo $GOMODCACHE; go env"),
+    ],
+)
+def test_a_command_that_may_build_has_caches(command: str) -> None:
+    assert BUILDING.search(command)
+
+
+@pytest.mark.parametrize("command", ["ls -la", "cat a.py | head", "git status", "rg 'def x' src/a.ts", "sed -n 1p x"])
+def test_a_command_that_only_looks_has_none(command: str) -> None:
+    assert BUILDING.search(command) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "is_asking"),
+    [
+        ("go get example.com/x@latest", True),
+        ("go get -u ./...", True),
+        ("go get example.com/x", True),
+        ("go install example.com/x@latest && x", True),
+        ("go list -m -u all", True),
+        ("go list -m -versions example.com/x", True),
+        ("go get example.com/x@v1.2.3", False),
+        ("go build ./... && go list ./...", False),
+        ("go mod tidy", False),
+    ],
+)
+def test_a_command_that_asks_for_the_latest_version_asks_the_proxies(command: str, *, is_asking: bool) -> None:
+    assert (ASKING.search(command) is not None) == is_asking
+
+
+# ---- links ----
+
+NAMES = st.sampled_from(
+    (
+        *("cache", "src", "index", "db", "checkouts", ".cache", ".git", "objects", "HEAD", "config.json", "list"),
+        *("a b", "-rf", "new\nline", "\udcff", "*", "ü", "..."),
+    )
+)
+TREES = st.recursive(
+    st.one_of(st.binary(max_size=8), st.sampled_from(["/etc/passwd", "..", "nowhere", "cache"])),
+    lambda below: st.dictionaries(NAMES, below, max_size=4),
+    max_leaves=16,
+)
+
+
+def plant(path: Path, tree: object) -> None:
+    """Make a file, a symlink or a directory."""
+    match tree:
+        case bytes():
+            path.write_bytes(tree)
+        case str():
+            path.symlink_to(tree)
+        case dict():
+            path.mkdir()
+            for name, below in tree.items():
+                plant(path / name, below)
+        case _:
+            raise AssertionError(tree)
+
+
+def leaves(top: Path) -> dict[str, bytes | str]:
+    """Return the files and symlinks below a directory, found without following one."""
+    found: dict[str, bytes | str] = {}
+    for above, names, files in os.walk(top):
+        for path in (Path(above, name) for name in (*names, *files)):
+            if path.is_symlink():
+                found[str(path.relative_to(top))] = str(path.readlink())
+            elif path.is_file():
+                found[str(path.relative_to(top))] = path.read_bytes()
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=st.dictionaries(NAMES, TREES, max_size=5), kind=st.sampled_from(sorted(KINDS)))
+def test_every_file_of_the_user_is_found_at_its_path_and_none_is_written(tree: dict[str, object], kind: str) -> None:
+    top = Path(os.path.realpath(tempfile.mkdtemp(prefix="links-")))
+    try:
+        source = top / "user"
+        plant(source, tree)
+        before = leaves(source)
+        branches, repositories = KINDS[kind]
+        links = Links(str(source), str(source), branches=branches, repositories=repositories, copied=COPIED)
+        make(Own("own", "/target", (links,)), top / "caches", None)
+        own = top / "caches/own"
+        for name, content in before.items():
+            if any(links.is_repository(str(above)) for above in Path(name).parents):
+                continue
+            if isinstance(content, str):
+                assert os.path.realpath(own / name) == os.path.realpath(source / name)
+            else:
+                assert (own / name).read_bytes() == content
+        assert leaves(source) == before
+        assert [path.name for path in (top / "caches").iterdir()] == ["own"]
+    finally:
+        shutil.rmtree(top)
+
+
+def test_a_cache_with_too_many_files_is_linked_in_part(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_links, "MOST_LINKS", 50)
+    for number in range(200):
+        directories(home / f".cargo/registry/src/i/c{number}")
+    (own,) = cargo(machine(home)).own
+    make(own, home.parent / "caches", None)
+    assert 40 <= len(list((home.parent / "caches/cargo-registry/src/i").iterdir())) <= 50
+
+
+def test_two_commands_at_once_get_one_directory(home: Path) -> None:
+    directories(home / ".cargo/registry/src/i/c")
+    (own,) = cargo(machine(home)).own
+    make(own, home.parent / "caches", None)
+    (home.parent / "caches/cargo-registry/added").touch()
+    make(own, home.parent / "caches", None)
+    assert (home.parent / "caches/cargo-registry/added").exists()
