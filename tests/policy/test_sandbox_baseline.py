@@ -205,6 +205,18 @@ async def test_an_included_file_that_a_command_changes_with_its_configuration_is
     assert "pager" not in (own / ".git/config").read_text()
 
 
+@pytest.mark.parametrize("directory", ["own/.git", ".git/modules/own"])
+async def test_a_command_does_not_complete_what_the_user_left_half_made(place: Corner, directory: str) -> None:
+    own = place.workspace / directory
+    own.mkdir(parents=True)
+    (own / "config").write_text("[core]\n\tfsmonitor = mine\n")
+    place.own()
+    await place.run("true")
+    await place.run(f"cd {directory}; mkdir objects refs; echo 'ref: refs/heads/main' > HEAD")
+    assert (own / "config").read_text() == "[core]\n\tfsmonitor = mine\n"
+    assert not (own / "HEAD").exists()
+
+
 async def test_case_RB_02_a_root_that_is_a_file_is_left_alone(place: Corner) -> None:
     note = place.root / "notes.md"
     note.write_text("precious\n")

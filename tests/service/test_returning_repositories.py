@@ -1,0 +1,81 @@
+"""Repositories that git would bring back from what a run committed are named when the run is over."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from msgspec.structs import replace
+
+from doubles.house import House, stub_of
+from yarrow.policy import githistory
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.probe import unavailable
+from yarrow.service.servicer import Servicer
+from yarrow.tool.bash import Bash
+from yarrow.tool.registry import Registry
+from yarrow.tool.write import Write
+from yarrow.v1 import agent_pb2 as pb
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+NOTICES = {"RETURNING_REPOSITORIES", "UNCHECKED_REPOSITORIES"}
+COMMIT = (
+    "mkdir -p docs/objects docs/refs; touch docs/HEAD docs/config docs/objects/a docs/refs/a; "
+    "git add docs; git -c user.name=n -c user.email=n@e commit -q -m c; rm -rf docs"
+)
+
+
+def make_repository(path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True)
+
+
+async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> list[list[str]]:
+    """Return what each of several runs in one session is told at its end."""
+    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    turns = [
+        turn
+        for name, arguments in runs
+        for turn in ([{"call": {"name": name, "arguments": arguments}}], [{"text": "end"}])
+    ]
+    house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
+    make_repository(house.cwd)
+    boxes = Boxes("workspace", home=house.home, notes=house.users / "sandbox")
+    house.servicer = Servicer(replace(house.parts, boxes=boxes, registry=Registry([Bash(), Write()])))
+    told: list[list[str]] = []
+    session = ""
+    async with stub_of(house) as stub:
+        for _ in runs:
+            request = pb.PromptRequest(text="go", cwd="" if session else str(house.cwd), session_id=session)
+            events = [response.event async for response in stub.Prompt(request)]
+            session = session or next(event.session_id for event in events if event.session_id)
+            assert events[-1].HasField("agent_end")
+            all_notices = [event.notice for event in events if event.HasField("notice")]
+            told.append([f"{one.code}: {one.text}" for one in all_notices if one.code in NOTICES])
+    return told
+
+
+async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -> None:
+    commit, work, nothing = await notices(
+        tmp_path,
+        [
+            ("bash", {"command": COMMIT}),
+            ("bash", {"command": "echo x > a; git add a; git -c user.name=n -c user.email=n@e commit -qm a"}),
+            ("write", {"path": "b", "content": "b"}),
+        ],
+    )
+    (told,) = commit
+    assert told == (
+        "RETURNING_REPOSITORIES: This run committed or staged directories that git will treat as repositories, and run "
+        "their settings: docs. Review them."
+    )
+    assert work == nothing == []
+
+
+async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
+    with patch.object(githistory, "MOST_COMMITS", 0):
+        ((told,),) = await notices(tmp_path, [("bash", {"command": COMMIT})])
+    assert told == (
+        "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings that git runs: "
+        f"{tmp_path}/project/.git: more than 0 commits. Review them."
+    )
