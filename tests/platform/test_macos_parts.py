@@ -70,7 +70,7 @@ from pathlib import Path
 from yarrow.policy.sandbox.boxes import Boxes
 home = Path.cwd()
 for level in ("workspace", "workspace", "off", "strict"):
-    print(Boxes(level, home=home, notes=home / ".yarrow/sandbox").warning())
+    print(Boxes(level, home=home, notes=home / ".yarrow/sandbox").warning((home / "ws",)))
 """
     assert (
         in_python(AS_MACOS + code) == "Yarrow has no sandbox for macOS yet: shell commands run with your rights\n\n\n\n"

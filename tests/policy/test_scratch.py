@@ -47,6 +47,15 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
     assert sorted(tmp_path.iterdir()) == sorted([other, link])
 
 
+def test_a_temporary_directory_in_the_workspace_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (within := tmp_path / "tmp").mkdir()
+    monkeypatch.chdir(tmp_path)
+    process, made = started(within)
+    process.communicate(b"\n")
+    assert not made.is_relative_to(tmp_path)
+    assert not list(within.iterdir())
+
+
 LOOKS: dict[str, Callable[[Path, Path], str]] = {
     "grep": lambda folder, _: f"grep -rs '' {folder} | rev; true",
     "opened first": lambda folder, _: f"chmod -R 777 {folder}; grep -rs '' {folder} | rev; true",

@@ -66,3 +66,16 @@ async def test_what_a_killed_service_left_is_told_to_the_next_session(house: Hou
         state = await stub.GetState(pb.GetStateRequest(session_id=session_id))
     assert any("a command left this" in warning and f"{root}/.yarrow" in warning for warning in state.warnings)
     assert not (root / ".yarrow").exists()
+
+
+@pytest.mark.parametrize("place", ["the home", "above the home", "an extra root"])
+async def test_a_workspace_that_can_have_no_sandbox_says_so(house: House, place: str) -> None:
+    cwd = {"the home": house.home, "above the home": house.home.parent}.get(place, house.cwd)
+    extra = [str(house.home)] if place == "an extra root" else []
+    settings = replace(house.parts.settings, workspace=replace(house.parts.settings.workspace, extra=extra))
+    boxes = Boxes("workspace", home=house.home)
+    house.servicer = Servicer(replace(house.parts, boxes=boxes, settings=settings))
+    async with stub_of(house) as stub:
+        session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(cwd)))).session_id
+        warnings = (await stub.GetState(pb.GetStateRequest(session_id=session_id))).warnings
+    assert any("run without a sandbox" in one and "holds your home; start in a project" in one for one in warnings)

@@ -127,10 +127,16 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
     try:
         usual, strict = Boxes("workspace", home=Path.home()), Boxes("strict", home=Path.home())
         assert usual.box("s", workspace) is None
-        assert usual.warning().startswith("shell commands run without a sandbox, with your rights: bubblewrap is not")
+        assert usual.warning((Path("/ws"),)).startswith(
+            "shell commands run without a sandbox, with your rights: bubblewrap is not"
+        )
         with pytest.raises(ConfigError, match="bubblewrap is not installed"):
             strict.box("s", workspace)
-        assert (strict.warning(), NO_BOXES.warning(), NO_BOXES.box("s", workspace)) == ("", "", None)
+        assert (strict.warning((Path("/ws"),)), NO_BOXES.warning((Path("/ws"),)), NO_BOXES.box("s", workspace)) == (
+            "",
+            "",
+            None,
+        )
     finally:
         unavailable.forget()
         ask.forget()

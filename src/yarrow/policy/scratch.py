@@ -16,6 +16,8 @@ from yarrow.platform import system
 PREFIX = "yarrow-scratch-"
 UNLISTED = "own"
 """Directory below that which only its owner enters, and nobody lists."""
+BESIDE = "/tmp"  # noqa: S108 (the names below it cannot be guessed)
+"""Where the directory is made when `TMPDIR` lies in the working directory."""
 SWEPT = 64
 """The most directories of killed processes that one process removes at its end."""
 KEPT_FILES = 64
@@ -50,8 +52,11 @@ def _claimed() -> Path:
     """Return a new directory that this process holds."""
     import tempfile
 
+    # One in the working directory would lie in the workspace, which then had no sandbox.
+    is_within = Path(tempfile.gettempdir()).resolve().is_relative_to(Path.cwd())
+    place = BESIDE if is_within and os.access(BESIDE, os.W_OK | os.X_OK) else None
     while True:
-        path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+        path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
         try:
             system.lock_folder(path)  # as long as the process lives
         except BlockingIOError:  # a process that sweeps was quicker

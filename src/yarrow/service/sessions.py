@@ -233,8 +233,10 @@ class Sessions:
         if not entry.knows_of_boxes:
             entry.knows_of_boxes = True
             boxes = self._parts.boxes
+            extra = self._parts.settings.workspace.extra
+            roots = (entry.cwd, *(Path(name).expanduser().resolve() for name in extra))
             entry.warnings += filter(
-                None, (boxes.warning(), boxes.around(entry.cwd), boxes.identity(entry.cwd), boxes.recovered())
+                None, (boxes.warning(roots), boxes.around(entry.cwd), boxes.identity(entry.cwd), boxes.recovered())
             )
 
     def _notices(self, entry: Entry) -> tuple[Notice, ...]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from yarrow._version import VERSION
 from yarrow.cli.checks.check import Check, ok, warn
 from yarrow.platform import system
+from yarrow.policy.sandbox.boxes import unsuitable
 from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.scratch import scratch_directory
 
 _NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
 _DUMB = ("", "dumb", "unknown")
@@ -31,15 +33,18 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
         _program("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
         _program("git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"),
         _program("shell", bash, system.WITHOUT_SHELL or _NO_BASH),
-        _sandbox(),
+        _sandbox(environment),
     ]
 
 
-def _sandbox() -> Check:
+def _sandbox(environment: Mapping[str, str]) -> Check:
     if why := unavailable():
         install = "" if system.WITHOUT_SANDBOX else "install bubblewrap; "
         todo = f"{install}without it every shell command is asked, and runs with your rights"
         return warn("tools", "sandbox", seen=why, todo=todo)
+    home = Path(environment.get("HOME") or Path.home()).resolve()
+    if why := unsuitable((Path.cwd(),), home, scratch_directory()):
+        return warn("tools", "sandbox", seen=f"none in this directory: {why}", todo="until then every command is asked")
     return ok("tools", "sandbox", "shell commands can run in one")
 
 

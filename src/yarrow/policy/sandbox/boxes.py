@@ -54,14 +54,16 @@ class Boxes:
         self._given: dict[str, Box] = {}
         """The sandboxes of sessions."""
 
-    def warning(self) -> str:
-        """Return, in a sentence, that commands run in none though one is wanted; empty when that is not so.
+    def warning(self, roots: Sequence[Path]) -> str:
+        """Return, in a sentence, that commands of a workspace run in none though one is wanted; else nothing.
 
         On a system that has none the user is told at the first start only: there is nothing to install.
         """
         why = unavailable() if self._level == "workspace" else ""
         if why and system.WITHOUT_SANDBOX:
             return f"{why}: shell commands run with your rights" if self._is_first_start() else ""
+        if self._level == "workspace":
+            why = why or unsuitable(roots, self._home, scratch_directory())
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
 
     def _is_first_start(self) -> bool:
@@ -141,9 +143,9 @@ class Boxes:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {why}: install it, or set sandbox otherwise")
             return None
-        if self._holds_too_much(workspace):
+        if why := unsuitable(workspace.writable, self._home, scratch_directory()):
             if self._level == "strict":
-                raise ConfigError(f"sandbox is strict, and {workspace.writable[0]} holds your home: work in a project")
+                raise ConfigError(f"sandbox is strict, and {why}")
             return None
         made = self._made(workspace, self._private(session_id), denied)
         made = replace(made, hidden=(*made.hidden, *self._shown_scratch(workspace)))
@@ -163,8 +165,8 @@ class Boxes:
         if self._level == "off":
             return None
         # The library would tell the directory of temporary files too, and makes a file in it to try it.
-        kept = (self._home, Path(os.environ.get("TMPDIR") or "/tmp").resolve())  # noqa: S108 (where it mostly is)
-        if system.WITHOUT_SANDBOX or launcher() is None or _holds(workspace, kept):
+        temporary = Path(os.environ.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 (where it mostly is)
+        if system.WITHOUT_SANDBOX or launcher() is None or unsuitable(workspace.writable, self._home, temporary):
             if self._level == "strict":
                 raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
             return None
@@ -214,10 +216,6 @@ class Boxes:
         hidden = any(scratch.is_relative_to(place) for place in hidden_places(self._home))
         return (scratch,) if readable or not hidden else ()
 
-    def _holds_too_much(self, workspace: Workspace) -> bool:
-        """Whether a workspace holds the home, or what keeps sandboxes apart: there is nothing left to keep then."""
-        return _holds(workspace, (self._home, scratch_directory()))
-
 
 def _holds_notes(directory: Path) -> bool:
     try:
@@ -226,8 +224,17 @@ def _holds_notes(directory: Path) -> bool:
         return False
 
 
-def _holds(workspace: Workspace, places: Iterable[Path]) -> bool:
-    return any(place.is_relative_to(root) for place in places for root in workspace.writable)
+def unsuitable(roots: Sequence[Path], home: Path, temporary: Path) -> str:
+    """Return why a workspace can have no sandbox, and what to do; empty when it can.
+
+    It holds the home, or the directory that keeps sandboxes apart: there would be nothing left to keep out.
+    """
+    for root in roots:
+        if home.is_relative_to(root):
+            return f"the workspace {root} holds your home; start in a project"
+        if temporary.is_relative_to(root):
+            return f"the workspace {root} holds the directory for temporary files; set TMPDIR to one outside of it"
+    return ""
 
 
 def _inside(places: Iterable[Path], roots: Sequence[Path]) -> list[Path]:
