@@ -49,23 +49,26 @@ def directories(*paths: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("told", "expected", "latest"),
     [
-        ("", "https://proxy.golang.org,direct"),
-        ("https://one.example,direct", "https://one.example,direct"),
-        ("https://one.example|https://two.example", "https://one.example|https://two.example"),
-        ("off", "off"),
-        ("https://me:key@one.example,direct", "direct"),
-        ("direct,https://me:key@one.example/a@b|https://two.example", "direct|https://two.example"),
-        ("https://me@one.example", ""),
-        ("https://one.example/@v,direct", "https://one.example/@v,direct"),
+        ("", "https://proxy.golang.org,direct", "https://proxy.golang.org,OWN,direct"),
+        ("https://one.example|direct", "https://one.example|direct", "https://one.example,OWN,direct"),
+        ("https://one.example|https://two.example", "https://one.example|https://two.example", None),
+        ("off", "off", "OWN,off"),
+        ("https://me:key@one.example,direct", "direct", "direct"),
+        ("https://me:key@one.example/a@b|https://two.example", "https://two.example", "https://two.example,OWN"),
+        ("https://me@one.example", "", "OWN"),
+        ("https://one.example/@v,off", "https://one.example/@v,off", "https://one.example/@v,OWN,off"),
+        ("https://redirect", "https://redirect", "https://redirect,OWN"),
     ],
 )
-def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expected: str) -> None:
+def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expected: str, latest: str | None) -> None:
+    latest = f"{expected},OWN" if latest is None else latest
     directories(home / CACHED)
     plan = go(machine(home, GOPROXY=told))
-    assert plan.environment["GOPROXY"] == ",".join(filter(None, (f"file://{home}/{CACHED}", expected)))
-    assert plan.asking == ({"GOPROXY": expected} if expected else {})
+    own = f"file://{home}/{CACHED}"
+    assert plan.environment["GOPROXY"] == ",".join(filter(None, (own, expected)))
+    assert plan.asking == {"GOPROXY": latest.replace("OWN", own)}
 
 
 def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Path) -> None:

@@ -46,9 +46,10 @@ def go(machine: Machine) -> Plan:
     seen = machine.at_home(cache) or cache
     asking: dict[str, str] = {}
     if os.path.lexists(f"{source}/{DOWNLOADED}"):
+        own = Path(f"{seen}/{DOWNLOADED}").as_uri()
         proxies = _proxies(machine, settings)
-        environment["GOPROXY"] = f"{Path(f'{seen}/{DOWNLOADED}').as_uri()},{proxies}".rstrip(",")
-        asking = {"GOPROXY": proxies} if proxies else {}
+        environment["GOPROXY"] = f"{own},{proxies}".rstrip(",")
+        asking = {"GOPROXY": _latest(own, proxies)}
     private = told.get("GONOPROXY") or told.get("GOPRIVATE") or ""
     links = (*_toolchains(source, seen), *_private(source, seen, private))
     return plan.joined(Plan(((source, seen),), (Own("go-mod", OWN, links),), environment, asking))
@@ -68,6 +69,16 @@ def _proxies(machine: Machine, settings: Mapping[str, str]) -> str:
     """Return the proxies of the user, without those that need a password."""
     told = machine.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(machine)
     return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).strip(",|")
+
+
+def _latest(own: str, proxies: str) -> str:
+    """Return the value by which versions come from the proxies of the user, and what those lack from their cache."""
+    last = re.split(r"[,|]", proxies)[-1]
+    if proxies == "direct":
+        return proxies
+    ending = last if last in {"direct", "off"} else ""
+    first = proxies.removesuffix(ending).rstrip(",|")
+    return ",".join(filter(None, (first, own, ending)))
 
 
 def _default_proxies(machine: Machine) -> str:
