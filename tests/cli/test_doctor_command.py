@@ -20,6 +20,7 @@ from doubles.chat_server import ChatServer, Reply, page
 from doubles.world import Ended, World
 from yarrow.cli.doctor import doctor
 from yarrow.errors import UsageError
+from yarrow.platform import system
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.session.record import Header
@@ -443,6 +444,17 @@ async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, 
     world.script([{"text": "x"}])
     asked = (await seen(world))[1]["sandbox"]
     assert (await seen(world, PATH=str(tmp_path / "none")))[1]["sandbox"] == asked
+
+
+@pytest.mark.skipif(bool(system.WITHOUT_SANDBOX), reason="this system has no sandbox")
+async def test_case_rb_07_caches_that_begin_empty_are_named(world: World) -> None:
+    world.script([{"text": "x"}])
+    assert "caches" not in (await seen(world))[1]
+    for name in (".npm/_cacache", ".cache/uv", ".cargo/registry"):
+        (world.home / name).mkdir(parents=True)
+    check = (await seen(world))[1]["caches"]
+    assert check["status"] == "ok"
+    assert check["seen"].startswith("those of npm, uv begin empty in each session")
 
 
 @pytest.mark.parametrize(

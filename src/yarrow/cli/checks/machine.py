@@ -13,6 +13,8 @@ from yarrow.policy.sandbox.boxes import unsuitable
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.policy.scratch import scratch_directory
 
+UNSHARED = {"npm": ".npm/_cacache", "pip": ".cache/pip", "uv": ".cache/uv"}
+"""Package managers that know one cache, and where it is below the home."""
 _NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
 _DUMB = ("", "dumb", "unknown")
 """What TERM is where nothing but plain text is shown."""
@@ -33,19 +35,30 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
         _program("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
         _program("git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"),
         _program("shell", bash, system.WITHOUT_SHELL or _NO_BASH),
-        _sandbox(environment),
+        *_sandbox(environment),
     ]
 
 
-def _sandbox(environment: Mapping[str, str]) -> Check:
+def _sandbox(environment: Mapping[str, str]) -> list[Check]:
     if why := unavailable():
         install = "" if system.WITHOUT_SANDBOX else "install bubblewrap; "
         todo = f"{install}without it every shell command is asked, and runs with your rights"
-        return warn("tools", "sandbox", seen=why, todo=todo)
+        return [warn("tools", "sandbox", seen=why, todo=todo)]
     home = Path(environment.get("HOME") or Path.home()).resolve()
     if why := unsuitable((Path.cwd(),), home, scratch_directory()):
-        return warn("tools", "sandbox", seen=f"none in this directory: {why}", todo="until then every command is asked")
-    return ok("tools", "sandbox", "shell commands can run in one")
+        todo = "until then every command is asked"
+        return [warn("tools", "sandbox", seen=f"none in this directory: {why}", todo=todo)]
+    return [ok("tools", "sandbox", "shell commands can run in one"), *_caches(home)]
+
+
+def _caches(home: Path) -> list[Check]:
+    """Return which caches of the home commands cannot use; none where there are none."""
+    names = [name for name, place in UNSHARED.items() if (home / place).is_dir()]
+    if not names:
+        return []
+    return [
+        ok("tools", "caches", f"those of {', '.join(names)} begin empty in each session: they cannot use a second one")
+    ]
 
 
 def _program(name: str, found: str | None, todo: str) -> Check:
