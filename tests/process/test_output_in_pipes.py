@@ -2,10 +2,12 @@
 
 import json
 import re
+import sys
 
 import pytest
 
 from doubles.chat_server import ChatServer, page
+from doubles.screen import Screen
 from doubles.world import World
 
 EVIL = "before \x1b]52;c;cm0gLXJm\x07 \x1b[2J\x9b31m\x08\x7f after\n"
@@ -57,6 +59,25 @@ async def test_raw_passes_the_answer_on_and_json_is_as_it_was(world: World) -> N
     assert (await world.run("--raw", "-p", "go")).out == EVIL
     (delta,) = (line for line in (await world.run("--json", "-p", "go")).lines if "textDelta" in json.dumps(line))
     assert EVIL in json.loads(json.dumps(delta))["textDelta"].values()
+
+
+@pytest.mark.parametrize("words", [["--raw", "-p", "go"], ["--raw"], ["--raw", "--plain"], ["--raw", "go"]])
+async def test_raw_is_refused_on_a_terminal(world: World, words: list[str]) -> None:
+    world.script([{"text": EVIL}])
+    async with Screen(world, *words) as screen:
+        assert await screen.ended() == 2
+        assert screen.text.split("\n")[0] == "yarrow: --raw needs a pipe or a file: a terminal would obey the output"
+        assert CONTROLS.sub("", screen.drawn.decode().replace("\r\n", "")) == screen.drawn.decode().replace("\r\n", "")
+    assert world.session_files() == []
+
+
+async def test_raw_into_a_file_shows_nothing_of_it_on_the_terminal(world: World) -> None:
+    world.script([{"thinking": EVIL}, {"text": EVIL}])
+    command = ("sh", "-c", f"{sys.executable} -m yarrow.cli.main --raw -p go >kept; echo ended")
+    async with Screen(world, command=command) as screen:
+        await screen.until("ended")
+        assert not CONTROLS.search(re.sub("\r\n|\x1b\\[2?2m", "", screen.drawn.decode()))
+    assert (world.project / "kept").read_bytes() == EVIL.encode()
 
 
 @pytest.mark.parametrize("words", [["--raw", "--json", "-p", "x"], ["--raw", "sessions"]])

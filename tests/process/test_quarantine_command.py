@@ -2,10 +2,12 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from doubles.screen import Screen
 from doubles.world import World
 from yarrow.policy.sandbox.quarantine import Quarantine
 
@@ -43,6 +45,61 @@ async def test_it_is_listed_restored_and_emptied(world: World) -> None:
     assert (asked.code, asked.err) == (2, "yarrow: deleting the quarantine needs a confirmation: add --yes\n")
     assert (await world.run(*COMMAND, "empty", "--yes", "--json")).lines == [{"deleted": 1}]
     assert (await world.run(*COMMAND, "list")).out == "Quarantine is empty.\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_deleted"),
+    [
+        ("y\r", True),
+        ("YES\r", True),
+        (" yes \r", True),
+        ("\r", False),
+        ("n\r", False),
+        ("no\r", False),
+        ("yess\r", False),
+        ("always\r", False),
+        ("y\x7fn\r", False),
+        ("\x04", False),
+        ("y\x04", False),
+    ],
+)
+async def test_deleting_asks_at_a_terminal(world: World, typed: str, *, is_deleted: bool) -> None:
+    take(world, "one")
+    take(world, "two")
+    async with Screen(world, *COMMAND, "empty") as screen:
+        await screen.until("Delete 2 entries for good? [y/N]")
+        screen.send(typed)
+        if typed == "y\x04":
+            # The first one passes on what is written, and the next one ends the input.
+            screen.send("\x04")
+        assert await screen.ended() == 0
+        said = "Deleted 2 entries." if is_deleted else "yarrow: nothing was deleted"
+        assert screen.text.rstrip().split("\n")[1:] == [said]
+        assert screen.left_behind() == []
+    left = (await world.run(*COMMAND, "list", "--json")).lines
+    assert len(left) == (0 if is_deleted else 2)
+
+
+async def test_what_was_typed_before_the_question_deletes_nothing(world: World) -> None:
+    take(world, "one")
+    command = ("sh", "-c", f"read go; exec {sys.executable} -m yarrow.cli.main sandbox quarantine empty")
+    async with Screen(world, command=command) as screen:
+        screen.send("go\ry\ryes\r")
+        await screen.until("[y/N]")
+        screen.send("\r")
+        assert await screen.ended() == 0
+        assert "nothing was deleted" in screen.text
+    assert len((await world.run(*COMMAND, "list", "--json")).lines) == 1
+
+
+async def test_an_interrupted_question_deletes_nothing(world: World) -> None:
+    take(world, "one")
+    async with Screen(world, *COMMAND, "empty") as screen:
+        await screen.until("[y/N]")
+        screen.send("\x03")
+        assert await screen.ended() == 130
+        assert "Traceback" not in screen.text
+    assert len((await world.run(*COMMAND, "list", "--json")).lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,11 @@ def _confirmed(count: int) -> bool:
     # What was typed before the question is no answer to it.
     system.forget_typed(0)
     os.write(2, f"Delete {_entries(count)} for good? [y/N] ".encode())
-    return sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes")
+    line = sys.stdin.buffer.readline()
+    if not line.endswith(b"\n"):  # Ctrl+D, which is no answer and begins no new line
+        os.write(2, b"\n")
+        return False
+    return line.strip().lower() in (b"y", b"yes")
 
 
 def _entries(count: int) -> str:

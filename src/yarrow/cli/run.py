@@ -93,7 +93,7 @@ def _command(start: Start) -> Coroutine[Any, Any, ExitCode]:
     cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
     _ask_for_sandbox(start)
     if arguments.raw and os.isatty(start.out):
-        raise UsageError("--raw is for output to a pipe or a file; a terminal would obey what it keeps")
+        raise UsageError("--raw needs a pipe or a file: a terminal would obey the output")
     if _is_for_terminal(start):
         request = prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in CANNOT_REDRAW:
