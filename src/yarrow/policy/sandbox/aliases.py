@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.sandbox.names import LOOKED_AT
+from yarrow.policy.sandbox.names import MOST_DIRECTORIES
 from yarrow.policy.sandbox.places import home_secrets, linked_secrets
 from yarrow.policy.sandbox.protected import Found, between
 
@@ -47,10 +47,10 @@ def named(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the paths below a root of the files of these devices and numbers, the nearest first."""
     numbers = {number for _, number in wanted}
     waiting, looked = deque([str(root)]), 0
-    while waiting and looked < LOOKED_AT:
+    while waiting and looked < MOST_DIRECTORIES:
+        looked += 1
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:
             for entry in entries:
-                looked += 1
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 elif entry.inode() in numbers:

@@ -10,7 +10,9 @@ from msgspec import Struct
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 LOOKED_AT = 20_000
-"""Entries of a workspace that are looked at; what lies behind them is found by the rules of file tools alone."""
+"""Entries of a workspace within which repositories are protected by mounts; the baseline judges those behind them."""
+MOST_DIRECTORIES = 100_000
+"""Directories of a workspace in which files of secrets are found, the nearest first."""
 PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"})
 REMEMBERED_DIRECTORIES = 200_000
 """Directories that are remembered; when there are more, all are read again."""

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.linked import secret_file
-from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, looking
+from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 DEEPEST = 6
-"""Levels below the workspace that are looked at."""
+"""Levels of a workspace on which repositories are protected by mounts; the baseline judges deeper ones."""
+MOST_PACKAGED = 400
+"""Mounts that hide files of secrets in directories of packages and builds; of more files the oldest are hidden."""
 REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
 PATH_BYTES = 8_192
@@ -39,6 +41,10 @@ class Found(Struct):
     """What must not come to be; it is quarantined when the command is over."""
     secret: list[Path] = []
     """Files that are not read."""
+    unhidden: int = 0
+    """Files of secrets in directories of packages and builds that are too many to hide."""
+    is_cut: bool = False
+    """Whether the workspace has more directories than are looked at."""
     closed: list[Path] = []
     """Directories that cannot be looked at, and so are not shown."""
     outside: list[Path] = []
@@ -58,20 +64,53 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     _refuse_link(root / ".git")
     # By name, so that these are found however many others are put beside them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
+    files: dict[Path, None] = {}
     for path in dict.fromkeys((*first, *entries(root, found, secrets))):
         if path.name == ".git":
             _repository(path, root, roots or (root,), found=found)
         elif path.name == HEAD:
             _git_directories(path.parent, roots or (root,), found)
         elif (file := secret_file(path, roots or (root,), secrets)) is not None:
-            if file not in found.secret:
-                found.secret.append(file)
-            # A directory above could be moved to where nobody looks.
-            found.pinned += between(root, file)
+            files[file] = None
+    _hide(files, root, found)
     _fix_included(root, roots or (root,), found)
     # The outermost first, so that what is pinned inside of it is mounted upon it.
     found.pinned = sorted(set(found.pinned))
     return found
+
+
+def _hide(files: Iterable[Path], root: Path, found: Found) -> None:
+    """Hide files of secrets, all but those of packages and builds that are too many."""
+    packaged: list[Path] = []
+    for file in files:
+        if PASSED_OVER.isdisjoint(file.parts[len(root.parts) : -1]):
+            _hide_file(file, root, found)
+        else:
+            packaged.append(file)
+    mounted = {path for file in packaged for path in (file, *between(root, file))}
+    if len(mounted) > MOST_PACKAGED:
+        # No command can make a file older, and so none can put another before those that exist.
+        packaged.sort(key=_changed_at)
+        mounted.clear()
+    for number, file in enumerate(packaged):
+        mounted |= {file, *between(root, file)}
+        if len(mounted) > MOST_PACKAGED and number:
+            found.unhidden = len(packaged) - number
+            return
+        _hide_file(file, root, found)
+
+
+def _hide_file(file: Path, root: Path, found: Found) -> None:
+    found.secret.append(file)
+    # A directory above could be moved to where nobody looks.
+    found.pinned += between(root, file)
+
+
+def _changed_at(file: Path) -> int:
+    try:
+        return file.lstat().st_ctime_ns
+    except OSError:
+        return 0
 
 
 def between(root: Path, path: Path) -> list[Path]:
@@ -218,9 +257,9 @@ def remembered(root: Path, found: Found) -> Found:
     """
     before = _seen.get(root)
     if before is not None:
-        found.pinned += [path for path in before.pinned if path not in found.pinned and _is(path, Path.is_dir)]
-        found.fixed += [path for path in before.fixed if path not in found.fixed and _is(path, Path.exists)]
-        found.secret += [path for path in before.secret if path not in found.secret and _is(path, Path.is_file)]
+        found.pinned += _still(before.pinned, found.pinned, Path.is_dir)
+        found.fixed += _still(before.fixed, found.fixed, Path.exists)
+        found.secret += _still(before.secret, found.secret, Path.is_file)
         found.pinned.sort()
     if before is None and len(_seen) >= REMEMBERED:
         _seen.pop(next(iter(_seen)))
@@ -228,33 +267,78 @@ def remembered(root: Path, found: Found) -> Found:
     return found
 
 
-def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
-    return not path.is_symlink() and kind(path)
+def readable_secrets(roots: Sequence[Path]) -> str:
+    """Return, in a sentence, which files of secrets the last looks at some roots could not hide; empty for none."""
+    looks = [found for root in roots if (found := _seen.get(root)) is not None]
+    told: list[str] = []
+    if unhidden := sum(found.unhidden for found in looks):
+        told.append(f"{unhidden:,} files such as .env in directories of packages and builds: too many to hide")
+    if any(found.is_cut for found in looks):
+        told.append(f"the workspace has more than {MOST_DIRECTORIES:,} directories: files such as .env in later ones")
+    return f"{'; '.join(told)}. Commands can read them" if told else ""
+
+
+def _still(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], bool]) -> list[Path]:
+    known = set(now)
+    return [path for path in before if path not in known and not path.is_symlink() and kind(path)]
 
 
 def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Iterator[Path]:
-    """Yield the repositories and secret files below a directory, the nearest first, without what packages bring.
+    """Yield the files of secrets below a directory and, without what packages bring, the repositories nearest to it.
 
     Raises OSError when the directory itself cannot be looked at.
     """
-    level, looked = [str(root)], 0
-    look = looking(secrets)
-    for _ in range(DEEPEST):
+    walk = _Walk(str(root), found, secrets)
+    level, packaged, depth, looked = [str(root)], list[str](), 0, 0
+    while (level or packaged) and looked <= MOST_DIRECTORIES:
         below: list[str] = []
-        for directory in level:
+        aside: list[str] = []
+        for directory, names in walk.names(level):
+            if names.telling:
+                is_near = depth < DEEPEST and walk.entries < LOOKED_AT
+                yield from _told(directory, names, secrets, repositories=is_near)
+            walk.entries += names.count
+            below += names.directories
+            aside += _without_git(names)
+        for directory, names in walk.names(packaged):
+            if names.telling:
+                yield from _told(directory, names, secrets, repositories=False)
+            aside += names.directories
+            aside += _without_git(names)
+        looked += len(level) + len(packaged)
+        level, packaged, depth = below, aside, depth + 1
+    found.is_cut = bool(level or packaged)
+
+
+class _Walk:
+    """Lists the directories of one workspace."""
+
+    def __init__(self, root: str, found: Found, secrets: SecretFiles) -> None:
+        self._root = root
+        self._found = found
+        self._look = looking(secrets)
+        self.entries = 0
+
+    def names(self, directories: Iterable[str]) -> Iterator[tuple[str, Names]]:
+        """Yield what directories hold. Raises OSError when the root cannot be looked at."""
+        for directory in directories:
             try:
-                names = look(directory)
+                names = self._look(directory)
             except PermissionError:
-                if directory == str(root):
+                if directory == self._root:
                     raise
-                found.closed.append(Path(directory))
-                continue
+                self._found.closed.append(Path(directory))
             except OSError:
                 continue
-            if names.telling:
-                yield from (Path(directory, name) for name in names.telling)
-            looked += names.count
-            if looked >= LOOKED_AT:
-                return
-            below += names.directories
-        level = below
+            else:
+                yield directory, names
+
+
+def _told(directory: str, names: Names, secrets: SecretFiles, *, repositories: bool) -> Iterator[Path]:
+    for name in names.telling:
+        if repositories or secrets.has(name):
+            yield Path(directory, name)
+
+
+def _without_git(names: Names) -> Iterable[str]:
+    return [path for path in names.passed if not path.endswith("/.git")] if names.passed else ()

@@ -1,0 +1,98 @@
+"""Files of secrets are hidden wherever in a workspace they lie, however many other files are put before them."""
+
+import os
+from pathlib import Path
+
+import pytest
+from sandboxed import SECRET, Corner
+
+from yarrow.policy.sandbox import protected
+from yarrow.policy.sandbox.protected import look_at, readable_secrets, remembered
+
+DIRECTORIES = [
+    *("conf", "a/b/c/d/e/f", "a/b/c/d/e/f/g/h/i/j", "build", "dist", "target", ".cache", "node_modules/x", ".venv/lib"),
+    *("a/node_modules/b/dist/c", "a/b/c/d/e/f/build", ".tox/build/.cache", "target/debug/deps/x/y/z/out"),
+]
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SECRET)
+    return path
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES)
+@pytest.mark.parametrize("name", [".env", ".env.production"])
+def test_case_at_06_a_file_of_secrets_is_found_in_every_directory(tmp_path: Path, directory: str, name: str) -> None:
+    file = put(tmp_path / directory / name)
+    put(tmp_path / directory / ".env.example")
+    found = look_at(tmp_path)
+    assert found.secret == [file]
+    assert set(file.parents) - {tmp_path, *tmp_path.parents} <= set(found.pinned)
+
+
+def test_case_at_06_entries_beside_a_directory_hide_nothing_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protected, "LOOKED_AT", 20)
+    files = [put(tmp_path / place / ".env") for place in ("conf", "conf/deep", "build/x")]
+    for number in range(30):
+        (tmp_path / f"j{number}").touch()
+        (tmp_path / f"d{number}").mkdir()
+    assert set(look_at(tmp_path).secret) == set(files)
+
+
+def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protected, "MOST_PACKAGED", 9)
+    users = [put(tmp_path / "node_modules/z/deep/.env"), put(tmp_path / "build/z/.env")]
+    clock = iter(range(1, 1_000))
+    ages = {file: next(clock) for file in users}
+    planted = [put(tmp_path / f"build/a{number}/.env") for number in range(20)]
+    ages |= {file: next(clock) for file in planted}
+    monkeypatch.setattr(protected, "_changed_at", ages.__getitem__)
+    ordinary = [put(tmp_path / f"src/{number}/.env") for number in range(20)]
+    found = remembered(tmp_path, look_at(tmp_path))
+    assert set(found.secret) >= {*users, *ordinary}
+    hidden = [file for file in found.secret if file in planted]
+    assert hidden == planted[: len(hidden)]
+    assert found.unhidden == len(planted) - len(hidden) > 0
+    told = f"{found.unhidden} files such as .env in directories of packages and builds: too many to hide"
+    assert readable_secrets([tmp_path]) == f"{told}. Commands can read them"
+
+
+def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None:
+    first, second = put(tmp_path / "a"), put(tmp_path / "b")
+    while second.stat().st_ctime_ns == first.stat().st_ctime_ns:
+        second.touch()
+    os.utime(second, (0, 0))
+    order = [protected._changed_at(file) for file in (first, second)]  # pyright: ignore[reportPrivateUsage]
+    assert order == sorted(set(order))
+
+
+def test_case_at_06_a_workspace_that_is_too_large_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "a/b/c/.env")
+    assert not remembered(tmp_path, look_at(tmp_path)).is_cut
+    assert readable_secrets([tmp_path]) == ""
+    monkeypatch.setattr(protected, "MOST_DIRECTORIES", 1)
+    assert look_at(tmp_path).is_cut
+    remembered(tmp_path, look_at(tmp_path))
+    assert "more than 1 directories" in readable_secrets([tmp_path])
+
+
+@pytest.mark.xdist_group("sandbox")
+async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
+    files = [put(place.workspace / directory / ".env") for directory in DIRECTORIES]
+    for number in range(200):
+        (place.workspace / f"j{number}").touch()
+    place.own()
+    names = " ".join(str(file.relative_to(place.workspace)) for file in files)
+    output, _ = await place.run(f"cat {names}; mv build other; mv a z; find . -name .env -exec cat {{}} +; echo ran")
+    assert SECRET not in output
+    assert output.endswith("ran\n")
+    again, _ = await place.run("find . -type f -exec cat {} + 2>/dev/null; echo ran")
+    assert SECRET not in again
+    assert {file.read_text() for file in files} == {SECRET}
