@@ -1,8 +1,7 @@
 """What a configuration of git brings in: the files it includes, and whether git runs anything for it."""
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,10 +11,8 @@ CONFIG_BYTES = 1_048_576
 MOST_FILES = 64
 """Files that are followed from one; git itself gives up at ten levels."""
 SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
-SECTION_NAME = "[A-Za-z0-9.-]+"
-"""Name that git accepts; for any other it refuses the whole file."""
-PATH = r"\s*path\s*=\s*(?P<value>.*)"
-SETTING = r"\s*(?P<name>[A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(?P<value>.*))?$"
+MOST_SETTINGS = 20_000
+"""Settings and section headers of one file; a file with more is not parsed."""
 HELPER = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
 """How an address begins that makes git run a program: `ext::sh -c ...`, or an option in its place."""
 CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
@@ -48,6 +45,11 @@ HARMLESS = SETTABLE | {
     "lfs": ("repositoryformatversion", "access"),
 }
 """Settings, by section, for which git runs nothing and reads no other configuration."""
+_HEADER = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t\r]+"(?P<sub>(?:[^"\\\n]|\\[^\n])*)")?\]')
+_KEY = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?P<end>=|\n|\Z)")
+_PIECE = re.compile(r'[^\\"#; \t\r\n]+|[ \t\r]+|\\(?:.|\n)|["#;\n]')
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_ESCAPES = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"', "\\\n": ""}
 
 
 class Setting(Struct, frozen=True):
@@ -83,21 +85,15 @@ def included(config: Path, home: Path) -> list[Path]:
     return list(found)
 
 
-def is_harmless(config: Path, roots: Sequence[Path] = ()) -> bool:
-    """Whether a configuration holds only `HARMLESS` settings, and no work tree outside of `roots` if any are given.
-
-    What cannot be read as a configuration is not harmless.
-    """
+def harmless_settings(config: Path) -> list[Setting] | None:
+    """Return the settings of a configuration; None if not all are `HARMLESS` or git may read the file otherwise."""
     try:
         if config.is_symlink() or not config.is_file() or config.stat().st_size > CONFIG_BYTES:
-            return False
+            return None
     except OSError:
-        return False
+        return None
     found = settings(_text(config))
-    if found is None or not all(setting.is_in(HARMLESS) for setting in found):
-        return False
-    trees = [setting.value for setting in found if (setting.section, setting.key) == ("core", "worktree")]
-    return not roots or all(_lies_in(config.parent / tree, roots) for tree in trees)
+    return found if found is not None and all(setting.is_in(HARMLESS) for setting in found) else None
 
 
 def core_work_tree(config: Path) -> str | None:
@@ -122,33 +118,14 @@ def decoded(content: bytes) -> str:
 
 
 def settings(text: str) -> list[Setting] | None:
-    """Return the settings of a configuration in their order; None for a text that git may read otherwise."""
+    """Return the settings of a configuration in their order; None for a text that git refuses or that is too long."""
     found: list[Setting] = []
-    section = subsection = ""
-    for line in text.removesuffix("\n").split("\n"):
-        rest = line
-        while (begins := re.match(SECTION, rest)) is not None:
-            if not re.fullmatch(SECTION_NAME, begins["name"]):
-                return None
-            # The old form [section.subsection] is read as well.
-            section, _, old = begins["name"].casefold().partition(".")
-            subsection = old if begins["sub"] is None else begins["sub"]
-            rest = rest[begins.end() :]
-        rest = rest.strip()
-        if not rest or rest[0] in "#;":
-            continue
-        setting = re.match(SETTING, rest)
-        # A value that continues in the next line is refused, rather than join what git does not.
-        if setting is None or not section or rest.endswith("\\"):
+    for count, setting in enumerate(_parse(text)):
+        if isinstance(setting, _Malformed) or count >= MOST_SETTINGS:
             return None
-        value = "true" if setting["value"] is None else _unquoted(setting["value"])
-        found.append(Setting(section, subsection, setting["name"].casefold(), value))
+        if setting is not None:
+            found.append(setting)
     return found
-
-
-def _lies_in(path: Path, roots: Sequence[Path]) -> bool:
-    real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(root) for root in roots)
 
 
 def _text(file: Path) -> str:
@@ -162,50 +139,70 @@ def _text(file: Path) -> str:
 
 
 def _values(text: str) -> Iterator[str]:
-    """Yield what `path` is set to in the sections `include` and `includeIf`."""
+    """Yield what `path` is set to in the sections `include` and `includeIf`, also past a line that git refuses."""
     if "include" not in text.casefold():  # as in most, and to take one to pieces takes a while
         return
-    is_include = False
-    for line in _lines(text):
-        rest = line
-        while (section := re.match(SECTION, rest)) is not None:
-            is_include = section["name"].casefold() in {"include", "includeif"}
-            rest = rest[section.end() :]
-        if is_include and (setting := re.match(PATH, rest, re.IGNORECASE)) is not None:
-            yield _unquoted(setting["value"])
+    for setting in _parse(text):
+        if isinstance(setting, Setting) and setting.section in {"include", "includeif"} and setting.key == "path":
+            yield setting.value
 
 
-def _lines(text: str) -> list[str]:
-    """Return the lines as git counts them: one goes on after a backslash, unless it is in a comment.
-
-    Other characters that end a line elsewhere end none here.
-    """
-    lines: list[str] = []
-    goes_on = False
-    for line in text.split("\n"):
-        whole = lines.pop()[:-1] + line.removesuffix("\r") if goes_on else line.removesuffix("\r")
-        lines.append(whole)
-        goes_on = re.search(r"(?<!\\)(?:\\\\)*\\$", whole) is not None and not _split(whole)[1]
-    return lines
+class _Malformed(Struct, frozen=True):
+    """A line that git refuses, and with it the whole file."""
 
 
-def _unquoted(value: str) -> str:
-    """Return a value without its comment, quotation marks and backslashes."""
-    return _split(value)[0].strip()
-
-
-def _split(text: str) -> tuple[str, bool]:
-    """Return a text without its comment, quotation marks and backslashes, and whether it has a comment."""
-    pieces: list[str] = []
-    is_quoted = False
-    for piece in re.findall(r"\\.|.", text):
-        if piece == '"':
-            is_quoted = not is_quoted
-        elif piece in {"#", ";"} and not is_quoted:
-            return "".join(pieces), True
+def _parse(text: str) -> Iterator[Setting | _Malformed | None]:
+    """Yield each setting, None for each section header, and go on in the next line after a malformed one."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    section = subsection = ""
+    place = _skipped(text, 0)
+    while place < len(text):
+        if text[place] in "#;":
+            place = _next_line(text, place)
+        elif (header := _HEADER.match(text, place)) is not None:
+            # The old form [section.subsection] is read as well.
+            section, _, old = header["name"].casefold().partition(".")
+            subsection = old if header["sub"] is None else re.sub(r"\\(.)", r"\1", header["sub"])
+            place = header.end()
+            yield None
+        elif section and (key := _KEY.match(text, place)) is not None:
+            value, place = _value(text, key.end()) if key["end"] == "=" else ("true", key.end())
+            yield _Malformed() if value is None else Setting(section, subsection, key["name"].casefold(), value)
         else:
-            pieces.append(piece[-1])
-    return "".join(pieces), False
+            place = _next_line(text, place)
+            yield _Malformed()
+        place = _skipped(text, place)
+
+
+def _value(text: str, place: int) -> tuple[str | None, int]:
+    """Return the value that begins at an offset, and where the next line begins; None for one that git refuses."""
+    pieces: list[str] = []
+    blanks = ""
+    is_quoted = is_begun = False
+    while (found := _PIECE.match(text, place)) is not None and (is_quoted or found[0] not in {"#", ";", "\n"}):
+        piece, place = found[0], found.end()
+        if piece == "\n" or (piece[0] == "\\" and piece not in _ESCAPES):
+            return None, place if piece.endswith("\n") else _next_line(text, place)
+        if piece[0] in " \t\r" and not is_quoted:
+            blanks = piece if is_begun else ""
+            continue
+        meant = "" if piece == '"' else _ESCAPES.get(piece, piece)
+        pieces += blanks, meant
+        is_begun = is_begun or bool(meant)
+        blanks = ""
+        is_quoted ^= piece == '"'
+    is_cut = is_quoted or (found is None and place < len(text))
+    return None if is_cut else "".join(pieces), _next_line(text, place)
+
+
+def _skipped(text: str, place: int) -> int:
+    found = _BLANKS.match(text, place)
+    return place if found is None else found.end()
+
+
+def _next_line(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end + 1
 
 
 def _path(value: str, file: Path, home: Path) -> Path | None:

@@ -13,7 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
-from yarrow.policy.sandbox.gitdirs import CONFIGURATIONS, Part, digest, included_alone, is_judged, parts, survey
+from yarrow.policy.sandbox.gitdirs import (
+    CONFIGURATIONS,
+    Part,
+    digest,
+    included_alone,
+    is_judged,
+    leading_out,
+    parts,
+    survey,
+)
 from yarrow.policy.sandbox.names import MAKING, is_complete
 from yarrow.policy.sandbox.taking import signature
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -103,6 +112,7 @@ def take(
     pointers: set[Part] = set()
     saved: dict[Path, Saved] = {}
     for directory, names in found.names.items():
+        known.update(leading_out(directory, names, roots))
         if not is_judged(directory, names) and directory not in found.linked:
             continue
         all_parts = list(parts(directory, roots))
@@ -130,6 +140,9 @@ def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Verdict] = {}
     for directory, names in found.names.items():
+        for part in leading_out(directory, names, before.roots):
+            if part not in before.known and part.path not in before.protected:
+                verdicts.setdefault(part.path, Verdict(part.path, EXECUTED, before.saved.get(part.path)))
         if is_judged(directory, names) or directory in found.linked:
             for verdict in _judge(directory, names, before):
                 verdicts.setdefault(verdict.path, verdict)

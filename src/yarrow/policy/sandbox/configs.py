@@ -28,12 +28,14 @@ INSIDE = "/tmp/.yarrow-git"  # noqa: S108 (in the session's own)
 """Directory of the copies, as commands see it."""
 COPIES, LINKS = "configs", "links"
 """Directories of a session with the copies of each command, and with the symlinks to them."""
+GIT = re.compile(r"\bgit\b")
 CHANGING = re.compile(
-    r"\bgit\b.*\b(?:config|remote|branch|push|set-upstream|switch|checkout|submodule|worktree|init|lfs|flow|"
-    r"sparse-checkout|maintenance)\b|\b(?:gh|husky|hub)\b",
-    re.DOTALL,
+    r"\b(?:config|remote|branch|push|set-upstream|switch|checkout|submodule|worktree|init|lfs|flow|sparse-checkout|"
+    r"maintenance)\b"
 )
-"""A command that may change a configuration; only then is a process spent on making that possible."""
+"""Words after `git` of a command that may change a configuration; only then is a process spent on that."""
+OTHERS = re.compile(r"\b(?:gh|husky|hub)\b")
+"""Other programs that change configurations."""
 PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
 """Program that mounts symlinks, run by path."""
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -100,7 +102,7 @@ def copies(fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, comma
 
     None too where Python lies in the workspace: a command could change what would run outside the sandbox.
     """
-    if CHANGING.search(command) is None or (interpreter := _interpreter(roots)) is None:
+    if not _may_change(command) or (interpreter := _interpreter(roots)) is None:
         return None
     configs = [path for path in fixed if path.name == "config" and os.path.lexists(path.parent / "HEAD")]
     directory = private / COPIES / os.urandom(8).hex()
@@ -114,6 +116,12 @@ def copies(fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, comma
             made.append(Copy(config, content, own))
     links = tuple(_link(private / LINKS, number) for number in range(len(made)))
     return Copies(interpreter, directory, links, tuple(made)) if made else None
+
+
+def _may_change(command: str) -> bool:
+    """Whether a command may change a configuration; each search passes over the command once."""
+    git = GIT.search(command)
+    return OTHERS.search(command) is not None or (git is not None and CHANGING.search(command, git.end()) is not None)
 
 
 def _link(directory: Path, number: int) -> Path:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.gitconfig import included, is_harmless
+from yarrow.policy.gitconfig import harmless_settings, included
+from yarrow.policy.sandbox.core_worktree import is_own_tree
 from yarrow.policy.sandbox.names import is_complete, looking
-from yarrow.policy.sandbox.protected import said
+from yarrow.policy.sandbox.protected import PATH_BYTES, pointed_to, said
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_DIRECTORIES = 100_000
@@ -118,23 +119,72 @@ def included_alone(directory: Path, planted: Sequence[Path]) -> set[Path]:
     return by_planted - kept
 
 
+def leading_out(directory: Path, names: Sequence[str], roots: Sequence[Path]) -> Iterator[Part]:
+    """Yield each file or symlink `.git` of a directory by which git leaves `roots`, or that cannot be followed.
+
+    Commands can write to directories outside of their roots too, such as their own `/tmp`, which nobody judges.
+    """
+    for name in names:
+        path = directory / name
+        if name.casefold() == ".git" and not _is_plain_directory(path) and _leads_out(path, roots):
+            yield Part(path, digest(path))
+
+
+def _is_plain_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _leads_out(git: Path, roots: Sequence[Path]) -> bool:
+    try:
+        places = [git.resolve()]
+        if not git.is_dir():
+            places.append(Path(os.path.realpath(pointed_to(git))))
+    except (OSError, RuntimeError):
+        return os.path.lexists(git)
+    except ValueError:  # git refuses it, unless it is merely long
+        return git.stat().st_size > PATH_BYTES
+    return not all(_lies_in(place, roots) for place in places)
+
+
+def _lies_in(path: Path, roots: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
 def _parts(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
     places = [directory]
     if (common := common_directory(directory)) is not None:
         places.append(common)
-        if str(common) != os.path.normpath(directory / said(directory / "commondir")):
+        is_direct = str(common) == os.path.normpath(directory / said(directory / "commondir"))
+        if not is_direct or not _lies_in(common, roots):
             yield directory / "commondir"  # a symlink on the way can be exchanged for another
+    elif os.path.lexists(directory / "commondir"):
+        yield directory / "commondir"
     for place in places:
-        yield from _configurations(place, roots)
+        yield from _configurations(directory, place, roots)
         yield from _hooks(place)
 
 
-def _configurations(place: Path, roots: Sequence[Path]) -> Iterator[Path]:
+def _configurations(directory: Path, place: Path, roots: Sequence[Path]) -> Iterator[Path]:
     for name in CONFIGURATIONS:
         path = place / name
-        if os.path.lexists(path) and not is_harmless(path, roots):
+        if os.path.lexists(path) and not _is_harmless(path, directory, roots):
             yield path
             yield from (Path(os.path.realpath(one)) for one in included(path, Path.home()) if os.path.lexists(one))
+
+
+def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
+    """Whether git runs nothing for a configuration, and writes to no other work tree than that of its directory."""
+    found = harmless_settings(config)
+    if found is None:
+        return False
+    trees = [setting.value for setting in found if (setting.section, setting.key) == ("core", "worktree")]
+    # With it git reads the paths of a shared configuration from the directory of each worktree.
+    is_split = any((setting.section, setting.key) == ("extensions", "worktreeconfig") for setting in found)
+    bases = {config.parent, directory} if is_split else {config.parent}
+    return all(is_own_tree(base, tree, roots) for tree in trees for base in bases)
 
 
 def _hooks(place: Path) -> Iterator[Path]:
@@ -144,13 +194,16 @@ def _hooks(place: Path) -> Iterator[Path]:
         return
     try:
         names = sorted(entry.name for entry in os.scandir(hooks))
+    except PermissionError:
+        yield hooks
+        return
     except OSError:
         return
     yield from (hooks / name for name in names if not name.endswith(SAMPLE))
 
 
 def common_directory(directory: Path) -> Path | None:
-    """Return the real directory that `commondir` of a git directory names, None without one."""
+    """Return the real directory that `commondir` of a git directory names; None without one that can be followed."""
     try:
         return Path(os.path.realpath(directory / said(directory / "commondir")))
     except (OSError, ValueError):

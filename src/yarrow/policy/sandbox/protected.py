@@ -22,6 +22,8 @@ REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
 PATH_BYTES = 8_192
 """The most that is read of a file that holds a path."""
+GITFILE = "gitdir: "
+"""How a file `.git` begins."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
@@ -210,16 +212,25 @@ def directory_of(git: Path) -> Path:
 
 
 def pointed_to(file: Path) -> Path:
-    """Return the directory that a file `.git` names. Raises OSError, and ValueError for what is no text."""
-    return file.parent / said(file).removeprefix("gitdir:").strip()
+    """Return the directory that a file `.git` names. Raises OSError, and ValueError for what git refuses."""
+    text = said(file)
+    if not text.startswith(GITFILE):
+        raise ValueError(f"{file} does not begin with {GITFILE!r}")
+    return file.parent / text.removeprefix(GITFILE)
 
 
 def said(file: Path) -> str:
-    """Return the path that a file of git holds. Raises OSError, and ValueError for what is no text."""
+    """Return the path that a file of git holds, as git reads it. Raises OSError, and ValueError for a longer file.
+
+    Git keeps blanks, drops ends of lines at the end, and stops at a NUL; the name need not be UTF-8.
+    """
     if not file.is_file():  # a FIFO would wait
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
     with file.open("rb") as opened:
-        return opened.read(PATH_BYTES).decode().strip()
+        content = opened.read(PATH_BYTES + 1)
+    if len(content) > PATH_BYTES:
+        raise ValueError(f"{file} has more than {PATH_BYTES:,} bytes")
+    return os.fsdecode(content.rstrip(b"\r\n").partition(b"\0")[0])
 
 
 def _fix(path: Path, found: Found) -> None:
