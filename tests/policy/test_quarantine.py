@@ -9,6 +9,7 @@ import pytest
 from yarrow.errors import UsageError
 from yarrow.policy.sandbox import quarantine
 from yarrow.policy.sandbox.quarantine import Entry, Quarantine, empty, entries, quarantined, restore
+from yarrow.policy.sandbox.trees import remove_tree
 
 
 @pytest.fixture(params=["one file system", "two file systems", "no store"])
@@ -154,16 +155,77 @@ def test_emptying_deletes_what_lies_beside_its_place_too(store: Path, ws: Path) 
     assert list(ws.iterdir()) == ([] if not store.is_file() else list(ws.glob("config.quarantined-*")))
 
 
-def test_the_oldest_make_room(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_at_13_a_full_store_keeps_what_it_has(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "MOST_BYTES", 250)
     for name in ("a", "b", "c"):
         fill(ws / name, "file")
         take(tmp_path / "store", ws / name)
-    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["b", "c"]
+    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["a", "b"]
+    assert [path.name for path in ws.iterdir()] == [next(ws.glob("c.quarantined-*")).name]
     monkeypatch.setattr(quarantine, "MOST_ENTRIES", 2)
     (ws / "d").touch()
-    take(tmp_path / "store", ws / "d")
-    assert [(entry.number, entry.path.name) for entry in entries(tmp_path / "store")] == [(3, "c"), (4, "d")]
+    assert (entry := take(tmp_path / "store", ws / "d")) is not None
+    assert entry.item.parent == ws
+    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["a", "b"]
+
+
+def test_case_at_13_one_entry_above_the_limit_moves_no_other(tmp_path: Path, ws: Path) -> None:
+    fill(ws / "work", "file")
+    take(tmp_path / "store", ws / "work")
+    with (ws / "huge").open("wb") as file:
+        file.truncate(quarantine.MOST_BYTES + 1)
+    assert (entry := take(tmp_path / "store", ws / "huge")) is not None
+    assert entry.item.parent == ws
+    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["work"]
+    assert quarantined([entry], lambda path: path.name) == (
+        f"huge: renamed to {entry.item.name}, since it is run; the quarantine is full or unwritable: "
+        "`yarrow sandbox quarantine empty` deletes its entries for good"
+    )
+
+
+def test_case_at_13_a_flood_deletes_nothing(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 20)
+    names = ["work", *(f"f{number}" for number in range(30))]
+    for name in names:
+        (ws / name).write_text(name)
+    directory = os.open(ws, os.O_RDONLY)
+    store = Quarantine(tmp_path / "store")
+    taken = [store.take(directory, name, ws / name, reason="it is run") for name in names]
+    os.close(directory)
+    assert [entry.item.read_text() for entry in taken if entry is not None] == names
+    assert len(entries(tmp_path / "store")) == 20
+    assert not any((ws / name).exists() for name in names)
+
+
+def nested(path: Path, levels: int) -> None:
+    """Make a directory that holds another, and so on, deeper than a path can say."""
+    path.mkdir()
+    at = os.open(path, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("f", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+    os.close(at)
+
+
+def test_case_at_03_deep_trees_are_taken(store: Path, ws: Path) -> None:
+    nested(ws / "hooks", 1_100)
+    entry = take(store, ws / "hooks")
+    assert entry is not None
+    assert not (ws / "hooks").exists()
+    assert entry.item.is_dir()
+    remove_tree(entry.item)
+    assert not entry.item.exists()
+
+
+def test_case_at_03_deep_trees_are_emptied(tmp_path: Path, ws: Path) -> None:
+    nested(ws / "hooks", 2_500)  # a path has at most 2,048 names
+    (ws / "hooks/d").chmod(0o500)
+    take(tmp_path / "store", ws / "hooks")
+    assert empty(tmp_path / "store") == 1
+    assert list((tmp_path / "store").iterdir()) == []
 
 
 def test_what_is_large_stays_under_another_name(

@@ -4,18 +4,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from sandboxed import PYTHON, corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import private
+from yarrow.policy.sandbox import baseline, private
 from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.quarantine import STORE, entries
+from yarrow.policy.sandbox.gitdirs import Part
+from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, entries
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.workspace import Workspace
 
@@ -218,3 +220,52 @@ def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
     (tmp_path / "private/home/link").symlink_to(tmp_path / "mine")
     private.remove(tmp_path / "private")
     assert (tmp_path / "mine/file").exists()
+
+
+def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
+    ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    assert box is not None
+    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    for name in ("a", "b", "c"):
+        subprocess.run(["git", "init", "-q", str(ws / name)], check=True)
+        subprocess.run(["git", "-C", str(ws / name), "config", "core.fsmonitor", "evil"], check=True)
+    (ws / ".git/commondir").touch()
+    taking = Quarantine.take
+
+    def failing(self: Quarantine, directory: int, name: str, path: Path, *, reason: str) -> Entry | None:
+        if path in (ws / "a/.git/config", ws / ".git/commondir"):
+            raise RecursionError
+        return taking(self, directory, name, path, reason=reason)
+
+    monkeypatch.setattr(Quarantine, "take", failing)
+    with closing(boxed):
+        taken = boxed.take_away()
+    assert {entry.path for entry in taken if entry.item != entry.path} == {ws / "b/.git/config", ws / "c/.git/config"}
+    stuck = [entry for entry in taken if entry.item == entry.path]
+    assert {entry.path for entry in stuck} == {ws / "a/.git/config", ws / ".git/commondir"}
+    assert all("it could not be moved: RecursionError" in entry.reason for entry in stuck)
+
+
+def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
+    ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    assert box is not None
+    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    for name in ("a", "b"):
+        subprocess.run(["git", "init", "-q", str(ws / name)], check=True)
+        subprocess.run(["git", "-C", str(ws / name), "config", "core.fsmonitor", "evil"], check=True)
+    looking = baseline.parts
+
+    def failing(directory: Path, *more: Any) -> Iterator[Part]:
+        if directory == ws / "a/.git":
+            raise RecursionError
+        return looking(directory, *more)
+
+    monkeypatch.setattr(baseline, "parts", failing)
+    with closing(boxed):
+        taken = {entry.path for entry in boxed.take_away()}
+    assert ws / "b/.git/config" in taken
+    assert ws / "a/.git/HEAD" in taken

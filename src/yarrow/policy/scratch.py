@@ -81,7 +81,12 @@ def _remove_tree(path: Path) -> None:
 
     with suppress(OSError):
         (path / UNLISTED).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:  # a command can nest directories deeper than the stack
+        from yarrow.policy.sandbox.trees import remove_tree
+
+        remove_tree(path)
 
 
 def _sweep(path: Path) -> None:

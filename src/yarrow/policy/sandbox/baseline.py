@@ -33,6 +33,7 @@ MOST_SAVED = 1_048_576
 """Bytes that are saved of one workspace; later files are not saved."""
 EXECUTED = "git would execute or obey it"
 COMPLETES = "it makes a git directory whose settings git would obey"
+UNJUDGED = "it makes a git directory that could not be judged"
 
 
 class Saved(Struct, frozen=True):
@@ -144,9 +145,17 @@ def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
             if part not in before.known and part.path not in before.protected:
                 verdicts.setdefault(part.path, Verdict(part.path, EXECUTED, before.saved.get(part.path)))
         if is_judged(directory, names) or directory in found.linked:
-            for verdict in _judge(directory, names, before):
+            for verdict in _contained(directory, names, before):
                 verdicts.setdefault(verdict.path, verdict)
     return list(verdicts.values())
+
+
+def _contained(directory: Path, names: Sequence[str], before: Baseline) -> list[Verdict]:
+    """Return the verdicts of one directory; where that fails, what made a git directory of it."""
+    try:
+        return list(_judge(directory, names, before))
+    except Exception:  # noqa: BLE001 (one directory must not keep the others from being judged)
+        return [Verdict(directory / name, UNJUDGED) for name in _made(directory, names, before)]
 
 
 def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Verdict]:
@@ -160,7 +169,7 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
     planted = [part for part in planted if part.path not in spared]
     if not planted:
         return
-    made = [name for name in names if name.casefold() in MAKING and name not in had]
+    made = _made(directory, names, before)
     turned = [part for part in _pointers(directory, names) if part not in before.pointers]
     for part in planted:
         completing = is_complete(names) and _existed(part.path, before)
@@ -170,6 +179,12 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
             yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
         else:
             yield Verdict(part.path, EXECUTED, before.saved.get(part.path))
+
+
+def _made(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:
+    """Return the names that make a git directory and that were not there before."""
+    had = before.names.get(directory, ())
+    return [name for name in names if name.casefold() in MAKING and name not in had]
 
 
 def _still_protected(before: Baseline) -> frozenset[Path]:

@@ -13,7 +13,7 @@ from yarrow.platform import system
 from yarrow.policy.beneath import open_directory
 from yarrow.policy.sandbox.baseline import Baseline, Saved, Verdict, judge
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, decoded_path, encoded_path
-from yarrow.policy.sandbox.taking import Place, Watched
+from yarrow.policy.sandbox.taking import Place, Watched, stuck
 
 PREFIX = "call-"
 _OURS = f"{PREFIX}{os.urandom(8).hex()}-"
@@ -40,24 +40,42 @@ class Left(Struct, frozen=True):
     """What its workspace held."""
 
     def take_away(self, quarantine: Quarantine) -> list[Entry]:
-        """Quarantine it, put back what was there before, and return the entries."""
+        """Quarantine it, put back what was there before, and return the entries.
+
+        An error keeps nothing else in place: it becomes an entry, and the workspace is looked at again.
+        """
         taken = self.watched.take_away(quarantine)
+        failed: dict[Path, Entry] = {}
         for _ in range(LOOKS):
-            verdicts = judge(self.before)
-            moved = [entry for verdict in verdicts for entry in _carried_out(verdict, quarantine)]
-            taken += moved
-            if not moved:
+            found = list(_looked(self.before, quarantine))
+            taken += [entry for entry in found if entry.item != entry.path]
+            failed = {entry.path: entry for entry in found if entry.item == entry.path}
+            if not found:
                 break
-        return taken
+        return [*taken, *failed.values()]
 
 
-def _carried_out(verdict: Verdict, quarantine: Quarantine) -> Iterator[Entry]:
+def _looked(before: Baseline, quarantine: Quarantine) -> Iterator[Entry]:
+    try:
+        verdicts = judge(before)
+    except Exception as error:  # noqa: BLE001 (what a command left may have provoked it)
+        yield stuck(before.roots[0], f"what git would execute of it could not be looked for: {type(error).__name__}")
+        return
+    for verdict in verdicts:
+        try:
+            entry = _carried_out(verdict, quarantine)
+        except Exception as error:  # noqa: BLE001 (one entry must not keep the others in place)
+            entry = stuck(verdict.path, f"{verdict.reason}; it could not be moved: {type(error).__name__}")
+        if entry is not None:
+            yield entry
+
+
+def _carried_out(verdict: Verdict, quarantine: Quarantine) -> Entry | None:
     entry = Place.at(verdict.path).take_away(quarantine, reason=verdict.reason)
-    if entry is not None and entry.item != entry.path:
-        if verdict.saved is not None:
-            with suppress(OSError):
-                _put_back(verdict.path, verdict.saved)
-        yield entry
+    if entry is not None and entry.item != entry.path and verdict.saved is not None:
+        with suppress(OSError):
+            _put_back(verdict.path, verdict.saved)
+    return entry
 
 
 def _put_back(path: Path, saved: Saved) -> None:

@@ -1,13 +1,12 @@
 """The directory of a session's own, with the home and the /tmp of its commands: made, kept within bounds, removed."""
 
 import os
-import shutil
-import stat
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from yarrow.policy.sandbox.trees import remove_tree
 
 PARTS = ("tmp", "home")
 CACHES = "caches"
@@ -66,25 +65,6 @@ def remove(private: Path) -> None:
     """Remove a session's directory; what cannot be removed goes with the service."""
     _next_look.pop(private, None)
     remove_tree(private)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it, also what its owner closed to itself, as package caches do."""
-    shutil.rmtree(path, onerror=_opened)
-
-
-def _opened(_work: Callable[..., object], path: str, _error: object) -> None:
-    """Open what was closed, and the directory that it lies in, and try once more."""
-    for closed in (os.path.dirname(path), path):  # noqa: PTH120 (as rmtree names it)
-        with suppress(OSError):
-            mode = os.lstat(closed).st_mode
-            if stat.S_ISDIR(mode):
-                os.chmod(closed, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101
-    with suppress(OSError):
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)  # noqa: PTH108
 
 
 def _used(directory: Path) -> int:

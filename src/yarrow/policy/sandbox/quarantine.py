@@ -5,6 +5,7 @@ Several processes may use one store at once.
 """
 
 import base64
+import errno
 import os
 import re
 import shutil
@@ -19,14 +20,14 @@ from msgspec import Struct
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.private import remove_tree
+from yarrow.policy.sandbox.trees import remove_tree, tree_bytes
 
 STORE = "quarantine"
 """Name of the store in the directory of the sandbox's notes."""
 MOST_BYTES = 1_073_741_824
-"""Bytes of the whole store (1 GiB); beyond it the oldest entries are deleted."""
+"""Bytes of the whole store (1 GiB); what it cannot hold besides is renamed where it is."""
 MOST_ENTRIES = 1_000
-"""Entries of the store; beyond it the oldest are deleted."""
+"""Entries of the store; further ones are renamed where they are."""
 COPY_BYTES = 67_108_864
 """Bytes that are copied from another file system; what is larger stays where it was, under a name nobody executes."""
 NUMBERING_TRIES = 100
@@ -57,6 +58,8 @@ class Quarantine:
     def __init__(self, directory: Path, session: str = "") -> None:
         self._directory = directory
         self._session = session
+        self._used: tuple[int, int] | None = None
+        """Entries and bytes of the store; counted once, since a command can leave thousands of files."""
 
     def take(self, directory: int, name: str, path: Path, *, reason: str) -> Entry | None:
         """Move what an open directory holds by a name, and return its entry; None when nothing is there.
@@ -65,66 +68,67 @@ class Quarantine:
         item of the entry is the path itself.
         """
         try:
-            status = system.stat_in(directory, name)
+            system.stat_in(directory, name)
         except OSError:
             return None
-        number, slot = self._slot()
-        item = slot / ITEM if slot is not None else None
+        size = tree_bytes(directory, name)
+        number, slot = self._slot(size)
         try:
-            item = _moved(directory, name, item, aside=path)
+            item = _moved(directory, name, slot / ITEM if slot is not None else None, aside=path)
         except OSError as error:
             item, reason = path, f"{reason}; it could not be moved: {error.strerror}"
-        size = _size(item) if stat.S_ISDIR(status.st_mode) else status.st_size
         entry = Entry(number, path, self._session, time.time(), reason, size, item)
         if slot is not None:
             with suppress(OSError):
                 (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encoded_path))
-            self._make_room(but=number)
         return entry
 
     def keep(self, content: bytes, path: Path, *, reason: str) -> Entry:
         """Store a content that was kept from a path, and return its entry. Raises OSError."""
-        number, slot = self._slot()
+        number, slot = self._slot(len(content))
         if slot is None:
             return Entry(0, path, self._session, time.time(), reason, len(content), path)
         (slot / ITEM).write_bytes(content)
         entry = Entry(number, path, self._session, time.time(), reason, len(content), slot / ITEM)
         (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encoded_path))
-        self._make_room(but=number)
         return entry
 
-    def _slot(self) -> tuple[int, Path | None]:
-        """Return the number and directory of one more entry; 0 and None when the store cannot be written to."""
+    def _slot(self, size: int) -> tuple[int, Path | None]:
+        """Return the number and directory of one more entry; 0 and None when the store is full or cannot be written.
+
+        Entries never make room for others: they may be files of the user that a command moved.
+        """
+        count, used = self._used if self._used is not None else _usage(self._directory)
+        self._used = count, used
+        if count >= MOST_ENTRIES or used + size > MOST_BYTES:
+            return 0, None
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for _ in range(NUMBERING_TRIES):
                 number = max(_numbers(self._directory), default=0) + 1
                 with suppress(FileExistsError):
                     (self._directory / str(number)).mkdir(mode=0o700)
+                    self._used = count + 1, used + size
                     return number, self._directory / str(number)
         return 0, None
-
-    def _make_room(self, *, but: int) -> None:
-        held = [entry for entry in entries(self._directory) if entry.number != but]
-        size = sum(_held(entry, self._directory) for entry in entries(self._directory))
-        for entry in held:
-            if size <= MOST_BYTES and len(held) < MOST_ENTRIES:
-                return
-            size -= _held(entry, self._directory)
-            held = held[1:]
-            remove_tree(self._directory / str(entry.number))
 
 
 def quarantined(taken: Sequence[Entry], name: Callable[[Path], str]) -> str:
     """Return a sentence about entries; `name` returns how a path is shown."""
     stuck = [entry for entry in taken if entry.item == entry.path]
-    moved = [entry for entry in taken if entry not in stuck]
+    beside = [entry for entry in taken if entry not in stuck and not entry.number]
+    moved = [entry for entry in taken if entry.number and entry not in stuck]
     told: list[str] = []
     for reason in dict.fromkeys(entry.reason for entry in moved):
         names = [f"{name(entry.path)} ({entry.number})" for entry in moved if entry.reason == reason]
         told.append(f"{', '.join(names)}: quarantined, since {reason}")
     if moved:
         told.append("`yarrow sandbox quarantine restore N` puts an entry back")
+    told += [f"{name(entry.path)}: renamed to {entry.item.name}, since {entry.reason}" for entry in beside]
+    if beside:
+        told.append(
+            "the quarantine is full or unwritable: `yarrow sandbox quarantine empty` deletes its entries for good"
+        )
     told += [f"{name(entry.path)}: could not be quarantined, remove it: {entry.reason}" for entry in stuck]
     return "; ".join(told)
 
@@ -192,6 +196,11 @@ def _numbers(directory: Path) -> list[int]:
     return [int(name) for name in names if re.fullmatch("[1-9][0-9]{0,8}", name)]
 
 
+def _usage(directory: Path) -> tuple[int, int]:
+    """Return the entries and the bytes of a store."""
+    return len(_numbers(directory)), sum(_held(entry, directory) for entry in entries(directory))
+
+
 def _held(entry: Entry, directory: Path) -> int:
     return entry.size if entry.item.is_relative_to(directory) else 0
 
@@ -210,7 +219,7 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
     beside = f"{name}.quarantined-{os.urandom(4).hex()}"
     system.replace_in(directory, name, beside)
     real = Path(f"/proc/self/fd/{directory}", beside)
-    if item is not None and _size(real) <= COPY_BYTES:
+    if item is not None and tree_bytes(directory, beside) <= COPY_BYTES:
         with suppress(OSError, shutil.Error):
             _copy(real, item)
             _remove(real)
@@ -250,10 +259,13 @@ def _put(item: Path, path: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy files, directories and links. Raises OSError, also for devices, sockets and FIFOs."""
+    """Copy files, directories and links. Raises OSError, also for devices, sockets, FIFOs and very deep trees."""
     mode = source.lstat().st_mode
     if stat.S_ISDIR(mode):
-        shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
+        try:
+            shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
+        except RecursionError as error:
+            raise OSError(errno.ENAMETOOLONG, "its directories are nested too deep to copy", str(source)) from error
     else:
         _copy_file(str(source), str(target))
 
@@ -271,14 +283,3 @@ def _remove(path: Path) -> None:
             remove_tree(path)
         else:
             path.unlink()
-
-
-def _size(path: Path) -> int:
-    """Return the bytes of all that lies at a path."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return 0
-    if not stat.S_ISDIR(status.st_mode):
-        return status.st_size
-    return sum(_size(Path(folder, name)) for folder, _, names in os.walk(path, followlinks=False) for name in names)

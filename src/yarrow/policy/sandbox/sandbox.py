@@ -30,6 +30,7 @@ from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
 from yarrow.policy.sandbox.starting import starter
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.sandbox.trees import remove_tree
 from yarrow.policy.sandbox.worktrees import COLLECTING, has_others
 
 MOST_OF_A_USER = 4_096
@@ -90,7 +91,7 @@ class Boxed:
                 held.callback(self._notes[-1].remove)
         self._copies = copies(_changeable(box, found), box.private, box.writable, command=command.argv[-1])
         if self._copies is not None:
-            held.callback(private.remove_tree, self._copies.directory)
+            held.callback(remove_tree, self._copies.directory)
         hold = self._descriptors.hold if binds_descriptors() else None
         workplace = Workplace(found, self.covered, hold, self._copies, caches_of(box, command))
         self.command = self._boxed(command, program, workplace=workplace, box=box)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -44,9 +45,18 @@ class Place(Struct, frozen=True):
         return self.base / self.below
 
     def take_away(self, quarantine: Quarantine, *, reason: str = GUARDED) -> Entry | None:
-        """Quarantine what came to be there and return its entry; None for nothing."""
+        """Quarantine what came to be there and return its entry; None for nothing.
+
+        An unexpected error becomes an entry that names it, so that whatever else was planted is still quarantined.
+        """
         if self.identity is None:
             return None
+        try:
+            return self._found(quarantine, reason)
+        except Exception as error:  # noqa: BLE001 (a command may have provoked it, to keep what it planted elsewhere)
+            return stuck(self.path, f"{reason}; it could not be moved: {type(error).__name__}")
+
+    def _found(self, quarantine: Quarantine, reason: str) -> Entry | None:
         try:
             directory = open_directory(Path("/"), self.base)
         except OSError:
@@ -96,6 +106,11 @@ class Watched(Struct, frozen=True):
         heads = (Place.at(root / "HEAD") for root in self.roots if _is_bare(root))
         taken += [head.take_away(quarantine, reason=BARE_ROOT) for head in heads]
         return [entry for entry in taken if entry is not None]
+
+
+def stuck(path: Path, reason: str) -> Entry:
+    """Return the entry of a path that could not be quarantined."""
+    return Entry(0, path, "", time.time(), reason, 0, path)
 
 
 def signature(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from yarrow.platform import system
 from yarrow.policy.sandbox.caches.cache import Links, Own
 from yarrow.policy.sandbox.owner import Owner
-from yarrow.policy.sandbox.private import remove_tree
+from yarrow.policy.sandbox.trees import remove_tree
 
 MOST_LINKS = 16_384
 """Maximum links made for one directory; what has none is downloaded again."""
