@@ -19,7 +19,7 @@ from yarrow.tool.write import Write
 from yarrow.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("sandbox")
-NOTICES = {"RETURNING_REPOSITORIES", "UNCHECKED_REPOSITORIES"}
+NOTICES = {"RETURNING_REPOSITORIES", "UNCHECKED_REPOSITORIES", "EXECUTED_FILES"}
 COMMIT = (
     "mkdir -p docs/objects docs/refs; touch docs/HEAD docs/config docs/objects/a docs/refs/a; "
     "git add docs; git -c user.name=n -c user.email=n@e commit -q -m c; rm -rf docs"
@@ -79,3 +79,36 @@ async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
         "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings that git runs: "
         f"{tmp_path}/project/.git: more than 0 commits. Review them."
     )
+
+
+USER = "git -c user.email=a@b.c -c user.name=n"
+REBASE = (
+    f"{USER} commit -q --allow-empty -m a; echo b > b; git add b; {USER} commit -qm b; "
+    f'export GIT_SEQUENCE_EDITOR=\'f() {{{{ printf "{{}}" > "$1"; }}}}; f\'; {USER} rebase -i HEAD~1'
+)
+
+
+async def test_case_at_07_a_notice_names_the_commands_of_a_rebase_that_stopped(tmp_path: Path) -> None:
+    command = REBASE.format(r"break\nexec touch evil\nexec touch other\n")
+    files = "; mkdir .claude; for n in $(seq 10 30); do echo x > .claude/$n; done"
+    runs = [("bash", {"command": command + files}), ("bash", {"command": "touch c"})]
+    (told,), later = await notices(tmp_path, runs)
+    todo = ".git/rebase-merge/git-rebase-todo"
+    named = f"{todo} (exec touch evil), {todo} (exec touch other), .claude/"
+    assert told.startswith(f"EXECUTED_FILES: This run changed files that other tools execute: {named}")
+    assert later == []
+
+
+async def test_case_at_07_a_rebase_that_a_later_run_ends_works(tmp_path: Path) -> None:
+    start = REBASE.format(r"exec touch made\nbreak\nexec touch last\n")
+    (told,), later = await notices(
+        tmp_path,
+        [
+            ("bash", {"command": start}),
+            ("bash", {"command": f"{USER} rebase --continue && ! test -d .git/rebase-merge && touch AGENTS.md"}),
+        ],
+    )
+    assert "(exec touch last)" in told
+    assert "made" not in told
+    assert later == ["EXECUTED_FILES: This run changed files that other tools execute: AGENTS.md. Review them."]
+    assert {"made", "last"} <= {path.name for path in (tmp_path / "project").iterdir()}

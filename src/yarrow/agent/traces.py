@@ -10,6 +10,7 @@ import msgspec
 from yarrow.agent.ports import Equipment
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
+from yarrow.policy import gitsteps
 from yarrow.policy.executed import changed, is_executed, look
 from yarrow.policy.gitstate import State
 from yarrow.policy.gitstate import look as look_at_git
@@ -21,6 +22,8 @@ from yarrow.tool.paths import locate, shown
 
 NAMED = 10
 """Files named in the notice; the others are counted."""
+COMMAND_CHARACTERS = 120
+"""Characters of a command that are shown."""
 MOST_FILES = 1_000
 """Files remembered of one run; later ones are not counted."""
 
@@ -32,6 +35,8 @@ class Traces:
         self._files: dict[str, None] = {}
         self._repositories: dict[Path, State] | None = None
         """State of the repositories before the first call."""
+        self._steps: dict[Path, tuple[str, ...]] = {}
+        """Commands of git operations that had stopped then."""
 
     async def left_by(
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: Equipment
@@ -41,7 +46,7 @@ class Traces:
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:
-            self._repositories = await asyncio.to_thread(look_at_git, roots)
+            self._repositories, self._steps = await asyncio.to_thread(_look_at_git, roots)
         before = await asyncio.to_thread(look, roots)
         result: Progress | Result | None = None
         try:
@@ -56,7 +61,9 @@ class Traces:
 
     async def notices(self, context: ToolContext) -> list[Notice]:
         """Return what the user should know when the run is over."""
-        files = self._noted("EXECUTED_FILES", "This run changed files that other tools execute", list(self._files))
+        # Commands come first, lest a run hide them behind others that it names.
+        executed = [*(await self._commands(context)), *self._files]
+        files = self._noted("EXECUTED_FILES", "This run changed files that other tools execute", executed)
         if self._repositories is None:
             return files
         from yarrow.policy.gitreturns import returns
@@ -73,6 +80,14 @@ class Traces:
             *self._noted("UNCHECKED_REPOSITORIES", unread, [told(text) for text in found.unread]),
         ]
 
+    async def _commands(self, context: ToolContext) -> list[str]:
+        """Return the commands that this run put into lists of git, each with its list."""
+        if self._repositories is None:
+            return []
+        after = await asyncio.to_thread(gitsteps.look, _roots(context, ""))
+        found = gitsteps.added(self._steps, after)
+        return [f"{shown(path, context.cwd)} ({told(command[:COMMAND_CHARACTERS])})" for path, command in found]
+
     def _noted(self, code: str, text: str, names: list[str]) -> list[Notice]:
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
         return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
@@ -81,6 +96,10 @@ class Traces:
         for path in paths:
             if len(self._files) < MOST_FILES:
                 self._files[shown(Path(path), context.cwd)] = None
+
+
+def _look_at_git(roots: list[Path]) -> tuple[dict[Path, State], dict[Path, tuple[str, ...]]]:
+    return look_at_git(roots), gitsteps.look(roots)
 
 
 def _real(path: str, context: ToolContext) -> Path:
