@@ -14,11 +14,14 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import baseline, private
+from yarrow.policy.sandbox import baseline, journal, private, sandbox
+from yarrow.policy.sandbox.baseline import Baseline
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.gitdirs import Part
+from yarrow.policy.sandbox.journal import Left, Note
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, entries
 from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.taking import Watched
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -29,6 +32,7 @@ from pathlib import Path
 from yarrow.policy.process import Command, run
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.taking import Watched
 from yarrow.policy.workspace import Workspace
 
 async def main(cwd, notes, script):
@@ -269,3 +273,59 @@ def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
         taken = {entry.path for entry in boxed.take_away()}
     assert ws / "b/.git/config" in taken
     assert ws / "a/.git/HEAD" in taken
+
+
+@pytest.mark.parametrize("most", [journal.NOTE_BYTES, 4_000])
+def test_case_at_12_a_large_note_is_read_whole(
+    ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """4,000 bytes stand for a note that must be cut."""
+    monkeypatch.setattr(journal, "NOTE_BYTES", most)
+    roots = [ws]
+    for number in range(20 if most == 4_000 else 8_000):
+        (ws / "many" / ("n" * 200 + str(number)) / ("m" * 240) / "hooks").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(ws / "users")], check=True)
+    (ws / "users/.git/hooks/pre-push").write_text("mine")
+    left = Left(Watched.of([], roots), baseline.take(roots, [], []))
+    note = Note(tmp_path / "notes", left)
+    held = next((tmp_path / "notes").iterdir())
+    assert held.stat().st_size <= most
+    copy = tmp_path / "notes/call-0.json"  # of a process that is gone
+    copy.write_bytes(held.read_bytes())
+    note.remove()
+    assert len(journal.elsewhere(tmp_path / "notes")) == 1
+    subprocess.run(["git", "init", "-q", str(ws / "made")], check=True)
+    subprocess.run(["git", "-C", str(ws / "made"), "config", "core.fsmonitor", "evil"], check=True)
+    assert [entry.path for entry in journal.recover(tmp_path / "notes")] == [ws / "made/.git/config"]
+    assert (ws / "users/.git/hooks/pre-push").read_text() == "mine"
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_case_at_10_what_began_during_the_look_is_not_trusted(
+    ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_over: bool
+) -> None:
+    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    assert box is not None
+    config = ws / "made/.git/config"
+    subprocess.run(["git", "init", "-q", str(ws / "made")], check=True)
+    config.unlink()
+    looks: list[Baseline] = []
+
+    def beside(*given: Any, **more: Any) -> Baseline:
+        """Look while another service's command runs: it begins after the look at the notes."""
+        if not looks:
+            script = "printf '[core]\\nfsmonitor = evil\\n' > made/.git/config; echo ready; sleep 60"
+            with ready(ws, tmp_path / "notes", script):
+                looks.append(baseline.take(*given, **more))
+            if is_over:
+                boxes(tmp_path / "notes").recovered()
+        else:
+            looks.append(baseline.take(*given, **more))
+        return looks[-1]
+
+    monkeypatch.setattr(sandbox, "take", beside)
+    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    with closing(boxed):
+        assert any(part.path == config for part in looks[0].trusted)
+        config.write_text("[core]\nfsmonitor = evil\n")
+        assert [entry.path for entry in boxed.take_away()] == [config]

@@ -1,5 +1,6 @@
 """Journal of running commands: the baseline of each, so that the next service cleans up after one that was killed."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -18,8 +19,8 @@ from yarrow.policy.sandbox.taking import Place, Watched, stuck
 PREFIX = "call-"
 _OURS = f"{PREFIX}{os.urandom(8).hex()}-"
 """How the notes of this process begin."""
-NOTE_BYTES = 16_777_216
-"""Bytes of the largest note that is read."""
+NOTE_BYTES = 268_435_456
+"""Bytes of the largest note; a larger one is written without the names of git that directories held."""
 LOOKS = 3
 """Looks at a workspace after a command, as long as each finds something to quarantine."""
 
@@ -103,7 +104,8 @@ class Note:
             undone.callback(os.close, self._descriptor)
             # Locked before it has its name, or another service could take it for one that a dead one left.
             system.lock(self._descriptor)
-            os.write(self._descriptor, _written(left))
+            with os.fdopen(self._descriptor, "wb", closefd=False) as file:
+                file.write(_written(left))
             beside.rename(self._path)
             undone.pop_all()
 
@@ -138,6 +140,14 @@ def elsewhere(directory: Path) -> list[Baseline]:
     return found
 
 
+def notes_state(directory: Path) -> tuple[int, frozenset[str]]:
+    """Return what differs once a command of any service began or ended."""
+    try:
+        return directory.stat().st_mtime_ns, frozenset(_names(directory))
+    except OSError:
+        return 0, frozenset()
+
+
 def _names(directory: Path) -> list[str]:
     try:
         return [name for name in os.listdir(directory) if name.startswith(PREFIX) and name.endswith(".json")]  # noqa: PTH208 (no Path is needed)
@@ -159,13 +169,23 @@ def _recovered(directory: Path, name: str) -> list[Entry]:
 
 
 def _written(left: Left) -> bytes:
+    """Return a note. Raises OSError for one that is too large.
+
+    Without the names it still says what is trusted: after a crash, what a command turned into a git directory is
+    quarantined by its executable part instead of by what completed it.
+    """
     before = left.before
-    stored = Stored(replace(before, names={}, saved={}), tuple(before.names.items()), tuple(before.saved.items()))
-    return msgspec.json.encode((left.watched, stored), enc_hook=encoded_path)
+    for names in (tuple(before.names.items()), ()):
+        stored = Stored(replace(before, names={}, saved={}), names, tuple(before.saved.items()))
+        data = msgspec.json.encode((left.watched, stored), enc_hook=encoded_path)
+        if len(data) <= NOTE_BYTES:
+            return data
+    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
 
 def _left(descriptor: int) -> Left:
     """Read a note. Raises OSError, and `msgspec.MsgspecError` for one that makes no sense."""
-    data = os.read(descriptor, NOTE_BYTES)
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        data = file.read(NOTE_BYTES)
     watched, stored = msgspec.json.decode(data, type=tuple[Watched, Stored], dec_hook=decoded_path)
     return Left(watched, replace(stored.rest, names=dict(stored.names), saved=dict(stored.saved)))

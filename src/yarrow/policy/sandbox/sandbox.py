@@ -22,7 +22,7 @@ from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, TRUSTING, covers
 from yarrow.policy.sandbox.hidden import home_inside
-from yarrow.policy.sandbox.journal import Left, Note, elsewhere
+from yarrow.policy.sandbox.journal import Left, Note, elsewhere, notes_state
 from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
@@ -36,6 +36,8 @@ from yarrow.policy.sandbox.worktrees import COLLECTING, has_others
 MOST_OF_A_USER = 4_096
 """Processes of one user, where that is limited by user and not by group."""
 OPEN_FILES = 65_536
+BASELINES = 3
+"""Looks at a workspace before a command, as long as other commands begin or end meanwhile."""
 ELSEWHERE = frozenset({"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"})
 """Variables that name places which are not there inside; without them programs take /tmp and the home."""
 _START = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
@@ -64,7 +66,6 @@ class Boxed:
         self.is_over = False
         """Whether `take_away` was called."""
         program = _launcher_outside(box)
-        # Before the look and after it: what begins, or ends, while we look leaves its note at one of the two.
         others = [] if box.notes is None else elsewhere(box.notes)
         found = _found(box)
         held = ExitStack()
@@ -77,8 +78,7 @@ class Boxed:
         """Whether the session's home and /tmp held too much, and were emptied."""
         held.callback(private.leave, box.private)
         self.strays = Strays.look(box)
-        others += [] if box.notes is None else elsewhere(box.notes)
-        before = held.enter_context(running(_baseline(box, found, others), others))
+        before = held.enter_context(running(_settled(box, found, others), others))
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
         kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
@@ -160,6 +160,24 @@ def _changeable(box: Box, found: Sequence[Found]) -> list[Path]:
     """Return the read-only files of the roots that commands may write to."""
     open_roots = (one for root, one in zip(box.writable, found, strict=False) if root not in box.locked)
     return list(dict.fromkeys(path for one in open_roots for path in one.fixed))
+
+
+def _settled(box: Box, found: Sequence[Found], others: list[Baseline]) -> Baseline:
+    """Return a baseline taken while no other command began or ended; add those of other services to `others`.
+
+    What a command planted that began during the look, or ended before it was over, would be taken for the user's.
+    """
+    if box.notes is None:
+        return _baseline(box, found, others)
+    tries_left = BASELINES
+    while True:
+        state = notes_state(box.notes)
+        others += elsewhere(box.notes)
+        baseline = _baseline(box, found, others)
+        tries_left -= 1
+        if notes_state(box.notes) == state or not tries_left:
+            others += elsewhere(box.notes)
+            return baseline
 
 
 def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline]) -> Baseline:
