@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from doubles.house import House, stub_of
 from yarrow.config.settings import SecretFilesSettings
+from yarrow.policy.sandbox import protected
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.service.servicer import Servicer
@@ -71,6 +72,19 @@ async def test_every_tool_means_the_same_by_it(house: House) -> None:
         files = (await stub.ListFiles(pb.ListFilesRequest(session_id=session))).paths
         assert not set(files) & set(CLOSED[:-1])
         assert {".env.test", "main.py"} <= set(files)
+
+
+async def test_case_at_06_a_result_says_what_could_not_be_hidden(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stub_of(house) as stub:
+        session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
+
+        async def run() -> str:
+            request = pb.RunToolRequest(session_id=session, tool="bash", arguments_json='{"command": "true"}')
+            return [response.event async for response in stub.RunTool(request)][-1].tool_output.text
+
+        assert "directories" not in await run()
+        monkeypatch.setattr(protected, "MOST_DIRECTORIES", 0)
+        assert "[the workspace has more than 0 directories: files such as .env " in await run()
 
 
 async def test_a_context_file_is_none_of_them(house: House) -> None:

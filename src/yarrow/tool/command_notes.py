@@ -8,7 +8,7 @@ from pathlib import Path
 from yarrow.policy.process import Command, Exit
 from yarrow.policy.sandbox.causes import Ran, cause
 from yarrow.policy.sandbox.configs import EXECUTES
-from yarrow.policy.sandbox.protected import readable_secrets
+from yarrow.policy.sandbox.protected import shortfalls
 from yarrow.policy.sandbox.quarantine import Entry, quarantined
 from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.tool.paths import shown
@@ -44,8 +44,7 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
         )
     if stray := boxed.strays.note():
         notes.append(stray)
-    if readable := readable_secrets(boxed.limits.box.writable):
-        notes.append(readable)
+    notes += shortfalls(boxed.limits.box.writable)
     if boxed.was_emptied:
         notes.append("before this command /tmp and the home held too much, and were emptied")
     ran = Ran(command.argv[-1], output, command.cwd, failed=end.code != 0)

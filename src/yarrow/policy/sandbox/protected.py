@@ -278,15 +278,21 @@ def remembered(root: Path, found: Found) -> Found:
     return found
 
 
-def readable_secrets(roots: Sequence[Path]) -> str:
-    """Return, in a sentence, which files of secrets the last looks at some roots could not hide; empty for none."""
+def shortfalls(roots: Sequence[Path]) -> list[str]:
+    """Return, in a sentence each, what the last looks at some roots could not protect."""
     looks = [found for root in roots if (found := _seen.get(root)) is not None]
     told: list[str] = []
     if unhidden := sum(found.unhidden for found in looks):
-        told.append(f"{unhidden:,} files such as .env in directories of packages and builds: too many to hide")
+        told.append(
+            f"{unhidden:,} files such as .env below node_modules, build and the like are too many to hide: "
+            "commands can read them"
+        )
     if any(found.is_cut for found in looks):
-        told.append(f"the workspace has more than {MOST_DIRECTORIES:,} directories: files such as .env in later ones")
-    return f"{'; '.join(told)}. Commands can read them" if told else ""
+        told.append(
+            f"the workspace has more than {MOST_DIRECTORIES:,} directories: files such as .env and settings of git in "
+            "the others are not checked. Work in a part of it"
+        )
+    return told
 
 
 def _still(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], bool]) -> list[Path]:
