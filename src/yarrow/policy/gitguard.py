@@ -18,6 +18,11 @@ def is_executed_by_git(real: Path, root: Path, roots: Sequence[Path]) -> bool:
     return _is_included(real, root) or _is_of_git_directory(real) or _is_of_common_directory(real, roots)
 
 
+def has_git_name(path: Path) -> bool:
+    """Whether a path has a name by which a git directory is made or configured."""
+    return not (MAKING | GIT_PROTECTED).isdisjoint(map(str.casefold, path.parts))
+
+
 def _is_of_git_directory(real: Path) -> bool:
     """Whether a file would complete a git directory, or is executed or obeyed in one that is complete."""
     parts = real.parts

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from yarrow.platform import system
+from yarrow.policy.gitguard import has_git_name
 from yarrow.policy.workspace import READING, Refused, Workspace
 from yarrow.tool.base import ToolFailed
 from yarrow.tool.replacing import replace_file
@@ -38,6 +39,7 @@ class Target:
         self._directory: int | None = None
         self._name = ""
         self._seen: _Seen | None = None
+        self._old: bytes | None = None
 
     def open(self, *, make: bool) -> ToolFailed | None:
         """Open the file's directory, made if `make` says so; return why it may not be. Raises OSError."""
@@ -65,7 +67,10 @@ class Target:
         try:
             status = os.fstat(descriptor)
             self._seen = _seen(status)
-            return self._unfit(status, self._directory) or _all_of(descriptor)
+            if unfit := self._unfit(status, self._directory):
+                return unfit
+            self._old = _all_of(descriptor)
+            return self._old
         finally:
             os.close(descriptor)
 
@@ -79,7 +84,17 @@ class Target:
         if self._directory is None or self._now() != self._seen:
             return False
         replace_file(self._directory, self._name, data)
+        # A command that ended before the rename was judged without this file, which may complete a git directory.
+        if has_git_name(self._path) and isinstance(self._workspace.resolve_write(self._path), Refused):
+            self._undo(self._directory)
+            return False
         return True
+
+    def _undo(self, directory: int) -> None:
+        if self._old is None:
+            system.unlink_in(directory, self._name)
+        else:
+            replace_file(directory, self._name, self._old)
 
     def close(self) -> None:
         """Give back the directory."""

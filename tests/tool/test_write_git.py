@@ -1,0 +1,32 @@
+"""A write beside a command that makes a git directory around the file at the same moment."""
+
+from pathlib import Path
+
+import pytest
+
+from yarrow.policy.workspace import Workspace
+from yarrow.tool import target
+from yarrow.tool.replacing import replace_file
+from yarrow.tool.target import opened
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_case_at_08_a_write_that_completes_a_git_directory_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bytes | None
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    if old is not None:
+        (docs / "HEAD").write_bytes(old)
+
+    def meanwhile(directory: int, name: str, data: bytes) -> None:
+        (docs / "objects").mkdir(exist_ok=True)
+        (docs / "refs").mkdir(exist_ok=True)
+        replace_file(directory, name, data)
+
+    monkeypatch.setattr(target, "replace_file", meanwhile)
+    with opened(docs / "HEAD", Workspace.make(tmp_path)) as file:
+        assert isinstance(file, target.Target)
+        assert file.read() == old
+        assert not file.replace(b"ref: refs/heads/main\n")
+    assert ((docs / "HEAD").read_bytes() if (docs / "HEAD").exists() else None) == old
