@@ -50,6 +50,7 @@ async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: Wor
         await screen.until(f"{SIGN}half a thought")
         screen.send(" ends\r")
         await screen.until("the second")
+        await screen.until("ready")
         assert "\n".join(screen.whole).count("an answer") == 1
         assert "\n".join(screen.whole).count("ready") == 1
         screen.send("\x04")
