@@ -6,7 +6,7 @@ from pathlib import Path
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.gitdirs import common_directory, survey
-from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.sandbox.names import HEAD, MAKING, is_complete
 from yarrow.policy.sandbox.protected import USERS_CONFIG
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
@@ -58,7 +58,10 @@ def _is_included(real: Path, root: Path) -> bool:
 
 
 def _names(directory: Path) -> list[str]:
+    """Return the names in a directory; of one that cannot be listed those that make a git directory."""
     try:
         return os.listdir(directory)  # noqa: PTH208 (no Path is needed)
+    except PermissionError:
+        return [name for name in (*MAKING, HEAD) if os.path.lexists(directory / name)]
     except OSError:
         return []

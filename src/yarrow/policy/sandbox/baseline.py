@@ -19,11 +19,12 @@ from yarrow.policy.sandbox.gitdirs import (
     digest,
     included_alone,
     is_judged,
-    leading_out,
+    is_own,
     parts,
     survey,
 )
 from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.sandbox.pointers import leading_out
 from yarrow.policy.sandbox.taking import signature
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -32,6 +33,7 @@ SAVED_BYTES = 65_536
 MOST_SAVED = 1_048_576
 """Bytes that are saved of one workspace; later files are not saved."""
 EXECUTED = "git would execute or obey it"
+UNLISTED = "it cannot be listed, and git may execute what is in it"
 COMPLETES = "it makes a git directory whose settings git would obey"
 UNJUDGED = "it makes a git directory that could not be judged"
 
@@ -66,6 +68,8 @@ class Baseline(Struct, frozen=True):
     """The `commondir` of each git directory."""
     saved: dict[Path, Saved]
     """Contents of files that git would execute or obey."""
+    closed: frozenset[Part] = frozenset()
+    """Directories that could not be listed."""
 
 
 class Verdict(Struct, frozen=True):
@@ -132,12 +136,13 @@ def take(
         known=frozenset(known),
         pointers=frozenset(pointers),
         saved=saved,
+        closed=found.closed,
     )
 
 
 def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
     """Return what to quarantine after a command, or after a service was killed."""
-    found = survey(before.roots, secrets, but=before.beyond)
+    found = survey(before.roots, secrets, but=before.beyond, closed=before.closed)
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Verdict] = {}
     for directory, names in found.names.items():
@@ -147,6 +152,9 @@ def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
         if is_judged(directory, names) or directory in found.linked:
             for verdict in _contained(directory, names, before):
                 verdicts.setdefault(verdict.path, verdict)
+    for part in found.closed - before.closed:
+        if is_own(part.path):
+            verdicts.setdefault(part.path, Verdict(part.path, UNLISTED))
     return list(verdicts.values())
 
 
@@ -256,6 +264,7 @@ def _less(baseline: Baseline, other: Baseline) -> Baseline:
         trusted=shared(baseline.trusted, other.trusted),
         known=shared(baseline.known, other.known),
         pointers=shared(baseline.pointers, other.pointers),
+        closed=shared(baseline.closed, other.closed),
         saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _saw(path, other)},
     )
 

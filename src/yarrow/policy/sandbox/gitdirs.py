@@ -8,16 +8,17 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.policy.gitconfig import harmless_settings, included
 from yarrow.policy.sandbox.core_worktree import is_own_tree
-from yarrow.policy.sandbox.names import is_complete, looking
-from yarrow.policy.sandbox.protected import PATH_BYTES, pointed_to, said
+from yarrow.policy.sandbox.names import Names, is_complete, looking
+from yarrow.policy.sandbox.protected import said
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_DIRECTORIES = 100_000
@@ -32,6 +33,14 @@ WITHIN = r"/\.git/(?:modules|worktrees)/"
 NOT_THERE = r"/(?:refs|objects|logs|lfs)/"
 
 
+class Part(Struct, frozen=True):
+    """A file that git would execute or obey, or a directory that cannot be listed."""
+
+    path: Path
+    digest: str
+    """Hash of what it holds, or of what it leads to; identity of a directory that cannot be listed."""
+
+
 class Survey(Struct, frozen=True):
     """The directories of a workspace that have names of git."""
 
@@ -41,21 +50,36 @@ class Survey(Struct, frozen=True):
     """Directories that a symlink called `.git` leads to."""
     beyond: frozenset[Path]
     """Directories that were not looked into."""
+    closed: frozenset[Part]
+    """Directories that cannot be listed."""
 
 
-def survey(roots: Sequence[Path], secrets: SecretFiles = ENV_FILES, *, but: Iterable[Path] | None = None) -> Survey:
-    """Look at all directories below some roots, except `but`; without it at most at `MOST_DIRECTORIES`."""
+def survey(
+    roots: Sequence[Path],
+    secrets: SecretFiles = ENV_FILES,
+    *,
+    but: Iterable[Path] | None = None,
+    closed: Collection[Part] | None = None,
+) -> Survey:
+    """Look at all directories below some roots, except `but`; without it at most at `MOST_DIRECTORIES`.
+
+    If `closed` is given, directories that cannot be listed are opened to their owner, unless they are among these: git
+    needs no list to find what it executes.
+    """
     look = looking(secrets)
     avoided = frozenset(map(str, but or ()))
     names: dict[str, tuple[str, ...]] = {}
     level = outermost(roots)
+    tops = frozenset(level)
+    left: set[Part] = set()
     looked = 0
     while level and (but is not None or looked <= MOST_DIRECTORIES):
         below: list[str] = []
         for directory in level:
-            try:
-                found = look(directory)
-            except OSError:
+            found = _look(directory, look, closed=closed, tops=tops)
+            if isinstance(found, Part):
+                left.add(found)
+            if not isinstance(found, Names):
                 continue
             if found.git:
                 names[directory] = found.git
@@ -66,7 +90,57 @@ def survey(roots: Sequence[Path], secrets: SecretFiles = ENV_FILES, *, but: Iter
         looked += len(level)
         level = [path for path in below if path not in avoided] if avoided else below
     found_names = {Path(directory): git for directory, git in names.items()}
-    return Survey(found_names, _linked(found_names), frozenset(map(Path, level)))
+    return Survey(found_names, _linked(found_names), frozenset(map(Path, level)), frozenset(left))
+
+
+def _look(
+    directory: str, look: Callable[[str], Names], *, closed: Collection[Part] | None, tops: frozenset[str]
+) -> Names | Part | None:
+    """Return what a directory holds, a part where it cannot be listed, None where it is gone."""
+    try:
+        found = look(directory)
+        if closed is not None and found.git and not os.access(directory, os.X_OK):
+            _open_up(directory, tops)
+    except PermissionError:
+        part = Part(Path(directory), _identity(directory))
+        return part if closed is None or part in closed else _opened(directory, tops, look) or part
+    except OSError:
+        return None
+    return found
+
+
+def _opened(directory: str, tops: frozenset[str], look: Callable[[str], Names]) -> Names | None:
+    """Return what a directory holds once it is opened to its owner; None where that is impossible."""
+    _open_up(directory, tops)
+    with suppress(OSError):
+        return look(directory)
+    return None
+
+
+def _open_up(directory: str, tops: frozenset[str]) -> None:
+    """Let the owner list and enter a directory, and enter the one above it unless that lies outside of the roots."""
+    above = (directory.rpartition("/")[0],) if directory not in tops else ()
+    for place in (*above, directory):
+        with suppress(OSError):
+            status = os.lstat(place)
+            if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(place, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 (texts)
+
+
+def _identity(directory: str) -> str:
+    try:
+        status = os.lstat(directory)
+    except OSError:
+        return ""
+    return f"{status.st_dev} {status.st_ino} {status.st_mode} {status.st_ctime_ns}"
+
+
+def is_own(directory: Path) -> bool:
+    """Whether a directory is of the user whom commands run as; what others own, they cannot have made."""
+    try:
+        return system.is_ours(directory.lstat())
+    except OSError:
+        return False
 
 
 def outermost(roots: Sequence[Path]) -> list[str]:
@@ -85,14 +159,6 @@ def is_judged(directory: Path, names: Sequence[str]) -> bool:
         return True
     below = re.search(WITHIN, path := str(directory), re.IGNORECASE)
     return below is not None and not re.search(NOT_THERE, f"{path[below.end() :]}/")
-
-
-class Part(Struct, frozen=True):
-    """A file that git would execute or obey."""
-
-    path: Path
-    digest: str
-    """Hash of what it holds, or of what it leads to."""
 
 
 def parts(directory: Path, roots: Sequence[Path], skipped: frozenset[Path] = frozenset()) -> Iterator[Part]:
@@ -119,37 +185,8 @@ def included_alone(directory: Path, planted: Sequence[Path]) -> set[Path]:
     return by_planted - kept
 
 
-def leading_out(directory: Path, names: Sequence[str], roots: Sequence[Path]) -> Iterator[Part]:
-    """Yield each file or symlink `.git` of a directory by which git leaves `roots`, or that cannot be followed.
-
-    Commands can write to directories outside of their roots too, such as their own `/tmp`, which nobody judges.
-    """
-    for name in names:
-        path = directory / name
-        if name.casefold() == ".git" and not _is_plain_directory(path) and _leads_out(path, roots):
-            yield Part(path, digest(path))
-
-
-def _is_plain_directory(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
-def _leads_out(git: Path, roots: Sequence[Path]) -> bool:
-    try:
-        places = [git.resolve()]
-        if not git.is_dir():
-            places.append(Path(os.path.realpath(pointed_to(git))))
-    except (OSError, RuntimeError):
-        return os.path.lexists(git)
-    except ValueError:  # git refuses it, unless it is merely long
-        return git.stat().st_size > PATH_BYTES
-    return not all(_lies_in(place, roots) for place in places)
-
-
-def _lies_in(path: Path, roots: Sequence[Path]) -> bool:
+def lies_in(path: Path, roots: Sequence[Path]) -> bool:
+    """Whether a path lies at or below a root."""
     return any(path.is_relative_to(root) for root in roots)
 
 
@@ -158,7 +195,7 @@ def _parts(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
     if (common := common_directory(directory)) is not None:
         places.append(common)
         is_direct = str(common) == os.path.normpath(directory / said(directory / "commondir"))
-        if not is_direct or not _lies_in(common, roots):
+        if not is_direct or not lies_in(common, roots):
             yield directory / "commondir"  # a symlink on the way can be exchanged for another
     elif os.path.lexists(directory / "commondir"):
         yield directory / "commondir"
@@ -223,6 +260,8 @@ def digest(path: Path) -> str:
             for below in _files(path):
                 hashed.update(os.fsencode(below) + b"\0" + digest(below).encode())
         elif stat.S_ISDIR(status.st_mode):
+            if not os.access(path, os.R_OK | os.X_OK):
+                hashed.update(_identity(str(path)).encode())
             for below in _files(path):
                 hashed.update(os.fsencode(below) + b"\0" + digest(below).encode())
         elif stat.S_ISREG(status.st_mode):
