@@ -64,6 +64,10 @@ FAILURES = [
     ("rm: cannot remove '.git/config': Device or resource busy", ".git/config is protected"),
     ("sed: cannot rename .git/sedX1: Device or resource busy", ".git is protected"),
     ("mv: cannot move '.git' to 'x': Device or resource busy", ".git is protected"),
+    ("rm: cannot remove '.env': Device or resource busy", ".env is closed"),
+    ("mv: cannot move '{ws}/.env' to 'x': Device or resource busy", ".env is closed"),
+    ("cp: cannot create special file '{out}/copy/.env': Operation not permitted", ".env is closed"),
+    ("error: could not write config file {home}/.gitconfig: Device or resource busy", "/.gitconfig is protected"),
     ("cat: .env: Permission denied", ".env is closed"),
     ("PermissionError: [Errno 13] Permission denied: '{ws}/.env'", ".env is closed"),
     ('sudo: The "no new privileges" flag is set, which prevents sudo from running as root.', "setuid"),
@@ -73,6 +77,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("output", "expected"), FAILURES)
 def test_a_failure_that_is_the_sandboxs(place: Place, output: str, expected: str) -> None:
+    (place.home / ".gitconfig").write_text("")
     assert expected in place.why(f"before\n{output}\nmake: *** [all] Error 1")
 
 
@@ -116,6 +121,32 @@ def test_a_failure_that_is_not_the_sandboxs_gets_no_note(
         monkeypatch.undo()
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     assert place.why(output) == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("cat: {home}/lib/l: No such file or directory", "/home/lib/l is hidden"),
+        ("bash: line 1: cd: ../home/lib: No such file or directory", "/home/lib is hidden"),
+        ("bash: line 1: ../home/lib/made: No such file or directory", "/home/lib is hidden"),
+        ("fatal: repository '{home}/lib' does not exist", "/home/lib is hidden"),
+        ("Error: Cannot find module '../home/lib'", "/home/lib is hidden"),
+        ("ls: cannot access 'link/': No such file or directory", "/home/lib is hidden"),
+        ("cat: {home}/.ssh/id_rsa: No such file or directory", ""),
+        ("cat: {home}/lib/other/x: No such file or directory", ""),
+        ("cat: sub/x: No such file or directory", ""),
+        ("{home}/notes.txt:3: No such file or directory was said", ""),
+    ],
+)
+def test_a_path_that_commands_alone_do_not_see_is_named(place: Place, output: str, expected: str) -> None:
+    (place.home / "lib").mkdir()
+    (place.home / ".ssh").mkdir()
+    for name in ("lib/l", ".ssh/id_rsa", ".gitconfig", "notes.txt"):
+        (place.home / name).write_text("x")
+    (place.ws / "link").symlink_to("../home/lib")
+    found = place.why(output)
+    assert (f"{expected} from commands" if expected else "") in found
+    assert bool(found) == bool(expected)
 
 
 @pytest.mark.parametrize("name", [".gitconfig", ".config/git/config"])

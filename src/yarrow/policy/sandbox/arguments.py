@@ -243,7 +243,7 @@ def _settings(box: Box) -> list[Mount]:
     """Return the mounts of the person's settings of git and cargo, without the tokens in them."""
     is_bare = home_inside(box.home) != box.home
     mounts: list[Mount] = []
-    for path, source in copies(box.home, box.private / "settings"):
+    for path, source in copies(box.home, box.private / "settings", box.writable):
         is_shown = path in box.readable or any(path.is_relative_to(root) for root in box.writable)
         if not is_shown and not (is_bare and source == path):
             mounts.append(Bind(str(source), str(path), optional=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.keys import Keys
 from yarrow.policy.sandbox.arguments import seen_inside
 from yarrow.policy.sandbox.box import Box
 
@@ -31,6 +32,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _READ_ONLY = re.compile(r"\bread-only file ?system\b|\bEROFS\b|\[Errno 30\]", re.IGNORECASE)
 _BUSY = re.compile(r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]", re.IGNORECASE)
 _DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
+_MISSING = re.compile(
+    r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
+    r"|\bdoes not (?:appear to )?exist\b|\bcannot find\b|\bnot found\b)",
+    re.IGNORECASE,
+)
+_SPECIAL = re.compile(r"\bcannot create special file\b", re.IGNORECASE)
 _GIT_LINE = re.compile(r"(?:error|fatal|gpg|ssh): |\S+: Permission denied \(|Host key verification failed")
 _PATH = re.compile(
     r"'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019|`([^`']+)['`]|([^\s:'\"\u2018\u2019,;()]*[/.][^\s:'\",;()]*)"
@@ -170,9 +177,30 @@ def _no_credentials(seen: Evidence) -> str:
 
 def _protected(seen: Evidence) -> str:
     for path in _paths(seen, _BUSY):
-        if (guarded := seen.limits.guard(path)) and not os.path.ismount(path):
+        if os.path.ismount(path):
+            continue
+        if guarded := seen.limits.guard(path):
             return f"{_named(guarded, seen)} is protected"
+        if path in seen.limits.covered:
+            return f"{_named(path, seen)} is closed to commands"
+        if path.is_relative_to(seen.limits.box.home) and os.path.lexists(path):  # a file of settings that is shown
+            return f"{_named(path, seen)} is protected"
     return ""
+
+
+def _hidden(seen: Evidence) -> str:
+    """Return what is there for the user and not for commands, but for places of keys."""
+    keys = Keys.of(seen.limits.box.home)
+    for path in _paths(seen, _MISSING):
+        for one in (path, *([path.parent] if os.access(path.parent, os.W_OK) else [])):  # where it would be made
+            if os.path.lexists(one) and not keys.has(str(one)) and not _is_seen(one, seen.limits.box):
+                return f"{_named(one, seen)} is hidden from commands"
+    return ""
+
+
+def _is_seen(path: Path, box: Box) -> bool:
+    inside = seen_inside(box, path, os.environ)
+    return inside is not None and os.path.lexists(inside)
 
 
 def _read_only(seen: Evidence) -> str:
@@ -195,7 +223,10 @@ def _covered(seen: Evidence) -> str:
     for path in _paths(seen, _DENIED):
         if path in seen.limits.covered and os.access(path, os.R_OK):
             return f"{_named(path, seen)} is closed to commands"
-    return ""
+    names = {path.name for path in _paths(seen, _SPECIAL)}  # a copy of what covers it
+    return next(
+        (f"{_named(path, seen)} is closed to commands" for path in seen.limits.covered if path.name in names), ""
+    )
 
 
 def _no_setuid(seen: Evidence) -> str:
@@ -204,7 +235,7 @@ def _no_setuid(seen: Evidence) -> str:
 
 OF_GIT: tuple[Detector, ...] = (_no_network, _no_signing, _no_agent, _no_credentials, _protected, _read_only)
 """Causes for which git fails; in order, the first that is found counts."""
-OF_ALL: tuple[Detector, ...] = (_no_socket, _covered, _no_setuid)
+OF_ALL: tuple[Detector, ...] = (_no_socket, _covered, _no_setuid, _hidden)
 
 
 def _paths(seen: Evidence, pattern: re.Pattern[str]) -> Iterator[Path]:

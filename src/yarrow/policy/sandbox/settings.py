@@ -3,11 +3,12 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from yarrow.policy.gitconfig import SECTION, included
+from yarrow.policy.sandbox.places import home_secrets
 from yarrow.policy.secret_places import is_secret_file
 from yarrow.policy.secrets import TELLING_NAME, TELLING_VALUE
 
@@ -54,13 +55,20 @@ GIT_SECTIONS = frozenset(
 """Sections of git's settings that are shown, but for lines that hold a key."""
 GIT_HTTP = frozenset({"sslcainfo", "sslcapath", "sslverify", "sslbackend", "postbuffer", "version", "lowspeedlimit"})
 """Settings of the section `http` that are shown."""
+NAMING = re.compile(
+    r"^[ \t]*(?:excludesfile|attributesfile|hookspath|template|templatedir|ignorerevsfile|allowedsignersfile|file)"
+    r"[ \t]*=[ \t]*\"?((?:~/|/)[^\"\n#;]*[^\"\n#;\s])",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A setting of git that names a file or a directory which git reads or runs."""
 _KEY = re.compile(r"authorization|bearer\s|basic\s|[?&](?:api_?key|token)=", re.IGNORECASE)
 
 
-def copies(home: Path, directory: Path) -> Iterator[tuple[Path, Path]]:
+def copies(home: Path, directory: Path, roots: Sequence[Path] = ()) -> Iterator[tuple[Path, Path]]:
     """Yield the settings that are shown, each with the file that stands in its place. Raises OSError.
 
-    A file without keys stands for itself; a copy of others is made in `directory`, once for each content.
+    A file without keys stands for itself; a copy of others is made in `directory`, once for each content. Files that
+    git's settings of the person, or of a repository in one of `roots`, name are shown too.
     """
     configs = [path for name in GIT_SETTINGS if os.access(path := home / name, os.R_OK)]
     below = [path for config in configs for path in included(config, home) if path.is_relative_to(home)]
@@ -72,6 +80,30 @@ def copies(home: Path, directory: Path) -> Iterator[tuple[Path, Path]]:
     for name in (*GIT_BESIDE, *_beside(home / GIT_DIRECTORY)):
         if os.access(path := home / name, os.R_OK):
             yield path, path
+    yield from _named(home, (*configs, *below, *(root / ".git/config" for root in roots)))
+
+
+def _named(home: Path, configs: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield what settings of git name below a home, with what it leads to, unless it holds keys or leads to them."""
+    values = (found[1] for config in configs for found in NAMING.finditer(_text(config) or ""))
+    for value in dict.fromkeys(values):
+        path = Path(os.path.normpath(home / value.removeprefix("~/")))
+        real = Path(os.path.realpath(path))
+        if path == home or not path.is_relative_to(home) or not os.access(real, os.R_OK):
+            continue
+        secrets = [Path(os.path.realpath(secret)) for secret in home_secrets(home)]
+        is_near = any(real.is_relative_to(secret) or secret.is_relative_to(real) for secret in secrets)
+        if not is_near and not home.is_relative_to(real) and not _holds_secrets(real):
+            yield path, real
+
+
+def _holds_secrets(path: Path) -> bool:
+    """Whether a file, or one of a directory, is named like one that holds a key."""
+    try:
+        names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208 (names alone)
+    except OSError:
+        return True
+    return is_secret_file(str(path.parent), path.name) or any(is_secret_file(str(path), name) for name in names)
 
 
 def _beside(directory: Path) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.policy.sandbox.box import Box
 from yarrow.policy.sandbox.hidden import home_inside
+from yarrow.policy.sandbox.settings import copies
 
 LOOKED_AT = 2_000
 """Entries of a session's home that are looked at; changes to later ones go unreported."""
@@ -28,6 +29,7 @@ class Strays(Struct, frozen=True):
     """Where commands see the directory."""
     mounted: frozenset[str]
     """Names in it that are mount points."""
+    box: Box
     before: State
 
     @classmethod
@@ -36,7 +38,7 @@ class Strays(Struct, frozen=True):
         home, directory = home_inside(box.home), box.private / "home"
         roots = (path for path in (*box.writable, *box.readable) if path != home and path.is_relative_to(home))
         mounted = frozenset(path.relative_to(home).parts[0] for path in roots)
-        return cls(directory, home, mounted, _state(directory, mounted))
+        return cls(directory, home, mounted, box, _state(directory, mounted))
 
     def written(self) -> list[str]:
         """Return what commands wrote since, below the home, without what lies in a directory that is one of them.
@@ -44,10 +46,17 @@ class Strays(Struct, frozen=True):
         An empty directory is none: it may be a mount point.
         """
         after = _state(self.directory, self.mounted)
+        if after != self.before:
+            after = {path: state for path, state in after.items() if path not in self._settings()}
         filled = {os.path.dirname(path) for path in after}  # noqa: PTH120 (texts)
         empty = {path for path, state in after.items() if state[1] < 0 and path not in filled}
         changed = {path for path, state in after.items() if self.before.get(path) != state} - empty
         return sorted(path for path in changed if os.path.dirname(path) not in changed)  # noqa: PTH120 (texts)
+
+    def _settings(self) -> set[str]:
+        """Return where settings of the person are mounted, which makes an empty file for each."""
+        shown = (path for path, _ in copies(self.box.home, self.box.private / "settings", self.box.writable))
+        return {str(path.relative_to(self.home)) for path in shown if path.is_relative_to(self.home)}
 
     def note(self) -> str:
         """Return, in a sentence for the model, what commands wrote there; empty for nothing."""
