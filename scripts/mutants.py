@@ -416,6 +416,38 @@ MUTANTS = (
         "            del error",
         "tests/policy/test_git_returns.py::test_what_is_too_much_is_reported",
     ),
+    Mutant(
+        "caches",
+        "a link in the way of a mount of the session is followed",
+        "policy/sandbox/footing.py",
+        "key=len, default=None)",
+        "key=lambda place: -len(place), default=None)",
+        "tests/policy/test_sandbox_caches.py::test_a_link_in_the_place_of_a_mount_leads_nowhere[root-go-pkg/mod]",
+    ),
+    Mutant(
+        "caches",
+        "the caches of the user are mounted writable",
+        "policy/sandbox/caches/caches.py",
+        "*(Bind(source, target, optional=True) for",
+        "*(Bind(source, target, writable=True, optional=True) for",
+        "tests/policy/test_sandbox_caches.py::test_what_commands_do_to_their_caches_leaves_those_of_the_user[root]",
+    ),
+    Mutant(
+        "caches",
+        "places of secrets are shown as caches",
+        "policy/sandbox/caches/cache.py",
+        "(*self.writable, *self.closed))",
+        "self.writable)",
+        "tests/policy/test_cache_plans.py",
+    ),
+    Mutant(
+        "caches",
+        "passwords of proxies are passed on",
+        "policy/sandbox/caches/go.py",
+        'return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told)',
+        "return told",
+        "tests/policy/test_cache_plans.py",
+    ),
 )
 
 

@@ -237,6 +237,15 @@ async def test_a_git_dependency_of_cargo_can_be_updated(place: Corner) -> None:
     assert contents(place.home) == before
 
 
+async def test_cargo_writes_to_the_files_beside_an_index(place: Corner) -> None:
+    """Such as the time of its last update; it fails where it cannot."""
+    fill(place, ".cargo/registry/index/index-1/.last-updated")
+    before = contents(place.home)
+    script = "cd ~/.cargo/registry/index/index-1 && cat .last-updated && echo now > .last-updated && cat .last-updated"
+    assert await place.run(script) == ("there\nnow\n", 0)
+    assert contents(place.home) == before
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
     with corner("root") as made:
