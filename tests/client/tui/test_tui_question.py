@@ -25,6 +25,7 @@ from yarrow.client.permission import NO, Answered
 from yarrow.client.tui.guard import QUIET_SECONDS, Guard
 from yarrow.client.tui.look import Look
 from yarrow.client.tui.questions import Questions
+from yarrow.client.tui.status import Status, fold, line
 from yarrow.client.tui.views.ask import Asked, Host, Question
 from yarrow.client.tui.views.ask_page import TOO_SMALL, chopped
 from yarrow.v1 import agent_pb2 as pb
@@ -394,3 +395,20 @@ def test_the_guard_lets_pass_what_comes_after_both_pauses(steps: list[tuple[str,
             case _:
                 guard.hidden()
                 drawn_at = None
+
+
+def test_the_status_line_counts_the_seconds_of_a_question() -> None:
+    def said(*events: pb.AgentEvent, now: float) -> str:
+        nonlocal status
+        status = fold(status, events, now)
+        return line(status, 80, Look(has_signs=False), now=now + 2).split(" | ")[0]
+
+    status = Status(doing=pb.AGENT_STATE_EXECUTING)
+    assert said(now=7) == "* running tools 9 s"
+    assert said(asked("one"), now=10) == "* waiting for your answer 2 s"
+    assert said(asked("two"), asked("two"), settled("one"), now=20) == "* waiting for your answer 12 s"
+    assert said(settled("two"), now=30) == "* running tools 2 s"
+    assert said(settled("none"), now=40) == "* running tools 12 s"
+    assert said(asked("three"), now=50) == "* waiting for your answer 2 s"
+    ended = pb.AgentEvent(agent_end=pb.AgentEnd())
+    assert said(ended, now=60) == "ready"

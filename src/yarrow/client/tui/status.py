@@ -104,9 +104,9 @@ def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
             case "state_change":
                 status = replace(status, doing=event.state_change.to, since=now)
             case "permission_request":
-                status = replace(status, asks=status.asks | {event.permission_request.request_id})
+                status = _asking(status, status.asks | {event.permission_request.request_id}, now)
             case "permission_settled":
-                status = replace(status, asks=status.asks - {event.permission_settled.request_id})
+                status = _asking(status, status.asks - {event.permission_settled.request_id}, now)
             case "queue_update":
                 update = event.queue_update
                 status = replace(status, steers=len(update.steering), follow_ups=len(update.follow_ups))
@@ -120,6 +120,11 @@ def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
             case _:
                 continue
     return status
+
+
+def _asking(status: Status, asks: frozenset[str], now: float) -> Status:
+    """Return the status with these requests open; the clock restarts with the first and after the last one."""
+    return replace(status, asks=asks, since=status.since if bool(asks) is bool(status.asks) else now)
 
 
 def line(status: Status, columns: int, look: Look, *, now: float) -> str:

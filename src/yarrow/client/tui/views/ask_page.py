@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, chop_cells, get_character_cell_size, set_cell_size
 
 from yarrow.client.permission import Line
 from yarrow.client.tui.drawing import styled
@@ -186,13 +186,17 @@ class _Press:
 def chopped(text: str, width: int) -> list[str]:
     """Return a text in rows with every blank of it, folded behind blanks where a row keeps half of its width."""
     rows: list[str] = []
-    while len(text) > width or cell_len(text) > width:
-        row = chop_cells(text[:width], width)[0]
-        blank = row.rfind(" ") + 1
-        row = row[:blank] if blank > len(row) // 2 else row
-        rows.append(row)
-        text = text[len(row) :]
-    return [*rows, text]
+    row, cells = "", 0
+    for letter in text:
+        wide = get_character_cell_size(letter)
+        if cells + wide > width:
+            blank = row.rfind(" ") + 1
+            end = blank if blank > len(row) // 2 else len(row)
+            rows.append(row[:end])
+            row = row[end:]
+            cells = cell_len(row)
+        row, cells = row + letter, cells + wide
+    return [*rows, row]
 
 
 def _folded(text: str, width: int) -> list[str]:
