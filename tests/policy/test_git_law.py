@@ -61,7 +61,7 @@ def test_nothing_planted_runs_later_through_the_command_line(seeds: list[str]) -
     """Nor is a file changed that the next start of Yarrow obeys or executes."""
     with Runner("program") as program_runner:
         for seed in seeds:
-            holds(program_runner, program(seed, obeyed=True), seed)
+            holds(program_runner, program(seed, restoring=True, obeyed=True), seed)
 
 
 @pytest.mark.parametrize("name", ESCAPES)
