@@ -10,8 +10,8 @@ from yarrow.policy.sandbox import protected
 from yarrow.policy.sandbox.protected import look_at, remembered, shortfalls
 
 DIRECTORIES = [
-    *("conf", "a/b/c/d/e/f", "a/b/c/d/e/f/g/h/i/j", "build", "dist", "target", ".cache", "node_modules/x", ".venv/lib"),
-    *("a/node_modules/b/dist/c", "a/b/c/d/e/f/build", ".tox/build/.cache", "target/debug/deps/x/y/z/out"),
+    *("conf", "a/b/c/d/e/f", "a/b/c/d/e/f/g/h/i/j", "build", "dist", "target", ".cache"),
+    *("a/b/c/d/e/f/build", "build/.cache/x", "target/debug/deps/x/y/z/out"),
 ]
 
 
@@ -46,7 +46,7 @@ def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protected, "MOST_PACKAGED", 9)
-    users = [put(tmp_path / "node_modules/z/deep/.env"), put(tmp_path / "build/z/.env")]
+    users = [put(tmp_path / "dist/z/deep/.env"), put(tmp_path / "build/z/.env")]
     clock = iter(range(1, 1_000))
     ages = {file: next(clock) for file in users}
     planted = [put(tmp_path / f"build/a{number}/.env") for number in range(20)]
@@ -59,7 +59,7 @@ def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     assert hidden == planted[: len(hidden)]
     assert found.unhidden == len(planted) - len(hidden) > 0
     (told,) = shortfalls([tmp_path])
-    assert told.startswith(f"{found.unhidden} files such as .env below node_modules, build and the like are too many")
+    assert told.startswith(f"{found.unhidden} files such as .env below build, dist and the like are too many")
 
 
 def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None:
@@ -97,3 +97,11 @@ async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
     again, _ = await place.run("find . -type f -exec cat {} + 2>/dev/null; echo ran")
     assert SECRET not in again
     assert {file.read_text() for file in files} == {SECRET}
+
+
+@pytest.mark.parametrize("directory", ["node_modules/x", ".venv/lib", "a/node_modules/b/dist/c", ".tox/py/y"])
+async def test_what_packages_bring_can_be_removed(place: Corner, directory: str) -> None:
+    put(place.workspace / directory / ".env")
+    place.own()
+    assert place.workspace / directory / ".env" not in look_at(place.workspace).secret
+    assert await place.run(f"rm -r {Path(directory).parts[0]}") == ("", 0)

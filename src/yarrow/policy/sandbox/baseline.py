@@ -23,7 +23,7 @@ from yarrow.policy.sandbox.gitdirs import (
     parts,
     survey,
 )
-from yarrow.policy.sandbox.names import MAKING, is_complete
+from yarrow.policy.sandbox.names import MAKING, Look, is_complete
 from yarrow.policy.sandbox.pointers import leading_out
 from yarrow.policy.sandbox.taking import signature
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -101,16 +101,17 @@ def running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Base
         _running[:] = [other for other in _running if other is not baseline]
 
 
-def take(
+def take(  # noqa: PLR0913 (a look is handed on)
     roots: Sequence[Path],
     missing: Iterable[Path],
     protected: Iterable[Path],
     *,
     others: Sequence[Baseline] = (),
     secrets: SecretFiles = ENV_FILES,
+    look: Look | None = None,
 ) -> Baseline:
-    """Look at the workspace of a command that is about to run, beside others."""
-    found = survey(roots, secrets)
+    """Look at the workspace of a command that is about to run, beside others; `look` in place of a look of its own."""
+    found = survey(roots, secrets, look=look)
     kept = frozenset(path for path in protected if all(_is_sound(path, other) for other in (*_running, *others)))
     trusted: set[Part] = set()
     known: set[Part] = set()

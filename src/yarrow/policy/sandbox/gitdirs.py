@@ -17,7 +17,7 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.gitconfig import harmless_settings, included
 from yarrow.policy.sandbox.core_worktree import is_own_tree
-from yarrow.policy.sandbox.names import Names, is_complete, looking
+from yarrow.policy.sandbox.names import Look, Names, is_complete, looking
 from yarrow.policy.sandbox.protected import said
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -60,13 +60,14 @@ def survey(
     *,
     but: Iterable[Path] | None = None,
     closed: Collection[Part] | None = None,
+    look: Look | None = None,
 ) -> Survey:
     """Look at all directories below some roots, except `but`; without it at most at `MOST_DIRECTORIES`.
 
     If `closed` is given, directories that cannot be listed are opened to their owner, unless they are among these: git
-    needs no list to find what it executes.
+    needs no list to find what it executes. `look` is used in place of one of its own.
     """
-    look = looking(secrets)
+    look = look or looking(secrets)
     avoided = frozenset(map(str, but or ()))
     names: dict[str, tuple[str, ...]] = {}
     level = outermost(roots)
@@ -93,9 +94,7 @@ def survey(
     return Survey(found_names, _linked(found_names), frozenset(map(Path, level)), frozenset(left))
 
 
-def _look(
-    directory: str, look: Callable[[str], Names], *, closed: Collection[Part] | None, tops: frozenset[str]
-) -> Names | Part | None:
+def _look(directory: str, look: Look, *, closed: Collection[Part] | None, tops: frozenset[str]) -> Names | Part | None:
     """Return what a directory holds, a part where it cannot be listed, None where it is gone."""
     try:
         found = look(directory)
@@ -109,7 +108,7 @@ def _look(
     return found
 
 
-def _opened(directory: str, tops: frozenset[str], look: Callable[[str], Names]) -> Names | None:
+def _opened(directory: str, tops: frozenset[str], look: Look) -> Names | None:
     """Return what a directory holds once it is opened to its owner; None where that is impossible."""
     _open_up(directory, tops)
     with suppress(OSError):

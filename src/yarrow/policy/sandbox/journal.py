@@ -25,6 +25,10 @@ LOOKS = 3
 """Looks at a workspace after a command, as long as each finds something to quarantine."""
 
 
+NotesState = tuple[int, frozenset[str]]
+"""Time of the last change of the notes' directory, and the names in it."""
+
+
 class Stored(Struct, frozen=True):
     """A baseline as a note holds it: JSON has no paths as keys."""
 
@@ -140,8 +144,10 @@ def elsewhere(directory: Path) -> list[Baseline]:
     return found
 
 
-def notes_state(directory: Path) -> tuple[int, frozenset[str]]:
+def notes_state(directory: Path | None) -> NotesState:
     """Return what differs once a command of any service began or ended."""
+    if directory is None:
+        return 0, frozenset()
     try:
         return directory.stat().st_mtime_ns, frozenset(_names(directory))
     except OSError:

@@ -42,6 +42,9 @@ class Names(Struct, frozen=True):
     """The names that are among `GIT_NAMES` in any case: a file system may not tell them apart."""
 
 
+Look = Callable[[str], Names]
+"""Returns what a directory holds. Raises OSError."""
+
 _known: dict[SecretFiles, dict[str, tuple[tuple[int, int, int], Names]]] = {}
 """By what is looked for, and by directory: device, number, and time of the last change, with what was found then."""
 
@@ -55,7 +58,7 @@ def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
     return looking(secrets)(directory)
 
 
-def looking(secrets: SecretFiles) -> Callable[[str], Names]:
+def looking(secrets: SecretFiles) -> Look:
     """Return `names_of` for many directories, as a look at a workspace takes them before and after each command."""
     known = _known.setdefault(secrets, {})
 
@@ -75,6 +78,19 @@ def looking(secrets: SecretFiles) -> Callable[[str], Names]:
         return names
 
     return look
+
+
+def look_once(secrets: SecretFiles) -> Look:
+    """Return a look that asks the system once for each directory: what is before one command is seen at one moment."""
+    look, seen = looking(secrets), dict[str, Names]()
+
+    def look_again(directory: str) -> Names:
+        names = seen.get(directory)
+        if names is None:
+            names = seen[directory] = look(directory)
+        return names
+
+    return look_again
 
 
 def is_complete(names: Iterable[str]) -> bool:

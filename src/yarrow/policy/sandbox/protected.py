@@ -11,13 +11,15 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.linked import secret_file
-from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Names, looking
+from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Look, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 DEEPEST = 6
 """Levels of a workspace on which repositories are protected by mounts; the baseline judges deeper ones."""
+THIRD_PARTY = frozenset({"node_modules", ".venv", "venv", ".tox"})
+"""Directories of packages: a `.env` in them is not the user's, and a mount would keep them from being removed."""
 MOST_PACKAGED = 400
-"""Mounts that hide files of secrets in directories of packages and builds; of more files the oldest are hidden."""
+"""Mounts that hide files of secrets in directories of builds; of more files the oldest are hidden."""
 REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
 PATH_BYTES = 8_192
@@ -44,7 +46,7 @@ class Found(Struct):
     secret: list[Path] = []
     """Files that are not read."""
     unhidden: int = 0
-    """Files of secrets in directories of packages and builds that are too many to hide."""
+    """Files of secrets in directories of builds that are too many to hide."""
     is_cut: bool = False
     """Whether the workspace has more directories than are looked at."""
     closed: list[Path] = []
@@ -56,8 +58,12 @@ class Found(Struct):
 _seen: dict[Path, Found] = {}
 
 
-def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_FILES) -> Found:
+def look_at(
+    root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_FILES, *, look: Look | None = None
+) -> Found:
     """Look at one root of a workspace; `roots` are all of them, among which configurations of git may include files.
+
+    `look` is used in place of one of its own.
 
     Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
     """
@@ -67,7 +73,7 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
     # By name, so that these are found however many others are put beside them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     files: dict[Path, None] = {}
-    for path in dict.fromkeys((*first, *entries(root, found, secrets))):
+    for path in dict.fromkeys((*first, *entries(root, found, secrets, look=look))):
         if path.name == ".git":
             _repository(path, root, roots or (root,), found=found)
         elif path.name == HEAD:
@@ -82,9 +88,11 @@ def look_at(root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_F
 
 
 def _hide(files: Iterable[Path], root: Path, found: Found) -> None:
-    """Hide files of secrets, all but those of packages and builds that are too many."""
+    """Hide files of secrets, all but those of packages, and those of builds that are too many."""
     packaged: list[Path] = []
     for file in files:
+        if not THIRD_PARTY.isdisjoint(file.parts[len(root.parts) : -1]):
+            continue
         if PASSED_OVER.isdisjoint(file.parts[len(root.parts) : -1]):
             _hide_file(file, root, found)
         else:
@@ -284,7 +292,7 @@ def shortfalls(roots: Sequence[Path]) -> list[str]:
     told: list[str] = []
     if unhidden := sum(found.unhidden for found in looks):
         told.append(
-            f"{unhidden:,} files such as .env below node_modules, build and the like are too many to hide: "
+            f"{unhidden:,} files such as .env below build, dist and the like are too many to hide: "
             "commands can read them"
         )
     if any(found.is_cut for found in looks):
@@ -300,12 +308,12 @@ def _still(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], b
     return [path for path in before if path not in known and not path.is_symlink() and kind(path)]
 
 
-def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Iterator[Path]:
+def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES, *, look: Look | None = None) -> Iterator[Path]:
     """Yield the files of secrets below a directory and, without what packages bring, the repositories nearest to it.
 
     Raises OSError when the directory itself cannot be looked at.
     """
-    walk = _Walk(str(root), found, secrets)
+    walk = _Walk(str(root), found, look or looking(secrets))
     level, packaged, depth, looked = [str(root)], list[str](), 0, 0
     while (level or packaged) and looked <= MOST_DIRECTORIES:
         below: list[str] = []
@@ -330,10 +338,10 @@ def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES) -> Itera
 class _Walk:
     """Lists the directories of one workspace."""
 
-    def __init__(self, root: str, found: Found, secrets: SecretFiles) -> None:
+    def __init__(self, root: str, found: Found, look: Look) -> None:
         self._root = root
         self._found = found
-        self._look = looking(secrets)
+        self._look = look
         self.entries = 0
 
     def names(self, directories: Iterable[str]) -> Iterator[tuple[str, Names]]:

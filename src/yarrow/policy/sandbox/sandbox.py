@@ -22,8 +22,9 @@ from yarrow.policy.sandbox.causes import Limits
 from yarrow.policy.sandbox.configs import copies
 from yarrow.policy.sandbox.covers import NOTHING, TRUSTING, covers
 from yarrow.policy.sandbox.hidden import home_inside
-from yarrow.policy.sandbox.journal import Left, Note, elsewhere, notes_state
+from yarrow.policy.sandbox.journal import Left, Note, NotesState, elsewhere, notes_state
 from yarrow.policy.sandbox.kept import keep
+from yarrow.policy.sandbox.names import Look, look_once
 from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
@@ -67,7 +68,8 @@ class Boxed:
         """Whether `take_away` was called."""
         program = _launcher_outside(box)
         others = [] if box.notes is None else elsewhere(box.notes)
-        found = _found(box)
+        began, look = notes_state(box.notes), look_once(box.secrets)
+        found = _found(box, look)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""
@@ -78,7 +80,7 @@ class Boxed:
         """Whether the session's home and /tmp held too much, and were emptied."""
         held.callback(private.leave, box.private)
         self.strays = Strays.look(box)
-        before = held.enter_context(running(_settled(box, found, others), others))
+        before = held.enter_context(running(_settled(box, found, others, first=(began, look)), others))
         self.covered = covers((path for one in found for path in one.secret), box.private / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
         kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
@@ -147,9 +149,9 @@ class Boxed:
         return taken
 
 
-def _found(box: Box) -> list[Found]:
+def _found(box: Box, look: Look) -> list[Found]:
     """Return what was found in each root. Raises OSError."""
-    found = [remembered(root, look_at(root, box.writable, box.secrets)) for root in box.writable]
+    found = [remembered(root, look_at(root, box.writable, box.secrets, look=look)) for root in box.writable]
     add_other_names(box.writable, found)
     pin_keys(box.home, box.writable, found)
     keep(box.kept, box.writable, found)
@@ -162,25 +164,27 @@ def _changeable(box: Box, found: Sequence[Found]) -> list[Path]:
     return list(dict.fromkeys(path for one in open_roots for path in one.fixed))
 
 
-def _settled(box: Box, found: Sequence[Found], others: list[Baseline]) -> Baseline:
+def _settled(box: Box, found: Sequence[Found], others: list[Baseline], *, first: tuple[NotesState, Look]) -> Baseline:
     """Return a baseline taken while no other command began or ended; add those of other services to `others`.
 
     What a command planted that began during the look, or ended before it was over, would be taken for the user's.
+    `first` is the state of the notes before the first look, and that look, which the baseline shares.
     """
+    state, look = first
     if box.notes is None:
-        return _baseline(box, found, others)
+        return _baseline(box, found, others, look=look)
     tries_left = BASELINES
     while True:
-        state = notes_state(box.notes)
         others += elsewhere(box.notes)
-        baseline = _baseline(box, found, others)
+        baseline = _baseline(box, found, others, look=look)
         tries_left -= 1
         if notes_state(box.notes) == state or not tries_left:
             others += elsewhere(box.notes)
             return baseline
+        state, look = notes_state(box.notes), look_once(box.secrets)
 
 
-def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline]) -> Baseline:
+def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline], *, look: Look) -> Baseline:
     outside = [path for one in found for path in one.outside]
     return take(
         (*box.writable, *outside),
@@ -188,6 +192,7 @@ def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline]) -> B
         [path for one in found for path in one.fixed],
         others=others,
         secrets=box.secrets,
+        look=look,
     )
 
 
