@@ -306,15 +306,16 @@ def test_case_at_10_what_began_during_the_look_is_not_trusted(
 ) -> None:
     box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
     assert box is not None
-    config = ws / "made/.git/config"
-    subprocess.run(["git", "init", "-q", str(ws / "made")], check=True)
+    made = "a/b/c/d/e/f/g/h/made"  # deeper than what is mounted
+    config = ws / made / ".git/config"
+    subprocess.run(["git", "init", "-q", str(ws / made)], check=True)
     config.unlink()
     looks: list[Baseline] = []
 
     def beside(*given: Any, **more: Any) -> Baseline:
         """Look while another service's command runs: it begins after the look at the notes."""
         if not looks:
-            script = "printf '[core]\\nfsmonitor = evil\\n' > made/.git/config; echo ready; sleep 60"
+            script = f"printf '[core]\\nfsmonitor = evil\\n' > {made}/.git/config; echo ready; sleep 60"
             with ready(ws, tmp_path / "notes", script):
                 looks.append(baseline.take(*given, **more))
             if is_over:
