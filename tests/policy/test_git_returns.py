@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from sandboxed import git
 
-from yarrow.policy import githistory, gitreturns
+from yarrow.policy import githistory, gitreturns, gitstate
 from yarrow.policy.gitreturns import Returns, returns
 from yarrow.policy.gitstate import look
 
@@ -104,6 +104,18 @@ def test_what_comes_back_as_a_repository_is_found(ws: Path, name: str) -> None:
     found = seen(ws, SEEN[name])
     assert any("docs" in path.parts or "old" in path.parts or "replace" in path.parts for path in found.places), found
     assert not found.unread
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_nothing_is_hidden_behind_many_references(ws: Path, name: str) -> None:
+    with patch.multiple(gitstate, MOST_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
+        found = seen(ws, SEEN[name])
+    assert found.places or name == "a replaced tree", found
+
+
+def test_repositories_that_are_too_many_are_reported(ws: Path) -> None:
+    with patch.object(gitreturns, "MOST_REPOSITORIES", 2):
+        assert seen(ws, "git init -q sub").unread == ("more than 2 repositories",)
 
 
 @pytest.mark.parametrize("name", NOT_SEEN)

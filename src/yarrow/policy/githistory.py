@@ -66,10 +66,13 @@ class History(Struct, frozen=True):
     deadline: float
     """Time of the monotonic clock at which git is ended."""
 
-    def of_commits(self, added: Iterable[str], known: Iterable[str]) -> Iterator[Change]:
-        """Yield what commits change that are reached from some objects, and not from others. Raises Unread."""
+    def of_commits(self, added: Iterable[str], known: Iterable[str], *more: str) -> Iterator[Change]:
+        """Yield what commits change that are reached from some objects, and not from others. Raises Unread.
+
+        `more` are options of `git rev-list` that add objects.
+        """
         words = "\n".join((*added, *(f"^{one}" for one in known)))
-        listing = ("rev-list", "--ignore-missing", f"--max-count={MOST_COMMITS + 1}", "--stdin")
+        listing = ("rev-list", "--ignore-missing", f"--max-count={MOST_COMMITS + 1}", *more, "--stdin")
         commits = self._answer(listing, f"{words}\n".encode())
         if commits.count(b"\n") > MOST_COMMITS:
             raise Unread(f"more than {MOST_COMMITS:,} commits")

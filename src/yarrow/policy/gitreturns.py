@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import core_work_tree
 from yarrow.policy.githistory import GITLINK, SECONDS, TREE, Change, History, Unread, find_git
-from yarrow.policy.gitstate import State, logged, look
+from yarrow.policy.gitstate import MOST_REPOSITORIES, State, logged, look
 from yarrow.policy.sandbox.gitdirs import common_directory
 from yarrow.policy.sandbox.names import GIT_NAMES, is_complete, names_of
 from yarrow.policy.sandbox.protected import said
@@ -36,11 +36,13 @@ class Returns(Struct, frozen=True):
 def returns(before: Mapping[Path, State], roots: Sequence[Path]) -> Returns:
     """Return what a run added to the repositories of a workspace, whose state before it was `before`."""
     after = look(roots)
-    if after == before or (program := find_git()) is None:
+    if (after == before and not any(state.is_partial for state in after.values())) or (program := find_git()) is None:
         return Returns()
     search = _Search(program, before, after)
+    if len(after) >= MOST_REPOSITORIES > len(before):
+        search.unread.append(f"more than {MOST_REPOSITORIES:,} repositories")
     for directory, state in after.items():
-        if state != before.get(directory):
+        if state != before.get(directory) or state.is_partial:
             search.of(directory)
     # The commit of a submodule needs no reference: the index of the repository around it names it.
     for directory in after if search.submodules else ():
@@ -67,11 +69,13 @@ class _Search:
         """Look at what became other in a git directory."""
         had, has = self._before.get(directory, State()), self._after[directory]
         read = self._read.setdefault(common_directory(directory) or directory, set())
-        added = (has.commits | logged(directory, had)) - had.commits - read
+        appended = logged(directory, had)
+        added = (has.commits | (appended or set())) - had.commits - read
         read |= added
+        more = (*(["--all"] if has.is_partial else ()), *(["--reflog"] if appended is None else ()))
         history = History(directory, self._program, self._deadline)
         with self._noting(directory):
-            found = [*history.of_commits(added, had.commits)] if added else []
+            found = [*history.of_commits(added, had.commits, *more)] if added or more else []
             if has.index and has.index != had.index:
                 found += history.of_index(had.head)
             self.submodules |= {change.object for change in found if change.mode == GITLINK}

@@ -3,8 +3,9 @@
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,14 +15,14 @@ from yarrow.policy.sandbox.gitdirs import common_directory, survey
 from yarrow.policy.sandbox.names import is_complete
 from yarrow.policy.sandbox.protected import pointed_to
 
-MOST_REPOSITORIES = 64
+MOST_REPOSITORIES = 1_000
 """Git directories of one workspace, those nearest to a root first; later ones are not looked at."""
 MOST_REFERENCES = 5_000
-"""Loose references of one git directory; later ones are left out."""
-PACKED_BYTES = 4_194_304
-"""Bytes that are read of `packed-refs`."""
-LOG_BYTES = 262_144
-"""Bytes that are read of what was appended to a reflog, the last ones."""
+"""Loose references of one git directory that are read here; with more git itself has to read them."""
+PACKED_BYTES = 16_777_216
+"""Bytes of `packed-refs` that are read here; with more git itself has to read it."""
+LOG_BYTES = 1_048_576
+"""Bytes appended to a reflog that are read here; with more git itself has to read it."""
 REFERENCE_BYTES = 4_096
 """Bytes that are read of one reference, or of a file such as `FETCH_HEAD`."""
 LOGS = ("logs/HEAD", "logs/refs/stash")
@@ -48,6 +49,8 @@ class State(Struct, frozen=True):
     """References to objects that replace others."""
     logs: tuple[int, ...] = (0,) * len(LOGS)
     """Bytes of each of `LOGS`."""
+    is_partial: bool = False
+    """Whether there are more references than were read."""
 
 
 def look(roots: Sequence[Path]) -> dict[Path, State]:
@@ -55,20 +58,35 @@ def look(roots: Sequence[Path]) -> dict[Path, State]:
     found = dict.fromkeys(path for root in roots if (path := _outside(root)) is not None)
     names = survey(roots).names.items()
     found |= dict.fromkeys(sorted((path for path, held in names if is_complete(held)), key=_depth))
-    references: dict[Path, dict[str, str]] = {}
+    references: dict[Path, _References] = {}
     return {directory: _state(directory, references) for directory in list(found)[:MOST_REPOSITORIES]}
 
 
-def logged(directory: Path, before: State) -> set[str]:
-    """Return the commits that were appended to the reflogs of a git directory."""
-    return {one for log, size in zip(LOGS, before.logs, strict=True) for one in _appended(directory / log, size)}
+def logged(directory: Path, before: State) -> set[str] | None:
+    """Return the commits that were appended to the reflogs of a git directory; None when there are too many."""
+    found = set[str]()
+    for log, size in zip(LOGS, before.logs, strict=True):
+        now = _size(directory / log)
+        start = size if size <= now else 0  # a shorter one was written anew
+        if now - start > LOG_BYTES:
+            return None
+        found.update(one.decode() for one in _ID.findall(_content(directory / log, LOG_BYTES, start=start)))
+    return found
 
 
-def _state(directory: Path, known: dict[Path, dict[str, str]]) -> State:
+class _References(Struct, frozen=True):
+    """References with the objects that they name."""
+
+    objects: dict[str, str]
+    is_partial: bool
+
+
+def _state(directory: Path, known: dict[Path, _References]) -> State:
     common = common_directory(directory) or directory
     if common not in known:
-        known[common] = dict(_references(common))
-    references = known[common] | dict(_loose(directory))
+        known[common] = _references(common)
+    own = known[common] if common == directory else _loose(directory)
+    references = known[common].objects | own.objects
     pseudo = b"\n".join(_content(directory / name, REFERENCE_BYTES) for name in (*_pseudo(directory), *AUTOSTASHES))
     return State(
         index=_identity(directory / "index"),
@@ -76,6 +94,7 @@ def _state(directory: Path, known: dict[Path, dict[str, str]]) -> State:
         commits=frozenset((*references.values(), *(one.decode() for one in _ID.findall(pseudo)))),
         replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACING)),
         logs=tuple(_size(directory / log) for log in LOGS),
+        is_partial=known[common].is_partial or own.is_partial,
     )
 
 
@@ -91,23 +110,21 @@ def _depth(path: Path) -> tuple[int, Path]:
     return len(path.parts), path
 
 
-def _references(common: Path) -> Iterator[tuple[str, str]]:
-    """Yield the references of a repository with the objects that they name, the packed ones first."""
-    for found in _PACKED.finditer(_content(common / "packed-refs", PACKED_BYTES)):
-        yield os.fsdecode(found[2]), found[1].decode()
-    yield from _loose(common)
+def _references(common: Path) -> _References:
+    """Return the references of a repository, the loose ones before the packed ones of the same name."""
+    packed = common / "packed-refs"
+    objects = {os.fsdecode(found[2]): found[1].decode() for found in _PACKED.finditer(_content(packed, PACKED_BYTES))}
+    loose = _loose(common)
+    return _References(objects | loose.objects, loose.is_partial or _size(packed) > PACKED_BYTES)
 
 
-def _loose(directory: Path) -> Iterator[tuple[str, str]]:
-    looked = 0
-    for above, _, names in os.walk(directory / "refs"):
-        for name in names:
-            looked += 1
-            if looked > MOST_REFERENCES:
-                return
-            path = Path(above, name)
-            if found := _ID.match(_content(path, REFERENCE_BYTES)):
-                yield str(path.relative_to(directory)), found[0].decode()
+def _loose(directory: Path) -> _References:
+    objects: dict[str, str] = {}
+    names = (Path(above, name) for above, _, names in os.walk(directory / "refs") for name in names)
+    for path in islice(names, MOST_REFERENCES):
+        if found := _ID.match(_content(path, REFERENCE_BYTES)):
+            objects[str(path.relative_to(directory))] = found[0].decode()
+    return _References(objects, next(names, None) is not None)
 
 
 def _pseudo(directory: Path) -> list[str]:
@@ -119,13 +136,6 @@ def _pseudo(directory: Path) -> list[str]:
 def _head(content: bytes, references: dict[str, str]) -> str:
     text = os.fsdecode(content).strip()
     return references.get(text.removeprefix("ref:").strip(), "") if text.startswith("ref:") else text
-
-
-def _appended(log: Path, size: int) -> list[str]:
-    now = _size(log)
-    # A shorter one was written anew.
-    start = max(size if size <= now else 0, now - LOG_BYTES)
-    return [one.decode() for one in _ID.findall(_content(log, LOG_BYTES, start=start))]
 
 
 def _identity(path: Path) -> tuple[int, ...]:
