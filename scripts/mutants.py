@@ -380,7 +380,7 @@ MUTANTS = (
         "git",
         "commits that only a reflog names are not read",
         "policy/gitreturns.py",
-        "(has.commits | logged(directory, had))",
+        "(has.commits | (appended or set()))",
         "has.commits",
         "tests/policy/test_git_returns.py::test_what_comes_back_as_a_repository_is_found",
     ),
@@ -447,6 +447,14 @@ MUTANTS = (
         'return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told)',
         "return told",
         "tests/policy/test_cache_plans.py",
+    ),
+    Mutant(
+        "git",
+        "a commit hides behind many references",
+        "policy/gitreturns.py",
+        '(["--all"] if has.is_partial else ())',
+        "()",
+        "tests/policy/test_git_returns.py::test_nothing_is_hidden_behind_many_references",
     ),
 )
 
