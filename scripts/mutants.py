@@ -456,6 +456,14 @@ MUTANTS = (
         "()",
         "tests/policy/test_git_returns.py::test_nothing_is_hidden_behind_many_references",
     ),
+    Mutant(
+        "git",
+        "commands of a rebase that waits are not named",
+        "policy/gitstate.py",
+        "commands=_commands(directory / TODO),",
+        "",
+        "tests/policy/test_git_returns.py::test_commands_of_a_rebase_that_is_not_over_are_found",
+    ),
 )
 
 

@@ -11,7 +11,7 @@ from sandboxed import git
 
 from yarrow.policy import githistory, gitreturns, gitstate
 from yarrow.policy.gitreturns import Returns, returns
-from yarrow.policy.gitstate import look
+from yarrow.policy.gitstate import TODO_BYTES, look
 
 BARE = (
     "mkdir -p {0}/objects {0}/refs; touch {0}/objects/a {0}/refs/a; "
@@ -157,6 +157,42 @@ def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:
     lost = "echo b > b; git add b; git commit -qm b; p=$(git rev-parse HEAD); "
     found = seen(ws, f"{lost}{DOCS}; git add docs; git commit -qm c; rm .git/objects/${{p:0:2}}/${{p:2}}; rm -rf docs")
     assert found == Returns((), (f"{ws}/.git: objects that git cannot read",))
+
+
+REBASE = "echo b > b; git add b; git commit -qm b; GIT_SEQUENCE_EDITOR={editor} git rebase -q -i HEAD~ || true"
+EDITOR = "'sed -i -e 1ibreak -e 1aexec\\ touch\\ ran'"
+
+
+def test_commands_of_a_rebase_that_is_not_over_are_found(ws: Path) -> None:
+    todo = ws / ".git/rebase-merge/git-rebase-todo"
+    before = look([ws])
+    run(ws, REBASE.format(editor=EDITOR))
+    assert "exec touch ran" in todo.read_text()
+    assert returns(before, [ws]) == Returns(rebases=(todo,))
+    # It is the same rebase for the next run, and another one with another command.
+    before = look([ws])
+    run(ws, "echo a > c; git add c; git commit -qm c")
+    assert returns(before, [ws]) == Returns()
+    todo.write_text(f"{todo.read_text()}  x touch more\n")
+    assert returns(before, [ws]) == Returns(rebases=(todo,))
+
+
+@pytest.mark.parametrize(
+    "lines", ["pick 1234 exec it\n", "# exec touch ran\n", "break\n", "xexec y\n", "update-ref x\n"]
+)
+def test_other_steps_of_a_rebase_are_not(ws: Path, lines: str) -> None:
+    run(ws, REBASE.format(editor=EDITOR.replace("-e 1aexec\\ touch\\ ran", "")))
+    before = look([ws])
+    (ws / ".git/rebase-merge/git-rebase-todo").write_text(lines)
+    assert returns(before, [ws]) == Returns()
+
+
+def test_a_rebase_that_is_too_long_to_read_is_found(ws: Path) -> None:
+    before = look([ws])
+    run(ws, REBASE.format(editor=EDITOR))
+    todo = ws / ".git/rebase-merge/git-rebase-todo"
+    todo.write_text("# \n" * TODO_BYTES + todo.read_text())
+    assert returns(before, [ws]) == Returns(rebases=(todo,))
 
 
 @pytest.mark.parametrize("setting", ["core.fsmonitor", "core.alternateRefsCommand", "core.pager", "diff.external"])

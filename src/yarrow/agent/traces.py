@@ -73,10 +73,12 @@ class Traces:
         returning = (
             "This run committed or staged directories that git will treat as repositories, and run their settings"
         )
+        rebases = [shown(path, context.cwd) for path in found.rebases]
         unread = "This run changed repositories that could not be checked for settings that git runs"
         return [
             *files,
             *self._noted("RETURNING_REPOSITORIES", returning, places),
+            *self._noted("PENDING_COMMANDS", "This run left a rebase that runs commands when it continues", rebases),
             *self._noted("UNCHECKED_REPOSITORIES", unread, [told(text) for text in found.unread]),
         ]
 

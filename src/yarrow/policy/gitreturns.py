@@ -1,4 +1,4 @@
-"""Git directories that git itself would bring into a work tree, from a commit or an index that a run changed.
+"""What a run left for git to do: directories that it would bring into a work tree, and steps of a rebase.
 
 Nothing can be quarantined there: a commit that holds a bare repository is one like any other. So they are named.
 """
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import core_work_tree
 from yarrow.policy.githistory import GITLINK, SECONDS, TREE, Change, History, Unread, find_git
-from yarrow.policy.gitstate import MOST_REPOSITORIES, State, logged, look
+from yarrow.policy.gitstate import MOST_REPOSITORIES, TODO, State, logged, look
 from yarrow.policy.sandbox.gitdirs import common_directory
 from yarrow.policy.sandbox.names import GIT_NAMES, is_complete, names_of
 from yarrow.policy.sandbox.protected import said
@@ -31,6 +31,8 @@ class Returns(Struct, frozen=True):
     """Directories that git would take for a git directory once it has checked them out."""
     unread: tuple[str, ...] = ()
     """Repositories that could not be checked, each with the reason."""
+    rebases: tuple[Path, ...] = ()
+    """Lists of steps of a rebase that runs commands when it continues."""
 
 
 def returns(before: Mapping[Path, State], roots: Sequence[Path]) -> Returns:
@@ -47,7 +49,8 @@ def returns(before: Mapping[Path, State], roots: Sequence[Path]) -> Returns:
     # The commit of a submodule needs no reference: the index of the repository around it names it.
     for directory in after if search.submodules else ():
         search.of_submodules(directory)
-    return Returns(tuple(search.places), tuple(search.unread))
+    rebases = (path / TODO for path, state in after.items() if state.commands - before.get(path, State()).commands)
+    return Returns(tuple(search.places), tuple(search.unread), tuple(rebases))
 
 
 class _Search:

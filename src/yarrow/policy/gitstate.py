@@ -27,11 +27,16 @@ REFERENCE_BYTES = 4_096
 """Bytes that are read of one reference, or of a file such as `FETCH_HEAD`."""
 LOGS = ("logs/HEAD", "logs/refs/stash")
 """Reflogs of commits that no reference may name any more."""
+TODO = "rebase-merge/git-rebase-todo"
+"""Steps of a rebase that is not over."""
+TODO_BYTES = 1_048_576
+"""Bytes that are read of `TODO`; a longer one counts as a command."""
 AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash")
 REPLACING = "refs/replace/"
 """Prefix of references to objects that git takes in place of others."""
 _ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _PACKED = re.compile(rb"^([0-9a-f]{40,64}) (refs/\S+)$", re.MULTILINE)
+_COMMAND = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
 _PSEUDO = re.compile(r"[A-Z][A-Z_]*")
 """Name of a reference in a git directory itself, such as `ORIG_HEAD`."""
 
@@ -51,6 +56,8 @@ class State(Struct, frozen=True):
     """Bytes of each of `LOGS`."""
     is_partial: bool = False
     """Whether there are more references than were read."""
+    commands: frozenset[str] = frozenset()
+    """Commands that a rebase runs when it continues."""
 
 
 def look(roots: Sequence[Path]) -> dict[Path, State]:
@@ -95,6 +102,7 @@ def _state(directory: Path, known: dict[Path, _References]) -> State:
         replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACING)),
         logs=tuple(_size(directory / log) for log in LOGS),
         is_partial=known[common].is_partial or own.is_partial,
+        commands=_commands(directory / TODO),
     )
 
 
@@ -136,6 +144,11 @@ def _pseudo(directory: Path) -> list[str]:
 def _head(content: bytes, references: dict[str, str]) -> str:
     text = os.fsdecode(content).strip()
     return references.get(text.removeprefix("ref:").strip(), "") if text.startswith("ref:") else text
+
+
+def _commands(todo: Path) -> frozenset[str]:
+    more = [f"{size:,} bytes"] if (size := _size(todo)) > TODO_BYTES else []
+    return frozenset((*more, *(os.fsdecode(line).strip() for line in _COMMAND.findall(_content(todo, TODO_BYTES)))))
 
 
 def _identity(path: Path) -> tuple[int, ...]:
