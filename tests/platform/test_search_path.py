@@ -41,6 +41,21 @@ def test_case_rs_m2_a_directory_of_the_workspace_is_passed_over(tmp_path: Path, 
     assert trusted_path(path) == str(own.parent)
 
 
+def test_a_directory_that_cannot_be_looked_at_hides_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, closed = program(tmp_path / "home/bin/pass"), tmp_path / "closed"
+    closed.mkdir(0)
+    lstat = Path.lstat
+
+    def refused(path: Path) -> os.stat_result:  # as an ordinary user finds it; root may look everywhere
+        if closed in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", refused)
+    for first in (str(closed / "bin"), f"/{'n' * 300}/bin"):
+        assert find_program("pass", {"PATH": os.pathsep.join((first, str(own.parent)))}) == str(own)
+
+
 @pytest.mark.parametrize("relative", ["", ".", "bin", "./bin", "../ws/bin"])
 def test_a_relative_directory_is_passed_over(tmp_path: Path, relative: str) -> None:
     program(tmp_path / "elsewhere/bin/pass")

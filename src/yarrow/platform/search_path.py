@@ -102,13 +102,20 @@ def _lies_within(path: str, roots: list[Path]) -> bool:
     return any(Path(one).is_relative_to(root) for one in _steps(path) for root in roots)
 
 
+def _is_link(path: Path) -> bool:
+    try:
+        return path.is_symlink()
+    except OSError:  # what this user cannot look at, this user cannot run either
+        return False
+
+
 def _steps(path: str) -> Iterator[str]:
     """Yield a path, each path that following one more of its symlinks gives, and the real one."""
     step = os.path.normpath(path)
     yield step
     for _ in range(MOST_STEPS):
         # The outermost first, as the system follows them.
-        link = next((one for one in (*reversed(Path(step).parents), Path(step)) if one.is_symlink()), None)
+        link = next((one for one in (*reversed(Path(step).parents), Path(step)) if _is_link(one)), None)
         if link is None:
             break
         try:
