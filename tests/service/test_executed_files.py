@@ -1,5 +1,6 @@
 """Files that other tools execute without the user running them are named when a run wrote them, and no others are."""
 
+import asyncio
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
+from yarrow.agent.traces import Traces
+from yarrow.event.events import Notice
 from yarrow.policy.executed import EXECUTED, MOST_ENTRIES, changed, is_executed, look
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
@@ -46,6 +49,24 @@ async def notices(folder: Path, *calls: tuple[str, dict[str, Any]], **options: A
     assert events[-1].HasField("agent_end")
     found = [event.notice for event in events if event.HasField("notice")]
     return [one.text for one in found if one.code == "EXECUTED_FILES"]
+
+
+async def test_a_bug_in_the_check_does_not_keep_the_run_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> list[Notice]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Traces, "notices", broken)
+    house = House(tmp_path, [[{"text": "one"}], [{"text": "two"}]])
+    async with stub_of(house) as stub, asyncio.timeout(20):
+        session_id = ""
+        for _ in range(2):
+            request = pb.PromptRequest(session_id=session_id, text="go", cwd=str(house.cwd))
+            events = [response.event async for response in stub.Prompt(request)]
+            session_id = events[0].session_id
+            assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
+            assert [event.notice.code for event in events if event.HasField("notice")] == ["UNCHECKED_RUN"]
 
 
 @pytest.mark.parametrize("row", EXECUTED)

@@ -22,7 +22,7 @@ from yarrow.agent.states import StateMachine
 from yarrow.agent.taking import taken_up
 from yarrow.agent.veil import Veil
 from yarrow.errors import StorageError, YarrowError
-from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, QueuedText
+from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, ToolCall
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change
@@ -30,6 +30,10 @@ from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState
 
 _logger = logging.getLogger("yarrow.agent")
+_UNCHECKED = Notice(
+    "UNCHECKED_RUN",
+    "This run was not checked for files that other tools execute, because of a bug in Yarrow. Review its changes.",
+)
 
 
 class Agent:
@@ -213,7 +217,7 @@ class Agent:
             self._enter(AgentState.ERROR)
         left = self._delivery.close()
         self.questions.presence.end_run()
-        for notice in await loop.notices():
+        for notice in await self._noticed(loop):
             self._desk.publish(self._desk.redactor.struct(notice))
         usage = loop.usage + self._compactor.spent
         try:
@@ -229,6 +233,13 @@ class Agent:
         self.run_id = ""
         self._desk.publish(AgentEnd(end.reason, usage, end.failure, left))
         self._desk.bus.end_run()
+
+    async def _noticed(self, loop: Loop) -> list[Notice]:
+        try:
+            return await loop.notices()
+        except Exception:
+            _logger.exception("run %s was not checked for what it left behind", self.run_id)
+            return [_UNCHECKED]
 
     async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
         async with taken_up(self._seat, self._desk, equipment.keys):
