@@ -237,7 +237,7 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        except Exception:
+        except Exception:  # whatever a bug raises: the end of the run must be told
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
