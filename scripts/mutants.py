@@ -372,7 +372,7 @@ MUTANTS = (
         "git",
         "a repository that a commit brings back is not named",
         "agent/traces.py",
-        '            *self._noted("RETURNING_REPOSITORIES", returning, places),\n',
+        '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
         "tests/service/test_returning_repositories.py::test_a_commit_is_named_once_and_ordinary_work_is_not",
     ),
@@ -458,11 +458,19 @@ MUTANTS = (
     ),
     Mutant(
         "git",
-        "commands of a rebase that waits are not named",
-        "policy/gitstate.py",
-        "commands=_commands(directory / TODO),",
-        "",
-        "tests/policy/test_git_returns.py::test_commands_of_a_rebase_that_is_not_over_are_found",
+        "a repository of which a part waits in the work tree is not named",
+        "policy/gitreturns.py",
+        "                        self.places[path] = None\n",
+        "                        pass\n",
+        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
+    ),
+    Mutant(
+        "git",
+        "a repository of which a part is committed is not named",
+        "policy/gitreturns.py",
+        "return is_complete(lowercase) or any(",
+        "return is_complete(lowercase) or False and any(",
+        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
     ),
 )
 

@@ -11,7 +11,7 @@ from sandboxed import git
 
 from yarrow.policy import githistory, gitreturns, gitstate
 from yarrow.policy.gitreturns import Returns, returns
-from yarrow.policy.gitstate import TODO_BYTES, look
+from yarrow.policy.gitstate import look
 
 BARE = (
     "mkdir -p {0}/objects {0}/refs; touch {0}/objects/a {0}/refs/a; "
@@ -70,6 +70,8 @@ NOT_SEEN = {
     "hooks/a HEAD; git add .; git commit -qm c; git switch -qc b; git stash -q; git gc -q",
     "a part alone": "mkdir docs; touch docs/HEAD docs/config; git add docs; git commit -qm c",
     "nothing": "git status",
+    "a part in the work tree": "mkdir -p more/refs more/objects; touch more/refs/a more/config",
+    "another part in the work tree": "mkdir more; touch more/HEAD more/config; mkdir a2; touch a2/commondir",
     "a bare repository that stays as it is": "echo x > more; git add more; git commit -qm c; git mv more most",
     "it is removed": "git rm -rq old; git commit -qm c",
     "a real repository": "git init -q --bare vendor/b.git; git push -q vendor/b.git HEAD:main",
@@ -96,7 +98,7 @@ def run(where: Path, script: str) -> None:
 def seen(ws: Path, script: str) -> Returns:
     before = look([ws])
     run(ws, script)
-    return returns(before, [ws])
+    return returns(before, look([ws]))
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -136,12 +138,28 @@ def test_the_same_directory_is_found_again_elsewhere(ws: Path) -> None:
     assert seen(ws, "git checkout -q .; git mv docs lib; git commit -qm c").places == (ws / "lib",)
 
 
+PIECES = ("HEAD", "objects", "refs")
+
+
+@pytest.mark.parametrize("committed", [*PIECES, "HEAD objects", "objects refs", "HEAD refs"])
+@pytest.mark.parametrize("kept", ["git commit -qm c", "true", "git commit -qm c; git switch -qc b; git rm -rq docs",
+    "git stash -q"])  # fmt: skip
+def test_the_rest_may_come_in_another_run(ws: Path, committed: str, kept: str) -> None:
+    """Whichever part is in a commit or the index, and whichever in the work tree."""
+    parts = " ".join(f"docs/{name}" for name in committed.split())
+    make = "mkdir -p docs; for p in {0}; do mkdir -p $p; touch $p/a; [ $p = docs/HEAD ] && rm -r $p && touch $p; done;"
+    first = seen(ws, f"{make.format(parts)} git add docs; {kept}; rm -rf docs; git commit -qm d || true")
+    rest = " ".join(f"docs/{name}" for name in PIECES if name not in committed.split())
+    second = seen(ws, f"{make.format(rest)} true")
+    assert {*first.places, *second.places} == {ws / "docs"}
+
+
 def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
     tree = ws.with_name("tree")
     run(ws, f"git worktree add -q {tree} -b other")
     before = look([tree])
     run(tree, SEEN["a commit"])
-    assert returns(before, [tree]) == Returns((tree / "docs",))
+    assert returns(before, look([tree])) == Returns((tree / "docs",))
 
 
 @pytest.mark.parametrize("limit", ["MOST_COMMITS", "OUTPUT_BYTES", "SECONDS", "MOST_PLACES"])
@@ -159,49 +177,13 @@ def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:
     assert found == Returns((), (f"{ws}/.git: objects that git cannot read",))
 
 
-REBASE = "echo b > b; git add b; git commit -qm b; GIT_SEQUENCE_EDITOR={editor} git rebase -q -i HEAD~ || true"
-EDITOR = "'sed -i -e 1ibreak -e 1aexec\\ touch\\ ran'"
-
-
-def test_commands_of_a_rebase_that_is_not_over_are_found(ws: Path) -> None:
-    todo = ws / ".git/rebase-merge/git-rebase-todo"
-    before = look([ws])
-    run(ws, REBASE.format(editor=EDITOR))
-    assert "exec touch ran" in todo.read_text()
-    assert returns(before, [ws]) == Returns(rebases=(todo,))
-    # It is the same rebase for the next run, and another one with another command.
-    before = look([ws])
-    run(ws, "echo a > c; git add c; git commit -qm c")
-    assert returns(before, [ws]) == Returns()
-    todo.write_text(f"{todo.read_text()}  x touch more\n")
-    assert returns(before, [ws]) == Returns(rebases=(todo,))
-
-
-@pytest.mark.parametrize(
-    "lines", ["pick 1234 exec it\n", "# exec touch ran\n", "break\n", "xexec y\n", "update-ref x\n"]
-)
-def test_other_steps_of_a_rebase_are_not(ws: Path, lines: str) -> None:
-    run(ws, REBASE.format(editor=EDITOR.replace("-e 1aexec\\ touch\\ ran", "")))
-    before = look([ws])
-    (ws / ".git/rebase-merge/git-rebase-todo").write_text(lines)
-    assert returns(before, [ws]) == Returns()
-
-
-def test_a_rebase_that_is_too_long_to_read_is_found(ws: Path) -> None:
-    before = look([ws])
-    run(ws, REBASE.format(editor=EDITOR))
-    todo = ws / ".git/rebase-merge/git-rebase-todo"
-    todo.write_text("# \n" * TODO_BYTES + todo.read_text())
-    assert returns(before, [ws]) == Returns(rebases=(todo,))
-
-
 @pytest.mark.parametrize("setting", ["core.fsmonitor", "core.alternateRefsCommand", "core.pager", "diff.external"])
 def test_reading_executes_nothing(ws: Path, setting: str) -> None:
     run(ws, f"git config {setting} 'touch {ws}/ran; false'; echo '* diff=x filter=x' > .gitattributes")
     run(ws, f"git config diff.x.textconv 'touch {ws}/ran'; git config filter.x.clean 'touch {ws}/ran; cat'")
     before = look([ws])
     run(ws, f"git -c {setting}= -c filter.x.clean=cat add .; git -c {setting}= -c filter.x.clean=cat commit -qm c")
-    assert returns(before, [ws]) == Returns()
+    assert returns(before, look([ws])) == Returns()
     assert not (ws / "ran").exists()
 
 
@@ -212,4 +194,4 @@ def test_a_pipe_or_endless_file_makes_nobody_wait(ws: Path, name: str, spoil: Ca
     run(ws, "mkdir -p store/objects store/refs/heads store/logs; touch store/HEAD")
     (directory / name).unlink(missing_ok=True)
     spoil(directory / name)
-    assert directory in look([ws])
+    assert directory in look([ws]).states

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy import gitsteps
-from yarrow.policy.gitsteps import LIST_BYTES, LISTS, TOO_LONG, added, look
+from yarrow.policy import gitstate, gitsteps
+from yarrow.policy.gitsteps import LIST_BYTES, LISTS, TOO_LONG, added
 
 COMMANDS = [
     "exec touch x",
@@ -37,6 +37,10 @@ def repository(tmp_path: Path) -> Path:
         (directory / name).mkdir(parents=True)
     (directory / "HEAD").write_text("ref: refs/heads/main\n")
     return directory
+
+
+def look(roots: list[Path]) -> dict[Path, tuple[str, ...]]:
+    return gitsteps.look(gitstate.look(roots).states)
 
 
 def written(path: Path, *lines: str) -> Path:

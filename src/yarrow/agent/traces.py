@@ -1,18 +1,19 @@
 """Traces of a run in what other tools execute or git brings back later, named in notices at its end."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from yarrow.agent.ports import Equipment
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
 from yarrow.policy import gitsteps
 from yarrow.policy.executed import changed, is_executed, look
-from yarrow.policy.gitstate import State
+from yarrow.policy.gitstate import Look
 from yarrow.policy.gitstate import look as look_at_git
 from yarrow.policy.permission.request import Kind
 from yarrow.tool.access import Access
@@ -28,13 +29,25 @@ MOST_FILES = 1_000
 """Files remembered of one run; later ones are not counted."""
 
 
+RETURNING = "This run committed or staged directories that git will treat as repositories, and run their settings"
+UNCHECKED = "This run changed repositories that could not be checked for settings that git runs"
+
+
+class _Left(Struct, frozen=True):
+    """What a run left in repositories, as it is shown."""
+
+    commands: Sequence[str] = ()
+    places: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
+
+
 class Traces:
     """Files of one run that other tools execute."""
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
-        self._repositories: dict[Path, State] | None = None
-        """State of the repositories before the first call."""
+        self._repositories: Look | None = None
+        """The repositories before the first call."""
         self._steps: dict[Path, tuple[str, ...]] = {}
         """Commands of git operations that had stopped then."""
 
@@ -61,38 +74,27 @@ class Traces:
 
     async def notices(self, context: ToolContext) -> list[Notice]:
         """Return what the user should know when the run is over."""
+        left = _Left() if self._repositories is None else await asyncio.to_thread(self._left, context)
         # Commands come first, lest a run hide them behind others that it names.
-        executed = [*(await self._commands(context)), *self._files]
-        files = self._noted("EXECUTED_FILES", "This run changed files that other tools execute", executed)
-        if self._repositories is None:
-            return files
-        from yarrow.policy.gitreturns import returns
-
-        found = await asyncio.to_thread(returns, self._repositories, _roots(context, ""))
-        places = [shown(path, context.cwd) for path in found.places]
-        returning = (
-            "This run committed or staged directories that git will treat as repositories, and run their settings"
-        )
-        rebases = [shown(path, context.cwd) for path in found.rebases]
-        unread = "This run changed repositories that could not be checked for settings that git runs"
+        executed = [*left.commands, *self._files]
         return [
-            *files,
-            *self._noted("RETURNING_REPOSITORIES", returning, places),
-            *self._noted("PENDING_COMMANDS", "This run left a rebase that runs commands when it continues", rebases),
-            *self._noted("UNCHECKED_REPOSITORIES", unread, [told(text) for text in found.unread]),
+            *_noted("EXECUTED_FILES", "This run changed files that other tools execute", executed),
+            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),
+            *_noted("UNCHECKED_REPOSITORIES", UNCHECKED, left.unchecked),
         ]
 
-    async def _commands(self, context: ToolContext) -> list[str]:
-        """Return the commands that this run put into lists of git, each with its list."""
-        if self._repositories is None:
-            return []
-        after = await asyncio.to_thread(gitsteps.look, _roots(context, ""))
-        found = gitsteps.added(self._steps, after)
-        return [f"{shown(path, context.cwd)} ({told(command[:COMMAND_CHARACTERS])})" for path, command in found]
+    def _left(self, context: ToolContext) -> "_Left":
+        """Return what the run left in repositories."""
+        from yarrow.policy.gitreturns import returns
 
-    def _noted(self, code: str, text: str, names: list[str]) -> list[Notice]:
-        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-        return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
+        after = look_at_git(_roots(context, ""))
+        commands = gitsteps.added(self._steps, gitsteps.look(after.states))
+        found = returns(self._repositories or Look(), after)
+        return _Left(
+            [f"{shown(path, context.cwd)} ({told(command[:COMMAND_CHARACTERS])})" for path, command in commands],
+            [shown(path, context.cwd) for path in found.places],
+            [told(text) for text in found.unread],
+        )
 
     def _add(self, paths: list[str], context: ToolContext) -> None:
         for path in paths:
@@ -100,8 +102,14 @@ class Traces:
                 self._files[shown(Path(path), context.cwd)] = None
 
 
-def _look_at_git(roots: list[Path]) -> tuple[dict[Path, State], dict[Path, tuple[str, ...]]]:
-    return look_at_git(roots), gitsteps.look(roots)
+def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
+
+
+def _look_at_git(roots: list[Path]) -> tuple[Look, dict[Path, tuple[str, ...]]]:
+    found = look_at_git(roots)
+    return found, gitsteps.look(found.states)
 
 
 def _real(path: str, context: ToolContext) -> Path:

@@ -82,9 +82,18 @@ class History(Struct, frozen=True):
 
     def of_index(self, head: str) -> Iterator[Change]:
         """Yield what the index changes of a commit, of the empty tree without one. Raises Unread."""
-        against = head or self._answer(("hash-object", "-t", "tree", "--stdin")).decode().strip()
-        if against:
-            yield from _changes(self._answer(("diff-index", "--cached", "-r", "--no-renames", "-z", against)))
+        against = head or self._empty_tree()
+        yield from _changes(self._answer(("diff-index", "--cached", "-r", "--no-renames", "-z", against)))
+
+    def tracks(self, path: str) -> bool:
+        """Whether the index or any commit has a path, in any case. Raises Unread."""
+        words = ("--", f":(literal,icase){path}")
+        if self._answer(("rev-list", "--all", "--reflog", "--max-count=1", *words)):
+            return True
+        return bool(self._answer(("diff-index", "--cached", "--name-only", self._empty_tree(), *words)))
+
+    def _empty_tree(self) -> str:
+        return self._answer(("hash-object", "-t", "tree", "--stdin")).decode().strip()
 
     def names(self, trees: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the names in each tree; none for what is not a tree. Raises Unread."""
@@ -113,7 +122,7 @@ class History(Struct, frozen=True):
             process = subprocess.Popen(
                 [self.program, *settings, *words],
                 cwd="/",
-                env={**_ENVIRONMENT, "PATH": os.defpath, "GIT_DIR": str(self.directory)},
+                env={**_ENVIRONMENT, "PATH": os.defpath, "GIT_DIR": str(self.directory), "GIT_WORK_TREE": "/"},
                 stdin=question,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

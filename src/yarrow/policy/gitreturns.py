@@ -1,4 +1,4 @@
-"""What a run left for git to do: directories that it would bring into a work tree, and steps of a rebase.
+"""Git directories that git itself would bring into a work tree, from a commit or an index that a run changed.
 
 Nothing can be quarantined there: a commit that holds a bare repository is one like any other. So they are named.
 """
@@ -6,7 +6,7 @@ Nothing can be quarantined there: a commit that holds a bare repository is one l
 import os
 import re
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
@@ -14,13 +14,15 @@ from msgspec import Struct
 
 from yarrow.policy.gitconfig import core_work_tree
 from yarrow.policy.githistory import GITLINK, SECONDS, TREE, Change, History, Unread, find_git
-from yarrow.policy.gitstate import MOST_REPOSITORIES, TODO, State, logged, look
+from yarrow.policy.gitstate import MOST_REPOSITORIES, Look, State, logged
 from yarrow.policy.sandbox.gitdirs import common_directory
-from yarrow.policy.sandbox.names import GIT_NAMES, is_complete, names_of
+from yarrow.policy.sandbox.names import GIT_NAMES, MAKING, is_complete, names_of
 from yarrow.policy.sandbox.protected import said
 
 MOST_PLACES = 20_000
 """Directories of one repository that are looked at closer; with more it is `unread`."""
+ORDINARY = ("objects", "refs")
+"""Names that a later run may add to a work tree without being noticed."""
 _TELLING = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(GIT_NAMES)))})(?:/|$)", re.IGNORECASE)
 
 
@@ -31,32 +33,30 @@ class Returns(Struct, frozen=True):
     """Directories that git would take for a git directory once it has checked them out."""
     unread: tuple[str, ...] = ()
     """Repositories that could not be checked, each with the reason."""
-    rebases: tuple[Path, ...] = ()
-    """Lists of steps of a rebase that runs commands when it continues."""
 
 
-def returns(before: Mapping[Path, State], roots: Sequence[Path]) -> Returns:
-    """Return what a run added to the repositories of a workspace, whose state before it was `before`."""
-    after = look(roots)
-    if (after == before and not any(state.is_partial for state in after.values())) or (program := find_git()) is None:
+def returns(before: Look, after: Look) -> Returns:
+    """Return what a run added to the repositories of a workspace, by a look before and one after it."""
+    is_partial = any(state.is_partial for state in after.states.values())
+    if (after == before and not is_partial) or (program := find_git()) is None:
         return Returns()
     search = _Search(program, before, after)
-    if len(after) >= MOST_REPOSITORIES > len(before):
+    if len(after.states) >= MOST_REPOSITORIES > len(before.states):
         search.unread.append(f"more than {MOST_REPOSITORIES:,} repositories")
-    for directory, state in after.items():
-        if state != before.get(directory) or state.is_partial:
+    for directory, state in after.states.items():
+        if state != before.states.get(directory) or state.is_partial:
             search.of(directory)
     # The commit of a submodule needs no reference: the index of the repository around it names it.
-    for directory in after if search.submodules else ():
+    for directory in after.states if search.submodules else ():
         search.of_submodules(directory)
-    rebases = (path / TODO for path, state in after.items() if state.commands - before.get(path, State()).commands)
-    return Returns(tuple(search.places), tuple(search.unread), tuple(rebases))
+    search.of_parts([path for path, names in after.partial.items() if names != before.partial.get(path)])
+    return Returns(tuple(search.places), tuple(search.unread))
 
 
 class _Search:
     """Looks through the repositories of one workspace."""
 
-    def __init__(self, program: str, before: Mapping[Path, State], after: Mapping[Path, State]) -> None:
+    def __init__(self, program: str, before: Look, after: Look) -> None:
         self._program = program
         self._deadline = time.monotonic() + SECONDS
         self._before = before
@@ -70,7 +70,7 @@ class _Search:
 
     def of(self, directory: Path) -> None:
         """Look at what became other in a git directory."""
-        had, has = self._before.get(directory, State()), self._after[directory]
+        had, has = self._before.states.get(directory, State()), self._after.states[directory]
         read = self._read.setdefault(common_directory(directory) or directory, set())
         appended = logged(directory, had)
         added = (has.commits | (appended or set())) - had.commits - read
@@ -83,14 +83,29 @@ class _Search:
                 found += history.of_index(had.head)
             self.submodules |= {change.object for change in found if change.mode == GITLINK}
             self._note(directory, _places(history, found, had.head))
-        self._note(directory, {PurePath(one.partition(" ")[0]) for one in has.replacing - had.replacing})
+        replacing = sorted(one.partition(" ")[0] for one in has.replacing - had.replacing)
+        self.places |= dict.fromkeys(directory / name for name in replacing)
 
     def of_submodules(self, directory: Path) -> None:
         """Look at those commits of submodules that a git directory has."""
         history = History(directory, self._program, self._deadline)
         with self._noting(directory):
-            known = self._before.get(directory, self._after[directory]).commits
+            known = self._before.states.get(directory, self._after.states[directory]).commits
             self._note(directory, _places(history, list(history.of_commits(self.submodules, known)), ""))
+
+    def of_parts(self, parts: Sequence[Path]) -> None:
+        """Look whether git has what directories of a work tree lack to be git directories."""
+        trees = {tree: directory for directory in self._after.states if (tree := _work_tree(directory)) is not None}
+        for path in parts:
+            tree = next((above for above in path.parents if above in trees), None)
+            if tree is not None:
+                history = History(trees[tree], self._program, self._deadline)
+                with self._noting(trees[tree]):
+                    held = self._after.partial[path]
+                    lacking = MAKING - {name.casefold() for name in held}
+                    within = path.relative_to(tree)
+                    if is_complete((*held, *(name for name in lacking if history.tracks(str(within / name))))):
+                        self.places[path] = None
 
     @contextmanager
     def _noting(self, directory: Path) -> Generator[None]:
@@ -105,7 +120,7 @@ class _Search:
 
 
 def _places(history: History, found: Sequence[Change], head: str) -> set[PurePath]:
-    """Return the directories that changes make complete, with what is beside them. Raises Unread."""
+    """Return the directories that changes make complete or nearly so, with what is beside them. Raises Unread."""
     names: dict[PurePath, set[str]] = {}
     for change in found:
         if _TELLING.search(change.path):
@@ -123,7 +138,13 @@ def _places(history: History, found: Sequence[Change], head: str) -> set[PurePat
     for path, tree in trees:
         names[path].update(held.get(tree, ()))
     work = _work_tree(history.directory)
-    return {path for path, all_names in names.items() if is_complete({*all_names, *_names_at(work, path)})}
+    return {path for path, all_names in names.items() if _comes_close({*all_names, *_names_at(work, path)})}
+
+
+def _comes_close(names: Iterable[str]) -> bool:
+    """Whether git takes a directory with these names for a git directory, or would with one more that is ordinary."""
+    lowercase = {name.casefold() for name in names}
+    return is_complete(lowercase) or any(is_complete({*lowercase, name}) for name in ORDINARY if "head" in lowercase)
 
 
 def _names_at(work: Path | None, path: PurePath) -> tuple[str, ...]:

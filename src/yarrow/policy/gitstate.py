@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -27,16 +27,13 @@ REFERENCE_BYTES = 4_096
 """Bytes that are read of one reference, or of a file such as `FETCH_HEAD`."""
 LOGS = ("logs/HEAD", "logs/refs/stash")
 """Reflogs of commits that no reference may name any more."""
-TODO = "rebase-merge/git-rebase-todo"
-"""Steps of a rebase that is not over."""
-TODO_BYTES = 1_048_576
-"""Bytes that are read of `TODO`; a longer one counts as a command."""
+RARE = (frozenset({"head"}), frozenset({"commondir"}), frozenset({"objects", "refs"}))
+"""Lowercase names of which each git directory has one set; other directories rarely do."""
 AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash")
 REPLACING = "refs/replace/"
 """Prefix of references to objects that git takes in place of others."""
 _ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _PACKED = re.compile(rb"^([0-9a-f]{40,64}) (refs/\S+)$", re.MULTILINE)
-_COMMAND = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
 _PSEUDO = re.compile(r"[A-Z][A-Z_]*")
 """Name of a reference in a git directory itself, such as `ORIG_HEAD`."""
 
@@ -56,17 +53,32 @@ class State(Struct, frozen=True):
     """Bytes of each of `LOGS`."""
     is_partial: bool = False
     """Whether there are more references than were read."""
-    commands: frozenset[str] = frozenset()
-    """Commands that a rebase runs when it continues."""
 
 
-def look(roots: Sequence[Path]) -> dict[Path, State]:
-    """Return the state of each git directory of a workspace, and of the repository that a root is a worktree of."""
-    found = dict.fromkeys(path for root in roots if (path := _outside(root)) is not None)
-    names = survey(roots).names.items()
-    found |= dict.fromkeys(sorted((path for path, held in names if is_complete(held)), key=_depth))
+class Look(Struct, frozen=True):
+    """The repositories of a workspace."""
+
+    states: dict[Path, State] = {}
+    """State of each git directory."""
+    partial: dict[Path, tuple[str, ...]] = {}
+    """Names of git in directories of work trees that lack others to be git directories."""
+
+
+def look(roots: Sequence[Path]) -> Look:
+    """Look at the repositories of a workspace, and at that which a root is a worktree of."""
+    names = survey(roots).names
+    complete = frozenset(path for path, held in names.items() if is_complete(held))
+    outside = (path for root in roots if (path := _outside(root)) is not None)
+    found = dict.fromkeys((*outside, *sorted(complete, key=_depth)))
     references: dict[Path, _References] = {}
-    return {directory: _state(directory, references) for directory in list(found)[:MOST_REPOSITORIES]}
+    return Look(
+        {directory: _state(directory, references) for directory in list(found)[:MOST_REPOSITORIES]},
+        {
+            path: held
+            for path, held in names.items()
+            if path not in complete and _is_part(held) and complete.isdisjoint(path.parents)
+        },
+    )
 
 
 def logged(directory: Path, before: State) -> set[str] | None:
@@ -102,7 +114,6 @@ def _state(directory: Path, known: dict[Path, _References]) -> State:
         replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACING)),
         logs=tuple(_size(directory / log) for log in LOGS),
         is_partial=known[common].is_partial or own.is_partial,
-        commands=_commands(directory / TODO),
     )
 
 
@@ -112,6 +123,12 @@ def _outside(root: Path) -> Path | None:
     with suppress(OSError, ValueError):
         return Path(os.path.realpath(pointed_to(file)))
     return None
+
+
+def _is_part(names: Iterable[str]) -> bool:
+    """Whether few ordinary directories have these names."""
+    lowercase = {name.casefold() for name in names}
+    return any(rare <= lowercase for rare in RARE)
 
 
 def _depth(path: Path) -> tuple[int, Path]:
@@ -144,11 +161,6 @@ def _pseudo(directory: Path) -> list[str]:
 def _head(content: bytes, references: dict[str, str]) -> str:
     text = os.fsdecode(content).strip()
     return references.get(text.removeprefix("ref:").strip(), "") if text.startswith("ref:") else text
-
-
-def _commands(todo: Path) -> frozenset[str]:
-    more = [f"{size:,} bytes"] if (size := _size(todo)) > TODO_BYTES else []
-    return frozenset((*more, *(os.fsdecode(line).strip() for line in _COMMAND.findall(_content(todo, TODO_BYTES)))))
 
 
 def _identity(path: Path) -> tuple[int, ...]:

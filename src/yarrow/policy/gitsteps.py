@@ -3,13 +3,10 @@
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from yarrow.platform import system
-from yarrow.policy.sandbox.gitdirs import survey
-from yarrow.policy.sandbox.names import is_complete
-from yarrow.policy.sandbox.protected import pointed_to
 
 LISTS = ("rebase-merge/git-rebase-todo", "sequencer/todo", "rebase-apply/git-rebase-todo")
 """Lists of steps in a git directory."""
@@ -19,9 +16,9 @@ TOO_LONG = "more steps than were checked"
 _COMMAND = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t\r]+(.*?))?[ \t\r]*$", re.MULTILINE)
 
 
-def look(roots: Sequence[Path]) -> dict[Path, tuple[str, ...]]:
-    """Return the commands in the lists of each git directory of a workspace, by list."""
-    lists = (directory / name for directory in _directories(roots) for name in LISTS)
+def look(directories: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
+    """Return the commands in the lists of some git directories, by list."""
+    lists = (directory / name for directory in directories for name in LISTS)
     return {path: commands for path in lists if (commands := tuple(_commands(path)))}
 
 
@@ -33,16 +30,6 @@ def added(before: Mapping[Path, Sequence[str]], after: Mapping[Path, Sequence[st
         for one in dict.fromkeys(commands)
         if one not in before.get(path, ())
     ]
-
-
-def _directories(roots: Sequence[Path]) -> list[Path]:
-    found = [directory for directory, names in survey(roots).names.items() if is_complete(names)]
-    for root in roots:  # the repository of a worktree may lie outside of the workspace
-        try:
-            found.append(Path(os.path.realpath(pointed_to(root / ".git"))))
-        except (OSError, ValueError):
-            continue
-    return list(dict.fromkeys(found))
 
 
 def _commands(path: Path) -> Iterator[str]:
