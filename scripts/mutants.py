@@ -308,8 +308,8 @@ MUTANTS = (
         "git",
         "what a command changed of the user's is not put back",
         "policy/sandbox/journal.py",
-        "        if verdict.saved is not None:\n",
-        "        if False:\n",
+        " and verdict.saved is not None:",
+        " and False:",
         "tests/policy/test_sandbox_baseline.py::test_what_a_command_changed_of_the_users_is_put_back",
     ),
     Mutant(
