@@ -406,7 +406,7 @@ MUTANTS = (
         "policy/gitreturns.py",
         "history.tracks(str(within / name))",
         "False",
-        "tests/policy/test_git_returns.py::test_what_comes_back_as_a_repository_is_found",
+        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
     ),
     Mutant(
         "git",
