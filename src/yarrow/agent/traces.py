@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -11,15 +12,15 @@ from msgspec import Struct
 from yarrow.agent.ports import Equipment
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
-from yarrow.policy import gitsteps
 from yarrow.policy.executed import changed, is_executed, look
-from yarrow.policy.gitstate import Look
-from yarrow.policy.gitstate import look as look_at_git
 from yarrow.policy.permission.request import Kind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, shown
+
+if TYPE_CHECKING:
+    from yarrow.policy.gitstate import Look
 
 NAMED = 10
 """Files named in the notice; the others are counted."""
@@ -85,11 +86,12 @@ class Traces:
 
     def _left(self, context: ToolContext) -> "_Left":
         """Return what the run left in repositories."""
+        from yarrow.policy import gitstate, gitsteps
         from yarrow.policy.gitreturns import returns
 
-        after = look_at_git(_roots(context, ""))
+        after = gitstate.look(_roots(context, ""))
         commands = gitsteps.added(self._steps, gitsteps.look(after.states))
-        found = returns(self._repositories or Look(), after)
+        found = returns(self._repositories or gitstate.Look(), after)
         return _Left(
             [f"{shown(path, context.cwd)} ({told(command[:COMMAND_CHARACTERS])})" for path, command in commands],
             [shown(path, context.cwd) for path in found.places],
@@ -107,8 +109,10 @@ def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
     return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
 
 
-def _look_at_git(roots: list[Path]) -> tuple[Look, dict[Path, tuple[str, ...]]]:
-    found = look_at_git(roots)
+def _look_at_git(roots: list[Path]) -> "tuple[Look, dict[Path, tuple[str, ...]]]":
+    from yarrow.policy import gitstate, gitsteps  # many runs call no tool that writes
+
+    found = gitstate.look(roots)
     return found, gitsteps.look(found.states)
 
 

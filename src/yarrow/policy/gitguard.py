@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yarrow.policy.gitconfig import included
-from yarrow.policy.sandbox.gitdirs import common_directory, survey
 from yarrow.policy.sandbox.names import HEAD, MAKING, is_complete
 from yarrow.policy.sandbox.protected import USERS_CONFIG
 
@@ -43,6 +42,8 @@ def _is_of_common_directory(real: Path, roots: Sequence[Path]) -> bool:
     names = {name.casefold() for name in real.parts}
     if GIT_PROTECTED.isdisjoint(names):
         return False
+    from yarrow.policy.sandbox.gitdirs import common_directory, survey  # few writes have such a name
+
     above = frozenset(real.parents)
     found = survey([root for root in roots if root != Path(root.anchor)]).names
     pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))

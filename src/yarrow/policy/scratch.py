@@ -53,8 +53,9 @@ def _claimed() -> Path:
     import tempfile
 
     # One in the working directory would lie in the workspace, which then had no sandbox.
-    is_within = Path(tempfile.gettempdir()).resolve().is_relative_to(Path.cwd())
-    place = BESIDE if is_within and os.access(BESIDE, os.W_OK | os.X_OK) else None
+    place = (
+        BESIDE if _lies_in_working_directory(tempfile.gettempdir()) and os.access(BESIDE, os.W_OK | os.X_OK) else None
+    )
     while True:
         path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
         try:
@@ -65,6 +66,13 @@ def _claimed() -> Path:
             return path
         if path.is_dir():
             return path
+
+
+def _lies_in_working_directory(path: str) -> bool:
+    try:
+        return Path(path).resolve().is_relative_to(Path.cwd())
+    except OSError:  # it is gone
+        return False
 
 
 def _remove(path: Path) -> None:

@@ -19,7 +19,6 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.capture import Capture, Deltas
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, os_problem
 
@@ -70,6 +69,8 @@ class Bash:
             yield planned
             return
         command, note = planned
+        from yarrow.tool.capture import Capture, Deltas
+
         capture, deltas, sieve = Capture(), Deltas(asyncio.get_running_loop().time), context.sieve()
         result: Result = ToolFailed("The command did not end.")
         try:

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from yarrow._version import VERSION
@@ -45,7 +46,10 @@ def _sandbox(environment: Mapping[str, str]) -> list[Check]:
         todo = f"{install}without it every shell command is asked, and runs with your rights"
         return [warn("tools", "sandbox", seen=why, todo=todo)]
     home = Path(environment.get("HOME") or Path.home()).resolve()
-    if why := unsuitable((Path.cwd(),), home, scratch_directory()):
+    here: tuple[Path, ...] = ()
+    with suppress(OSError):  # the directory is gone
+        here = (Path.cwd(),)
+    if why := unsuitable(here, home, scratch_directory()):
         todo = "until then every command is asked"
         return [warn("tools", "sandbox", seen=f"none in this directory: {why}", todo=todo)]
     return [ok("tools", "sandbox", "shell commands can run in one"), *_caches(home)]
