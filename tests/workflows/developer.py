@@ -41,6 +41,7 @@ class Developer:
             path.mkdir(parents=True)
         self.environment = {
             "HOME": str(self.home),
+            "SHELL": "/bin/sh",  # the account of nobody may not log in, and tmux starts the shell of the account
             "PATH": f"{self.tools}:{SYSTEM_PATH}",
             "LANG": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",
