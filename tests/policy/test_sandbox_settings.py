@@ -62,8 +62,8 @@ async def test_keys_stay_hidden_whatever_a_setting_names(place: Corner, value: s
 
 
 async def test_a_mount_of_settings_is_no_file_of_the_sessions_home(place: Corner) -> None:
-    put(place.home / "work/.gitconfig", "[help]\n\tformat = man\n")
-    git(place.workspace, "config", "-f", str(place.home / ".gitconfig"), "include.path", "~/work/.gitconfig")
+    put(place.home / "office/.gitconfig", "[help]\n\tformat = man\n")
+    git(place.workspace, "config", "-f", str(place.home / ".gitconfig"), "include.path", "~/office/.gitconfig")
     place.own()
     before = Strays.look(place.box)
     assert await place.run("git config help.format") == ("man\n", 0)

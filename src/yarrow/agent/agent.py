@@ -196,7 +196,8 @@ class Agent:
             end = End(EndReason.ABORTED)
         except YarrowError as error:
             end = by_error(error)
-        except Exception as error:  # whatever a bug raises: the run must end, or the session would stay busy for good
+        # A bug can raise any error. Uncaught, it would leave the session busy for good, and no client would see an end.
+        except Exception as error:
             _logger.exception("run %s failed by a bug", self.run_id)
             end = by_bug(error, self.run_id)
         self._seat.ending()
@@ -237,7 +238,8 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        except Exception:  # whatever a bug raises: the end of the run must be told
+        # A bug in this check must not keep the run from ending: a notice says that the check is missing.
+        except Exception:
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
@@ -260,7 +262,8 @@ class Agent:
             failure = aside.abortion
         except YarrowError as error:
             failure = error.failure()
-        except Exception as error:  # whatever a bug raises: this must end too, or the session would stay busy for good
+        # A bug can raise any error. Uncaught, it would leave the session busy for good, as in a run.
+        except Exception as error:
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = by_bug(error, self.session.header.id).failure or failure
         self._seat.ending()

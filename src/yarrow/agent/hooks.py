@@ -97,7 +97,8 @@ class Hooks:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
                 payload = _read(result, payload)
                 self._failures[name, index] = 0
-            except Exception as error:  # noqa: BLE001 (a hook is anybody's code, and must not end the run)
+            # A hook is the code of an extension and can raise any error: it is reported, and the run goes on.
+            except Exception as error:  # noqa: BLE001
                 self._failures[name, index] += 1
                 if hook.required:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None

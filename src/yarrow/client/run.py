@@ -68,7 +68,8 @@ async def follow(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:  # also an interrupt: a run that nobody watches must not go on; it is raised again
+        # Ctrl+C and cancellation are no `Exception`. Whatever ends this client ends its run too, and is raised again.
+        except BaseException:
             await following.abort()
             raise
     return _outcome(session, end, denied=denied)
