@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from yarrow.client.inert import inert
 from yarrow.client.tui.drawing import lines
@@ -100,9 +101,8 @@ class _Table(TableElement):
 class _Item(ListItem):
     """An item of a list, whose number has a dot behind it."""
 
-    def render_number(  # noqa: PLR0917 (overrides rich's, which has these arguments)
-        self, console: Console, options: ConsoleOptions, number: int, last_number: int
-    ) -> RenderResult:
+    @override
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
         """Yield the item with its number before it."""
         numeral = f"{number}.".rjust(len(str(last_number)) + 1) + " "
         parts = iter(super().render_number(console, options, number, last_number))

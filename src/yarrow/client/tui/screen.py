@@ -18,6 +18,7 @@ from prompt_toolkit.layout import AnyContainer, FormattedTextControl, HSplit, La
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
+from typing_extensions import override
 
 from yarrow.client.tui.keyboard import ASK_BACKGROUND, Keyboard
 from yarrow.client.tui.look import Colours, Ground, Look
@@ -215,7 +216,8 @@ class _Live(UIControl):
     def __init__(self, lines: Callable[[], Sequence[str]]) -> None:
         self._lines = lines
 
-    def create_content(self, width: int, height: int) -> UIContent:  # noqa: ARG002 (lines are laid out already)
+    @override
+    def create_content(self, width: int, height: int) -> UIContent:
         """Return what is shown."""
         lines = self._lines()
         rows = list(split_lines(to_formatted_text(ANSI("\n".join(lines[-height:]))))) if height and lines else []

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from msgspec import Struct
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from typing_extensions import override
 
 from yarrow.client.inert import inert
 
@@ -45,11 +46,8 @@ class Words(Completer):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    def get_completions(
-        self,
-        document: Document,  # noqa: ARG002 (prompt_toolkit passes it by this name)
-        complete_event: CompleteEvent,  # noqa: ARG002 (prompt_toolkit passes it by this name)
-    ) -> list[Completion]:
+    @override
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
         """Return none: they are asked for, which takes a while."""
         return []
 

@@ -7,6 +7,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout.controls import BufferControl, GetLinePrefixCallable, UIContent
 from prompt_toolkit.layout.processors import Processor, TabsProcessor, Transformation, TransformationInput
 from prompt_toolkit.layout.screen import Char
+from typing_extensions import override
 
 _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\ufe20-\\ufe2f]*")
 
@@ -14,12 +15,8 @@ _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u2
 class Wrapped(BufferControl):
     """A text whose lines are wrapped. The library divides widths, and so takes a row too few for wide characters."""
 
-    def create_content(
-        self,
-        width: int,
-        height: int,
-        preview_search: bool = False,  # noqa: FBT001, FBT002 (overrides prompt_toolkit's, which passes it by position)
-    ) -> UIContent:
+    @override
+    def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:
         """Return what is shown."""
         made = super().create_content(width, height, preview_search)
 
@@ -76,12 +73,9 @@ class _WithMarks(str):
 
 
 class _Rows(UIContent):
-    def get_height_for_line(  # noqa: PLR0917 (overrides prompt_toolkit's, which has these arguments)
-        self,
-        lineno: int,
-        width: int,
-        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (prompt_toolkit passes it; lines have no prefix here)
-        slice_stop: int | None = None,
+    @override
+    def get_height_for_line(
+        self, lineno: int, width: int, get_line_prefix: GetLinePrefixCallable | None, slice_stop: int | None = None
     ) -> int:
         """Return the rows of a line, or of it up to and with the character on which the cursor stands."""
         text = "".join(fragment[1] for fragment in self.get_line(lineno))

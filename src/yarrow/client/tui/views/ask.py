@@ -13,6 +13,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import UIContent, UIControl, Window
 from prompt_toolkit.layout.controls import GetLinePrefixCallable
 from prompt_toolkit.layout.dimension import Dimension
+from typing_extensions import override
 
 from yarrow.client.permission import (
     MAX_TEXT,
@@ -292,12 +293,9 @@ class _Control(UIControl):
         """Return what keys do here."""
         return self._keys
 
-    def preferred_height(  # noqa: PLR0917 (overrides prompt_toolkit's, which has these arguments)
-        self,
-        width: int,
-        max_available_height: int,
-        wrap_lines: bool,  # noqa: ARG002, FBT001 (overrides prompt_toolkit's, which passes it by position)
-        get_line_prefix: GetLinePrefixCallable | None,  # noqa: ARG002 (prompt_toolkit passes it)
+    @override
+    def preferred_height(
+        self, width: int, max_available_height: int, wrap_lines: bool, get_line_prefix: GetLinePrefixCallable | None
     ) -> int | None:
         """Return how many rows are wanted."""
         return min(self._question.wanted(width), max_available_height)
