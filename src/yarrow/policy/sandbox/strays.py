@@ -47,7 +47,8 @@ class Strays(Struct, frozen=True):
         """
         after = _state(self.directory, self.mounted)
         if after != self.before:
-            after = {path: state for path, state in after.items() if path not in self._settings()}
+            settings = self._settings()
+            after = {path: state for path, state in after.items() if path not in settings}
         filled = {os.path.dirname(path) for path in after}  # noqa: PTH120 (texts)
         empty = {path for path, state in after.items() if state[1] < 0 and path not in filled}
         changed = {path for path, state in after.items() if self.before.get(path) != state} - empty
