@@ -171,7 +171,7 @@ def harmless(text: str, *, is_git: bool) -> str:
 def _is_harmless(line: str, section: str, *, is_git: bool) -> bool:
     if _holds_key(line) or _holds_key(section):
         return False
-    if not is_git:
+    if not is_git or not line.strip() or line.lstrip()[0] in "#;":
         return True
     match = re.match(SECTION, section)
     name = match["name"].partition(".")[0].casefold() if match else ""
@@ -179,7 +179,7 @@ def _is_harmless(line: str, section: str, *, is_git: bool) -> bool:
         rest = line[match.end() :] if match and line == section else line
         key = rest.partition("=")[0].strip().casefold()
         return not key or key in GIT_HTTP
-    return name in GIT_SECTIONS or not line.strip() or line.lstrip()[0] in "#;"
+    return name in GIT_SECTIONS
 
 
 def _holds_key(line: str) -> bool:
