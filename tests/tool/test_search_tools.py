@@ -300,7 +300,7 @@ async def test_ripgrep_searches_in_a_process_with_many_descriptors(ws: Path, mon
         raise AssertionError("ripgrep was given up")
 
     choose("ripgrep", monkeypatch)
-    monkeypatch.setattr("yarrow.tool.grep.Searcher.__init__", refuses)
+    monkeypatch.setattr("yarrow.tool.search.Searcher.__init__", refuses)
     make(ws, {"f": "needle\n"})
     make_large(ws / "large")
     with ExitStack() as closing:

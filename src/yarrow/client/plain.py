@@ -10,7 +10,6 @@ from yarrow.client.run import Outcome, follow
 from yarrow.client.session import Session
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
-from yarrow.client.way_out import OFFER, is_offered
 from yarrow.v1 import agent_pb2 as pb
 
 _BOUNDARIES = frozenset({"turn_start", "message_start", "message_end", "tool_output", "turn_end", "agent_end"})
@@ -124,8 +123,11 @@ class _Plain:
         said = preview_note if self._session.dry_run else result_note
         if output.message_id not in self._whole and (note := said(output)):
             self._page.note(note)
-            if self._asks and is_offered(output.text):
-                self._page.note(f"yarrow: {OFFER}")
+            if self._asks:
+                from yarrow.client.way_out import OFFER, is_offered  # in a conversation alone
+
+                if is_offered(output.text):
+                    self._page.note(f"yarrow: {OFFER}")
         self._end(output.message_id)
 
     async def _catch_up(self) -> None:

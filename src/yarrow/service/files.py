@@ -6,7 +6,6 @@ from yarrow.errors import InvalidArgument
 from yarrow.policy.workspace import Refused
 from yarrow.service.answers import Context, answers
 from yarrow.service.sessions import Sessions
-from yarrow.tool.listing import Listing, list_files
 from yarrow.tool.threads import in_thread
 from yarrow.v1 import agent_pb2 as pb
 
@@ -23,6 +22,8 @@ class Files:
     @answers
     async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
         """List files by a beginning of their path."""
+        from yarrow.tool.listing import list_files  # for clients that complete paths
+
         entry = await self._sessions.get_or_load(request.session_id)
         workspace = (await self._sessions.context(entry)).workspace
         directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
@@ -30,5 +31,5 @@ class Files:
             raise InvalidArgument("prefix", directory.text)
         limit = min(request.limit or DEFAULT_PATHS, MAX_PATHS)
         looking = partial(list_files, directory, request.prefix, limit=limit, workspace=workspace)
-        listing: Listing = await in_thread(looking)
+        listing = await in_thread(looking)
         return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)

@@ -15,11 +15,9 @@ from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, note_on
 from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
-from yarrow.tool.large import Large
 from yarrow.tool.names import told
 from yarrow.tool.paths import locate, missing, os_problem, prefix_of
 from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_hits, ripgrep_program
-from yarrow.tool.search import Searcher, SearchError, is_there, search_below
 from yarrow.tool.threads import in_thread
 
 GREP_LIMIT = 100
@@ -104,6 +102,8 @@ class _Search:
     def __init__(
         self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
     ) -> None:
+        from yarrow.tool.large import Large
+
         workspace = context.workspace
         self._arguments = arguments
         self._query = Query(
@@ -191,6 +191,8 @@ class _Search:
 
         Ripgrep opens paths in which a link may stand by then; what it found behind one is nobody's to see.
         """
+        from yarrow.tool.search import Searcher, SearchError, is_there
+
         path = self._target if self._is_file else self._target / hits.path
         if is_there(path, hits):
             return hits
@@ -200,6 +202,9 @@ class _Search:
 
     def by_ourselves(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
+        from yarrow.tool.large import Large
+        from yarrow.tool.search import Searcher, SearchError, search_below  # without ripgrep alone
+
         self._report, self._large = Report(self._query, self._prefix, self._sieve), Large(self._prefix)
         self._is_partial = False
         try:

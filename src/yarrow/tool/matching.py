@@ -7,7 +7,6 @@ from itertools import pairwise
 from msgspec import Struct
 
 from yarrow.tool.diff import common_start
-from yarrow.tool.loosely import find_loosely
 
 NEAREST_PLACES = 3
 NEAREST_LINES = 10
@@ -80,6 +79,8 @@ def _find(flat: str, edit: Edit) -> list[_Span] | Mismatch:
         )
     if starts:
         return [_Span(start, start + len(old), new) for start in starts]
+    from yarrow.tool.loosely import find_loosely  # most edits name a text as it is
+
     loose = find_loosely(flat, old)
     if loose is None:
         return Mismatch(_not_found(flat, old))
