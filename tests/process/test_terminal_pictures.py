@@ -91,7 +91,7 @@ async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -
         await screen.ready()
         screen.paste(str(path))
         await screen.until("takes no images: what is pasted stays the name of a file")
-        await screen.until(lambda _: screen.editor[0] == str(path))
+        await screen.until(lambda _: screen.editor[:1] == [str(path)])
         screen.send("\x03\x16")
         await screen.until("error: scripted takes no images")
         screen.send("look at @shot.png\r")
