@@ -13,7 +13,7 @@ from sandboxed import NOBODY, Corner
 
 from yarrow.policy.gitguard import is_executed_by_git
 from yarrow.policy.sandbox.baseline import judge, take
-from yarrow.policy.sandbox.protected import pointed_to, said
+from yarrow.policy.sandbox.gitfiles import pointed_to, said
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

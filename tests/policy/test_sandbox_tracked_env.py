@@ -1,15 +1,23 @@
-"""A file of secrets that git tracks: closed in the sandbox, and to git there as unchanged as it is."""
+"""Files of secrets that git tracks: open in the sandbox as git has recorded them, else closed and unchanged to git."""
 
+import asyncio
 import os
+import shutil
 import struct
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sandboxed import SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, TRUSTING, covers
+from yarrow.policy.sandbox.gitindex import RECORDED_BYTES, is_recorded
+from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 LONG_AGO = time.time() - 10_000
@@ -37,10 +45,13 @@ async def test_git_works_around_it(place: Corner) -> None:
     assert git(place.workspace, "status", "--porcelain") == ""
 
 
-async def test_it_cannot_be_read_or_written(place: Corner) -> None:
+async def test_a_changed_one_cannot_be_read_or_written(place: Corner) -> None:
+    for name in (".env", "sub/.env.production"):
+        (place.workspace / name).write_text(f"{SECRET}2")
+    place.own()
     output, _ = await place.run("cat .env sub/.env.production; echo x > .env; chmod 600 .env; cat .env; cp .env y")
     assert SECRET not in output
-    assert (place.workspace / ".env").read_text() == SECRET
+    assert (place.workspace / ".env").read_text() == f"{SECRET}2"
 
 
 @pytest.mark.parametrize("script", ["git add -A", "git commit -qam x", "git add .env", "git stash"])
@@ -126,12 +137,136 @@ async def test_one_as_young_as_its_index_is_never_recorded_as_something_else(pla
     os.utime(place.workspace / ".env", (later, later))
     git(place.workspace, "add", "-A")
     place.own()
-    script = (
-        "echo 2 > file.txt; git status --porcelain; git commit -qam x; git add -A; git add file.txt; git commit -qm x"
-    )
+    script = "echo 2 > file.txt; git status --porcelain; git commit -qam x; git add -A; git status --porcelain"
     output, code = await place.run(script)
     assert code == 0
     assert "file.txt" in output
     assert git(place.workspace, "show", "HEAD:.env") == SECRET
     assert git(place.workspace, "show", "HEAD:file.txt") == "2\n"
     assert git(place.workspace, "status", "--porcelain") == ""
+
+
+async def outside(cwd: Path, script: str) -> None:
+    """Run a script as the user does, without a sandbox."""
+    names = ("safe.directory", "user.name", "user.email")
+    environment = with_git_settings({**os.environ}, dict(zip(names, ("*", "N", "n@example.org"), strict=True)))
+    await asyncio.to_thread(subprocess.run, ["sh", "-ec", script], cwd=cwd, env=environment, check=True)
+
+
+OTHER_BRANCH = f"""set -e; git switch -qc other; printf {SECRET}-of-other > .env; git rm -q sub/.env.production
+git commit -qam other; git switch -q main; git commit -q --allow-empty -m more"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo 2 > file.txt; git stash -q; git stash pop -q; git checkout -q file.txt",
+        "echo 2 > file.txt; git commit -qam second",
+        "git switch -q other",
+        "git switch -q other; git switch -q main",
+        "git checkout -q other; git checkout -q -",
+        "git rebase -q other",
+        "git merge -q other",
+        "git pull -q --rebase . other",
+        "git reset -q --hard other",
+        "git cherry-pick other",
+        "git switch -q other && git revert --no-edit HEAD",
+        "git worktree add -q beside other; git -C beside status --porcelain; git worktree remove beside",
+        "git bisect start HEAD HEAD~1; git bisect reset",
+        "printf changed >> .env; git commit -qam changed; git checkout -q HEAD~1 .env; git commit -qam back",
+    ],
+)
+async def test_branches_with_other_secrets_are_as_without_a_sandbox(place: Corner, script: str) -> None:
+    await outside(place.workspace, f"git branch -qm main; {OTHER_BRANCH}")
+    place.own()
+    twin = place.root / "twin"
+    shutil.copytree(place.workspace, twin, symlinks=True)
+    await outside(twin, script)
+    assert (await place.run(f"set -e; {script}"))[1] == 0
+    for words in (("status", "--porcelain"), ("log", "--format=%s %T"), ("diff", "HEAD"), ("ls-files", "-s")):
+        assert git(place.workspace, *words) == git(twin, *words), words
+    for name in (".env", "sub/.env.production"):
+        assert [(one / name).exists() for one in (place.workspace,)] == [(twin / name).exists()]
+    assert (place.workspace / ".env").read_bytes() == (twin / ".env").read_bytes()
+
+
+STATES = {
+    "as recorded": ("", True),
+    "as staged": ("echo 2 > .env; git add .env", True),
+    "changed": ("echo 2 > .env", False),
+    "changed and back": (f"echo 2 > .env; printf {SECRET} > .env", True),
+    "of another branch": (f"git stash -q; printf {SECRET}x > .env", False),
+    "not tracked": ("git rm -q --cached .env", False),
+    "not tracked any more in HEAD": ("git rm -q --cached .env; git commit -qm x", False),
+    "to be added": ("git rm -q --cached .env; git add -N .env", False),
+    "encrypted by git": (
+        "git config filter.c.clean 'rev'; echo '.env filter=c' > .gitattributes; git add --renormalize .",
+        False,
+    ),
+    "other ends of lines": (r"printf 'A=1\n' > .env; git add .env; printf 'A=1\r\n' > .env", False),
+    "skipped": (f"git update-index --skip-worktree .env; echo {SECRET}2 > .env", False),
+    "version 4": ("git update-index --index-version 4", True),
+    "version 4, changed": ("git update-index --index-version 4; echo 2 > .env", False),
+    "split index": ("git update-index --split-index", False),
+    "hard link": ("ln .env copy", True),
+    "hard link, changed": ("ln .env copy; echo 2 > copy", False),
+    "larger than is compared": (f"head -c {RECORDED_BYTES + 1} /dev/zero > .env; git add .env", False),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_file_tools_and_commands_agree_on_what_is_secret(place: Corner, state: str) -> None:
+    script, is_open = STATES[state]
+    await outside(place.workspace, script)
+    place.own()
+    for name in (".env", "copy") if (place.workspace / "copy").exists() else (".env",):
+        output, code = await place.run(f"cat {name}")
+        readable = Workspace.make(place.workspace).resolve_read(place.workspace / name)
+        assert (code == 0, isinstance(readable, Path)) == (is_open, is_open)
+        assert is_open or not output.startswith(SECRET)
+
+
+async def test_one_that_was_changed_and_is_as_recorded_again_is_open(place: Corner) -> None:
+    (place.workspace / ".env").write_text("changed\n")
+    place.own()
+    assert (await place.run("cat .env"))[1] != 0
+    (place.workspace / ".env").write_text(SECRET)
+    place.own()
+    assert await place.run("cat .env") == (SECRET, 0)
+
+
+def test_one_beside_the_workspace_is_not_read_whatever_git_has_recorded(place: Corner) -> None:
+    read_only = Workspace.make(place.home, read=[str(place.workspace)])
+    assert isinstance(read_only.resolve_read(place.workspace / ".env"), Refused)
+    assert isinstance(Workspace.make(place.workspace).resolve_write(place.workspace / ".env"), Refused)
+
+
+async def test_one_that_a_command_changes_is_closed_to_the_next(place: Corner) -> None:
+    await place.run("printf more >> .env; cat .env")
+    output, code = await place.run("cat .env")
+    assert code != 0
+    assert SECRET not in output
+
+
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+@pytest.mark.parametrize("version", [2, 3, 4])
+@given(
+    names=st.lists(
+        st.sampled_from([".env", "a/.env", "a/.env.b", "b/a/.env", "é/.env", "a b/.env~"]), unique=True, min_size=1
+    )
+)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_recorded_is_what_git_says(tmp_path: Path, form: str, version: int, names: list[str]) -> None:
+    top = Path(tempfile.mkdtemp(dir=tmp_path))
+    git(top, "init", "-q", f"--object-format={form}")
+    for number, name in enumerate(names):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("KEY=1\n" * number)
+        git(top, "add", name)
+    if version == 3:
+        git(top, "update-index", "--skip-worktree", names[0])
+    git(top, "update-index", f"--index-version={version}")
+    (top / names[-1]).write_text("KEY=of this machine\n")
+    recorded = [is_recorded(top / name) for name in names]
+    known = (form, version) != ("sha256", 4)  # such an index is not read
+    assert recorded == [known and number + 1 < len(names) for number in range(len(names))]

@@ -18,6 +18,7 @@ from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.sandbox.probe import ask, launcher, unavailable
 from yarrow.tool.base import ToolContext
+from yarrow.tool.command_notes import WAY_OUT
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -217,9 +218,23 @@ async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> Non
     outcome = await call("bash", tracking, {"command": "git add -A"})
     assert outcome.failed.text.endswith(
         "[.env: closed to commands, so to git it may look changed here, and cannot be compared or added; "
-        "commits keep it as it is. Leave it out, as in: git add -A -- . ':(exclude).env']"
+        "commits keep it as it is. Leave it out, as in: git add -A -- . ':(exclude).env']\n"
+        f"[sandbox: .env is closed to commands. {WAY_OUT}]"
     )
     assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
+
+
+OTHER = """set -e; git config user.name N; git config user.email n@example.org; git checkout -q .; git branch -q other
+git commit -q --allow-empty -m here; git switch -q other; echo 2 > .env; git commit -qam other; git switch -q -"""
+
+
+@pytest.mark.parametrize("command", ["git rebase other", "git switch other", "git stash", "git reset -q --hard other"])
+async def test_a_changed_secret_that_stops_git_names_the_way_out(tracking: ToolContext, command: str) -> None:
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", OTHER], cwd=tracking.cwd, check=True)
+    (tracking.cwd / ".env").write_text("KEY=of this machine\n")
+    outcome = await call("bash", tracking, {"command": command})
+    assert outcome.failed.text.endswith(f"\n[sandbox: .env is closed to commands. {WAY_OUT}]")
+    assert (tracking.cwd / ".env").read_text() == "KEY=of this machine\n"
 
 
 async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(

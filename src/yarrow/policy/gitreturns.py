@@ -16,8 +16,8 @@ from yarrow.policy.gitconfig import core_work_tree
 from yarrow.policy.githistory import GITLINK, SECONDS, TREE, Change, History, Unread, find_git
 from yarrow.policy.gitstate import MOST_REPOSITORIES, Look, State, logged
 from yarrow.policy.sandbox.gitdirs import common_directory
+from yarrow.policy.sandbox.gitfiles import said
 from yarrow.policy.sandbox.names import GIT_NAMES, MAKING, is_complete, names_of
-from yarrow.policy.sandbox.protected import said
 
 MOST_PLACES = 20_000
 """Directories of one repository that are looked at closer; with more it is `unread`."""

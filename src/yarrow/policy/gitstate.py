@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.sandbox.gitdirs import common_directory, survey
+from yarrow.policy.sandbox.gitfiles import pointed_to
 from yarrow.policy.sandbox.names import is_complete
-from yarrow.policy.sandbox.protected import pointed_to
 
 MOST_REPOSITORIES = 1_000
 """Git directories of one workspace, those nearest to a root first; later ones are not looked at."""

@@ -15,6 +15,7 @@ from yarrow.policy.gitguard import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.keys import Keys
 from yarrow.policy.obeyed import same_file
 from yarrow.policy.permission.paths import Closed
+from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
@@ -97,7 +98,7 @@ class Workspace(Struct, frozen=True):
         real = self._resolved(path, writes=False)
         if isinstance(real, Refused):
             return real
-        if self._is_secret(path, real):
+        if self._is_secret(path, real) and not self._is_shown(real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if closed := self._closed(path, real):
             return closed
@@ -146,6 +147,10 @@ class Workspace(Struct, frozen=True):
         """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
         return Keys.of(Path.home(), self.readable, self.writable)
 
+    def is_secret_name(self, real: str) -> bool:
+        """Whether a tool that lists or searches passes over a file because of its name."""
+        return self.secrets.has(real.rpartition("/")[2]) and not self._is_shown(Path(real))
+
     def linked(self) -> SecretLinks:
         """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
         return SecretLinks(self.writable, self.readable, self.secrets)
@@ -167,6 +172,11 @@ class Workspace(Struct, frozen=True):
         is_own = self.named(real) != real  # whose links commands made
         names = (real.name, *((path.name,) if is_own else (link.name for link in links(path))))
         return any(map(self.secrets.has, names)) or self.linked().has(str(real))
+
+    def _is_shown(self, real: Path) -> bool:
+        """Whether commands can read a file despite its name: git has recorded what it holds."""
+        is_near = _root(real, self.writable) is not None
+        return is_near and is_recorded(real) and not self.keys().has(str(real))
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(system.lies_in(real, own) for own in self.private):

@@ -1,13 +1,15 @@
 """Notes below a command's output: what its sandbox did, and what became of the processes it left."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from yarrow.policy.process import Command, Exit
 from yarrow.policy.sandbox.causes import Ran, cause
 from yarrow.policy.sandbox.configs import EXECUTES
+from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.protected import shortfalls
 from yarrow.policy.sandbox.quarantine import Entry, quarantined
 from yarrow.policy.sandbox.sandbox import Boxed
@@ -15,6 +17,8 @@ from yarrow.tool.paths import shown
 
 LEFT = "background processes were ended with this command; start a server and use it in one call"
 WAY_OUT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
+LOCAL_CHANGES = r"\b(?:local|unstaged|uncommitted) changes\b"
+"""Words of git when a file differs from its index and it names none."""
 NO_WAY_OUT = "The strict sandbox cannot be left: ask the user to run the command."
 
 
@@ -34,9 +38,9 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
     notes: list[str] = []
     if taken := boxed.take_away():
         notes.append(quarantined(taken, named))
-    closed = [name for path in boxed.covered if (name := named(path)) in output]
-    is_for_git = bool(closed) and "git" in command.argv[-1]
-    if is_for_git:
+    is_git = "git" in command.argv[-1]
+    closed = _closed(boxed.covered, output, named, is_git=is_git)
+    if closed and is_git:
         left_out = " ".join(f"':(exclude){name}'" for name in closed)
         notes.append(
             f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
@@ -48,11 +52,21 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
     if boxed.was_emptied:
         notes.append("before this command /tmp and the home held too much, and were emptied")
     ran = Ran(command.argv[-1], output, command.cwd, failed=end.code != 0)
-    why = "" if is_for_git else cause(ran, boxed.limits)
+    why = cause(ran, boxed.limits)
+    if closed and is_git:
+        why = f"{', '.join(closed)} is closed to commands" if ran.failed else ""
     if why := why or _refused_settings(taken, named):
         way = NO_WAY_OUT if boxed.limits.box.level == "strict" else WAY_OUT
         notes.append(f"sandbox: {why}. {way}")
     return notes
+
+
+def _closed(covered: Mapping[Path, Path], output: str, named: Callable[[Path], str], *, is_git: bool) -> list[str]:
+    """Return the hidden files that an output names, or that git means when it refuses because of local changes."""
+    closed = [name for path in covered if (name := named(path)) in output]
+    if closed or not is_git or re.search(LOCAL_CHANGES, output) is None:
+        return closed
+    return [named(path) for path, cover in covered.items() if cover != NOTHING]
 
 
 def _refused_settings(taken: Sequence[Entry], named: Callable[[Path], str]) -> str:

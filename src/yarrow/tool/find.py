@@ -159,9 +159,7 @@ class _Search:
         if not self._glob.matches(path):
             return
         real = f"{self._root}/{path}"
-        is_secret = self._arguments.type == "file" and (
-            self._workspace.secrets.has(path.rpartition("/")[2]) or self._linked.has(real)
-        )
+        is_secret = self._arguments.type == "file" and (self._workspace.is_secret_name(real) or self._linked.has(real))
         if is_secret or self._keys.has(real):
             self._secrets += 1
         elif self._workspace.leaves_out(real):

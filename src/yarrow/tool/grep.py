@@ -232,15 +232,15 @@ class _Search:
         return Done(self._report.text([*self._notes, *notes]))
 
     def _is_wanted(self, path: str) -> bool:
-        if self._workspace.secrets.has(path.rpartition("/")[2]) or (self._glob and not self._glob.matches(path)):
+        real = str(self._target) if self._is_file else f"{self._target}/{path}"
+        if self._workspace.is_secret_name(real) or (self._glob and not self._glob.matches(path)):
             return False
-        real = f"{self._target}/{path}"
         return self._is_file or not (self._linked.has(real) or self._keys.has(real) or self._workspace.leaves_out(real))
 
 
 def _notes(directory: Path, workspace: Workspace) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
-    secret = (path for path in directory.iterdir() if workspace.secrets.has(path.name))
+    secret = (path for path in directory.iterdir() if workspace.is_secret_name(str(path)))
     names = sorted(told(path.name) for path in secret if path.is_symlink() or not path.is_dir())
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""
     return [note for note in (secrets, workspace.closed.note()) if note]

@@ -41,7 +41,7 @@ def list_files(directory: Path, prefix: str, stop: threading.Event, *, limit: in
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
         if not is_meant or workspace.leaves_out(real := f"{directory}/{entry.path}"):
             continue
-        if entry.is_dir or not (workspace.secrets.has(last) or linked.has(real)):
+        if entry.is_dir or not (workspace.is_secret_name(real) or linked.has(real)):
             # The nearest first: fewer names before more.
             found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
     return Listing(_paths(found), has_more=found.count > limit)

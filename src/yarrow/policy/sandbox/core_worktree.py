@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yarrow.policy.gitconfig import CONTROL
+from yarrow.policy.sandbox.gitfiles import pointed_to
 from yarrow.policy.sandbox.names import is_complete
-from yarrow.policy.sandbox.protected import pointed_to
 
 MODULES = re.compile(r"(?P<top>.+)/\.git/modules/.+")
 """Git directory of a submodule."""

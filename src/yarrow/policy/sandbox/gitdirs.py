@@ -17,8 +17,8 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.gitconfig import harmless_settings, included
 from yarrow.policy.sandbox.core_worktree import is_own_tree
+from yarrow.policy.sandbox.gitfiles import said
 from yarrow.policy.sandbox.names import Look, Names, is_complete, looking
-from yarrow.policy.sandbox.protected import said
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_DIRECTORIES = 100_000

@@ -1,53 +1,135 @@
-"""Reads from the index of a git repository which files it tracks."""
+"""Index of a git repository: which files it tracks, and whether a file is as recorded there."""
 
+import hashlib
 import os
 import stat
 import struct
+import time
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from yarrow.policy.sandbox.protected import directory_of
+from yarrow.platform import system
+from yarrow.policy.sandbox.gitfiles import directory_of
 
 INDEX_BYTES = 67_108_864
-"""The most of an index of git that is looked at."""
-_LONGEST_NAME = 0xFFF
+"""Maximum bytes read of an index."""
+RECORDED_BYTES = 1_048_576
+"""Maximum bytes of a file that is compared with the index; a larger one counts as changed."""
+SETTLED_NANOSECONDS = 2_000_000_000
+"""Age of the last change from which on a later change shows in the time of change."""
+_LONGEST_NAME, _EXTENDED = 0xFFF, 0x4000
 _HEADER, _FLAGS = struct.Struct(">4sII"), struct.Struct(">H")
+_STATUS_BYTES, _SHA1_BYTES, _LONGEST_ID = 40, 20, 32
+_UNKNOWN = (b"",)
+"""Entries of an index that cannot be read."""
+State = tuple[int, int, int, int]
+"""Device, inode, time of change and size."""
 
 
 def is_tracked(path: Path) -> bool:
-    """Return whether the index of the repository that a file lies in names it; where that cannot be told it does."""
+    """Return whether the index of the repository that a file lies in names it; an index in doubt does."""
+    return bool(_entries_of(path))
+
+
+def is_recorded(path: Path) -> bool:
+    """Return whether a file holds what the index records of it, so that git shows its content to whoever asks.
+
+    A file in the form of a filter, such as one that git encrypts, differs from its record.
+    """
+    entries = _entries_of(path)
+    if not entries or entries == _UNKNOWN:
+        return False
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISREG(status.st_mode) or status.st_size > RECORDED_BYTES:
+        return False
+    is_settled = time.time_ns() - status.st_ctime_ns > SETTLED_NANOSECONDS
+    ids = (_ids if is_settled else _ids.__wrapped__)(path, _state(status))
+    return any(entry.endswith(ids) for entry in entries)
+
+
+def _entries_of(path: Path) -> tuple[bytes, ...]:
+    """Return the last bytes of the id of each entry that the index of its repository has of a file."""
     for above in path.parents:
         git = above / ".git"
         if os.path.lexists(git):
             try:
-                directory = directory_of(git)
-                status = (directory / "index").stat()
+                index = directory_of(git) / "index"
+                status = index.stat()
             except (OSError, ValueError):
-                return False
+                return ()
             if not stat.S_ISREG(status.st_mode):
-                return False
-            names = os.fsencode(path.relative_to(above))
-            return _names(str(directory / "index"), names, (status.st_ino, status.st_mtime_ns, status.st_size))
-    return False
+                return ()
+            return _entries(str(index), os.fsencode(path.relative_to(above)), _state(status))
+    return ()
+
+
+def _state(status: os.stat_result) -> State:
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
 
 @lru_cache(maxsize=256)
-def _names(index: str, name: bytes, _state: tuple[int, int, int]) -> bool:
-    """Whether an index holds a name; an answer is remembered until the index changes."""
+def _ids(path: Path, _now: State) -> tuple[bytes, ...]:
+    """Return the ids that git gives to the content of a file; none when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | system.NO_LINK | system.PLAIN | system.NO_WAIT)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(RECORDED_BYTES + 1)
+    except OSError:
+        return ()
+    blob = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(blob, usedforsecurity=False).digest(), hashlib.sha256(blob).digest()
+
+
+@lru_cache(maxsize=256)
+def _entries(index: str, name: bytes, _now: State) -> tuple[bytes, ...]:
+    """Return the entries of a name; they are remembered until the index changes."""
     try:
         with open(index, "rb") as file:
             data = file.read(INDEX_BYTES)
-        magic, version, _count = _HEADER.unpack_from(data)
+        magic, version, count = _HEADER.unpack_from(data)
     except (OSError, struct.error):
-        return False
+        return ()
     if magic != b"DIRC":
-        return False
-    if version > 3:  # where names are written as what differs from the one before
-        return True
+        return ()
+    if version <= 3:
+        return tuple(_plain(data, name, is_extensible=version > 2))
+    try:
+        return tuple(_compressed(data, name, count))
+    except (IndexError, ValueError, struct.error):
+        return _UNKNOWN
+
+
+def _plain(data: bytes, name: bytes, *, is_extensible: bool) -> Iterator[bytes]:
+    """Yield the ids in front of a name, which follows its length and, in version 3, perhaps further flags."""
     at = data.find(name + b"\0")
     while at >= _HEADER.size:
-        # Before a name stands how long it is; in version 3 other things can.
-        if version > 2 or _FLAGS.unpack_from(data, at - _FLAGS.size)[0] & _LONGEST_NAME == len(name):
-            return True
+        for end in (at - _FLAGS.size, at - 2 * _FLAGS.size) if is_extensible else (at - _FLAGS.size,):
+            flags = _FLAGS.unpack_from(data, end)[0]
+            if flags & _LONGEST_NAME == len(name) and bool(flags & _EXTENDED) == (end < at - _FLAGS.size):
+                yield data[max(end - _LONGEST_ID, 0) : end]
         at = data.find(name + b"\0", at + 1)
-    return False
+
+
+def _compressed(data: bytes, name: bytes, count: int) -> Iterator[bytes]:
+    """Yield the ids of a name in version 4, where each name is written as what differs from the one before.
+
+    Raises IndexError, ValueError and struct.error for any other form, such as one with SHA-256.
+    """
+    at, current = _HEADER.size, b""
+    for _ in range(count):
+        start, flags_at = at + _STATUS_BYTES, at + _STATUS_BYTES + _SHA1_BYTES
+        flags = _FLAGS.unpack_from(data, flags_at)[0]
+        at = flags_at + _FLAGS.size * (2 if flags & _EXTENDED else 1)
+        left_out = data[at] & 0x7F
+        while data[at] & 0x80:
+            at += 1
+            left_out = (left_out + 1 << 7) + (data[at] & 0x7F)
+        end = data.index(b"\0", at + 1)
+        current = current[: len(current) - left_out] + data[at + 1 : end]
+        if current == name:
+            yield data[start:flags_at]
+        at = end + 1

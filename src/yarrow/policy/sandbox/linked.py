@@ -5,6 +5,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.names import names_of
 from yarrow.policy.secrets import ENV_FILE, SecretFiles
 
@@ -12,11 +13,11 @@ from yarrow.policy.secrets import ENV_FILE, SecretFiles
 def secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:
     """Return what is covered for a file of secrets: of a link, the file that it leads to.
 
-    None where it leads nowhere, to no file, to an example that is made to be read, or out of the workspace to what
-    everybody may read, programs among it.
+    None for a file as git has recorded it, and for a link that leads nowhere, to no file, to an example that is made
+    to be read, or out of the workspace to what everybody may read, programs among it.
     """
     if not path.is_symlink():
-        return path
+        return None if is_recorded(path) else path
     try:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
@@ -24,7 +25,7 @@ def secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path
         return None
     is_open = mode & stat.S_IROTH and not any(real.is_relative_to(root) for root in roots)
     is_example = real.name.startswith(ENV_FILE) and not secrets.has(real.name)
-    return real if stat.S_ISREG(mode) and not is_open and not is_example else None
+    return real if stat.S_ISREG(mode) and not is_open and not is_example and not is_recorded(real) else None
 
 
 class Linked:

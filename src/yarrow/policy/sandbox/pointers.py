@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from yarrow.policy.sandbox.gitdirs import Part, digest, lies_in
-from yarrow.policy.sandbox.protected import PATH_BYTES, pointed_to
+from yarrow.policy.sandbox.gitfiles import PATH_BYTES, pointed_to
 
 
 def leading_out(directory: Path, names: Sequence[str], roots: Sequence[Path]) -> Iterator[Part]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.gitfiles import pointed_to, said
+from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.linked import secret_file
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Look, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -22,10 +24,6 @@ MOST_PACKAGED = 400
 """Mounts that hide files of secrets in directories of builds; of more files the oldest are hidden."""
 REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
-PATH_BYTES = 8_192
-"""The most that is read of a file that holds a path."""
-GITFILE = "gitdir: "
-"""How a file `.git` begins."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
 ELSEWHERE = ("commondir", "config.worktree")
@@ -209,38 +207,6 @@ def _repository_of_worktree(file: Path) -> Path | None:
     return common if is_its_own else None
 
 
-def directory_of(git: Path) -> Path:
-    """Return a repository's own directory: a `.git`, what a file of that name points to, or where a `HEAD` lies.
-
-    Raises OSError, and ValueError for a file that is no text.
-    """
-    if git.name == HEAD:
-        return git.parent
-    return git if git.is_dir() else pointed_to(git)
-
-
-def pointed_to(file: Path) -> Path:
-    """Return the directory that a file `.git` names. Raises OSError, and ValueError for what git refuses."""
-    text = said(file)
-    if not text.startswith(GITFILE):
-        raise ValueError(f"{file} does not begin with {GITFILE!r}")
-    return file.parent / text.removeprefix(GITFILE)
-
-
-def said(file: Path) -> str:
-    """Return the path that a file of git holds, as git reads it. Raises OSError, and ValueError for a longer file.
-
-    Git keeps blanks, drops ends of lines at the end, and stops at a NUL; the name need not be UTF-8.
-    """
-    if not file.is_file():  # a FIFO would wait
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
-    with file.open("rb") as opened:
-        content = opened.read(PATH_BYTES + 1)
-    if len(content) > PATH_BYTES:
-        raise ValueError(f"{file} has more than {PATH_BYTES:,} bytes")
-    return os.fsdecode(content.rstrip(b"\r\n").partition(b"\0")[0])
-
-
 def _fix(path: Path, found: Found) -> None:
     try:
         _refuse(path, os.lstat(path))
@@ -278,7 +244,7 @@ def remembered(root: Path, found: Found) -> Found:
     if before is not None:
         found.pinned += _still(before.pinned, found.pinned, Path.is_dir)
         found.fixed += _still(before.fixed, found.fixed, Path.exists)
-        found.secret += _still(before.secret, found.secret, Path.is_file)
+        found.secret += _still(before.secret, found.secret, lambda path: path.is_file() and not is_recorded(path))
         found.pinned.sort()
     if before is None and len(_seen) >= REMEMBERED:
         _seen.pop(next(iter(_seen)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.sandbox.protected import pointed_to, said
+from yarrow.policy.sandbox.gitfiles import pointed_to, said
 
 COLLECTING = {
     "gc.reflogExpire": "never",
