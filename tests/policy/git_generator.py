@@ -98,8 +98,11 @@ def _by_user(rng: random.Random) -> Step:
     )
 
 
-def program(seed: str, *, restoring: bool = False, obeyed: bool = False) -> Program:
-    """Return the program of a seed, also with what a commit restores, or with what Yarrow itself reads."""
+def program(seed: str, *, restoring: bool = False, obeyed: bool = False, renewed: bool = False) -> Program:
+    """Return the program of a seed, also with what a commit restores, or with what Yarrow itself reads.
+
+    `renewed` adds repositories that one command makes, and that a later one changes or replaces.
+    """
     rng = random.Random(seed)
     plants = Plants(rng)
     recipes: list[tuple[int, Callable[[], list[Piece]]]] = [
@@ -109,6 +112,8 @@ def program(seed: str, *, restoring: bool = False, obeyed: bool = False) -> Prog
     ]
     if restoring:
         recipes.append((3, plants.restored))
+    if renewed:
+        recipes.append((60, plants.renewed))
     if obeyed:
         recipes.append((12, plants.obeyed))
     template = rng.choices(TEMPLATES, (6, 3, 1, 3, 1, 1))[0]

@@ -256,6 +256,37 @@ class Plants:
         pieces: list[Piece] = [shell(make), added, *files]
         return [*pieces, shell(f"git add -f {place}")] if rng.random() < 0.4 else pieces
 
+    def renewed(self) -> list[Piece]:
+        """Plant in a repository that an earlier command made, and that was harmless until then."""
+        rng, place, other = self.rng, *self.rng.sample(WORK_PLACES, 2)
+        make = rng.choice(
+            (
+                f"git init -q {place}; git -C {place} commit -q --allow-empty -m i",
+                f"git clone -q . {place}",
+                f"git worktree add -q {place} -b b{rng.randrange(99)}",
+                f"git -c protocol.file.allow=always submodule --quiet add {ROOT}/lib.git {place}",
+                f"git clone -q --bare . {place}",
+            )
+        )
+        lines, files = self.settings()
+        hook = rng.choice(HOOKS)
+        own = f"d=$(git -C {place} rev-parse --absolute-git-dir); "
+        evil, beside = f"<<'END'\n{lines}END\n", f"cp -rT .git {other}; cat >> {other}/config"
+        plants = (
+            f"cat >> $d/config {evil}",
+            f"mkdir -p $d/hooks; printf '#!/bin/sh\\n{self.canary()}\\n' > $d/hooks/{hook}; chmod 755 $d/hooks/{hook}",
+            f"git -C {place} config extensions.worktreeConfig true; cat >> $d/config.worktree {evil}",
+            f"cp -rT .git $d-2; cat >> $d-2/config {evil}rm -rf $d; mv $d-2 $d",
+            f"{beside} {evil}echo $PWD/{other} > $d/commondir",
+            f"{beside} {evil}rm -rf {place}/.git; echo gitdir: $PWD/{other} > {place}/.git",
+            f"{beside} {evil}rm -rf {place}/.git; ln -s $PWD/{other} {place}/.git",
+            f"rm -rf {place}; mkdir -p {place}; cp -rT .git {place}/.git; cat >> {place}/.git/config {evil}",
+        )
+        removed = f"git worktree remove --force {place} || rm -rf {place}"
+        again = [shell(removed), File("note.txt", "x"), shell(make)] if rng.random() < 0.3 else []
+        apart = Step("write", "x", "note.txt")
+        return [shell(make), apart, *again, apart, shell(own + rng.choice(plants)), *files]
+
     def hook(self) -> list[Piece]:
         at = self.rng.choice((*PLACES, ".git", "lib/.git", "vendor/b.git", ".git/modules/lib"))
         run = self.canary()

@@ -56,6 +56,12 @@ def test_nothing_planted_runs_later(runner: Runner, seeds: list[str]) -> None:
         holds(runner, program(seed), seed)
 
 
+@pytest.mark.parametrize("seeds", _seeds(PROGRAMS // 3), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_nothing_planted_in_a_repository_of_an_earlier_command_runs_later(runner: Runner, seeds: list[str]) -> None:
+    for seed in seeds:
+        holds(runner, program(seed, renewed=True), seed)
+
+
 @pytest.mark.parametrize("seeds", _seeds(THROUGH_PROGRAM), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_nothing_planted_runs_later_through_the_command_line(seeds: list[str]) -> None:
     """Nor is a file changed that the next start of Yarrow obeys or executes."""

@@ -1,15 +1,18 @@
 """A repository that a command makes stays; what git would run of it, unasked, does not."""
 
+import shutil
 import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.baseline import judge, take
+from yarrow.policy.sandbox.baseline import judge, look_again, take
+from yarrow.policy.sandbox.made import Register
 from yarrow.policy.sandbox.sandbox import Boxed
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -87,7 +90,9 @@ def test_what_a_repository_was_made_around_stays_and_makes_none(tmp_path: Path) 
     before = take([tmp_path], [], [])
     for name in ("HEAD", "objects", "refs"):
         (tmp_path / name).touch()
-    assert {verdict.path for verdict in judge(before)} == {tmp_path / name for name in ("HEAD", "objects", "refs")}
+    assert {verdict.path for verdict in judge(before, look_again(before))} == {
+        tmp_path / name for name in ("HEAD", "objects", "refs")
+    }
 
 
 async def test_a_bare_repository_can_be_made_and_used(place: Corner) -> None:
@@ -164,3 +169,77 @@ async def test_a_pipe_in_a_repository_makes_nobody_wait(place: Corner, name: str
     script = f"mkdir store; mkfifo store/{name}; echo 'gitdir: store' > .git; echo made"
     assert await place.run(script) == ("made\n", 0)
     assert await place.run("echo again") == ("again\n", 0)
+
+
+REMOVED = {
+    "worktree": ("git worktree add -q new", "git worktree remove new"),
+    "worktree by force": ("git worktree add -q new; touch new/x", "git worktree remove --force new"),
+    "worktree without git": ("git worktree add -q new", "rm -rf new; git worktree prune"),
+    "worktree that is moved": ("git worktree add -q new", "git worktree move new newer; git worktree remove newer"),
+    "worktree of a branch": ("git worktree add -q new -b b; git -C new commit -q --allow-empty -m x",
+                             "git worktree remove new; git branch -q -D b"),
+    "clone": ("git clone -q . new", "rm -rf new"),
+    "clone of a clone": ("git clone -q . new; git clone -q new new/in", "rm -rf new"),
+    "clone far below": ("mkdir -p a/b; git clone -q . a/b/new", "rm -rf a"),
+    "bare": ("git clone -q --bare . new", "rm -rf new"),
+    "repository": ("git init -q new", "rm -rf new/.git; rm -r new"),
+    "repository that is moved": ("git init -q new", "mv new newer; rm -rf newer"),
+    "repository with a setting": ("git init -q new", "git -C new config user.name X; rm -rf new"),
+    "submodule": ("git -c protocol.file.allow=always submodule --quiet add $PWD new 2>&1",
+                  "git submodule --quiet deinit -f new; git rm -qf new; rm -rf .git/modules/new"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REMOVED)
+async def test_what_a_command_made_a_later_one_removes(place: Corner, name: str) -> None:
+    make, remove = REMOVED[name]
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    before = sorted(path.name for path in place.workspace.iterdir())
+    assert await place.run(f"set -e; {make}") == ("", 0)
+    assert await place.run(f"set -e; {remove}") == ("", 0)
+    after = sorted(path.name for path in place.workspace.iterdir() if path.name not in {"a", ".gitmodules"})
+    assert after == before
+    assert git(place.workspace, "worktree", "list", "--porcelain").count("worktree ") == 1
+
+
+async def test_what_the_user_made_or_changed_is_guarded_as_ever(place: Corner) -> None:
+    git(place.workspace, "init", "-q", "users")
+    place.own()
+    await place.run("git init -q aliased; git init -q hooked; git init -q replaced")
+    git(place.workspace / "aliased", "config", "alias.x", "status")
+    hook = place.workspace / "hooked/.git/hooks/pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    shutil.copytree(place.workspace / "replaced", place.workspace / "other")
+    (place.workspace / "replaced").rename(place.workspace / "away")
+    (place.workspace / "other").rename(place.workspace / "replaced")
+    place.own()
+    for name in ("users", "aliased", "hooked", "replaced", "."):
+        output, code = await place.run(f"touch {name}/.git/hooks/x")
+        assert code != 0, name
+        assert "Read-only file system" in output
+    assert (await place.run("touch away/.git/hooks/x"))[1] != 0
+
+
+async def test_the_repository_of_the_workspace_is_guarded_whoever_made_it(place: Corner) -> None:
+    git_directory = place.workspace / ".git"
+    shutil.rmtree(git_directory)
+    place.own()
+    assert (await place.run("git init -q"))[1] == 0
+    assert git_directory.is_dir()
+    assert "Read-only" in (await place.run("touch .git/hooks/x"))[0]
+
+
+async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -> None:
+    noted = replace(place, given=replace(place.box, notes=place.root / "notes"))
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    await noted.run("git clone -q . new")
+    with (
+        patch("yarrow.policy.sandbox.made.REGISTER._known", {}),
+        patch("yarrow.policy.sandbox.made.REGISTER._directory", None),
+    ):
+        assert (await noted.run("rm -rf new"))[1] == 0
+    (place.root / "notes/made.json").write_text("{")
+    Register().open(place.root / "notes")

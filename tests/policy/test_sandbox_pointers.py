@@ -12,7 +12,7 @@ import pytest
 from sandboxed import NOBODY, Corner
 
 from yarrow.policy.gitguard import is_executed_by_git
-from yarrow.policy.sandbox.baseline import judge, take
+from yarrow.policy.sandbox.baseline import judge, look_again, take
 from yarrow.policy.sandbox.gitfiles import pointed_to, said
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -34,7 +34,7 @@ def played(tree: Path, script: str) -> set[str]:
     """Run a script without a sandbox, and return what is to be quarantined of it."""
     before = take([tree], [], [])
     subprocess.run(["bash", "-ec", script.replace("{out}", str(tree.parent / "out"))], cwd=tree, check=True)
-    return {str(verdict.path.relative_to(tree)) for verdict in judge(before)}
+    return {str(verdict.path.relative_to(tree)) for verdict in judge(before, look_again(before))}
 
 
 LEADING_OUT = {

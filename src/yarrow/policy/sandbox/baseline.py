@@ -16,6 +16,7 @@ from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
 from yarrow.policy.sandbox.gitdirs import (
     CONFIGURATIONS,
     Part,
+    Survey,
     digest,
     included_alone,
     is_judged,
@@ -141,9 +142,13 @@ def take(  # noqa: PLR0913 (a look is handed on)
     )
 
 
-def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
-    """Return what to quarantine after a command, or after a service was killed."""
-    found = survey(before.roots, secrets, but=before.beyond, closed=before.closed)
+def look_again(before: Baseline, secrets: SecretFiles = ENV_FILES) -> Survey:
+    """Look at the workspace of a command that is over, as far as the baseline went."""
+    return survey(before.roots, secrets, but=before.beyond, closed=before.closed)
+
+
+def judge(before: Baseline, found: Survey) -> list[Verdict]:
+    """Return what to quarantine after a command, or after a service was killed, of what was found."""
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Verdict] = {}
     for directory, names in found.names.items():
@@ -157,6 +162,16 @@ def judge(before: Baseline, secrets: SecretFiles = ENV_FILES) -> list[Verdict]:
         if is_own(part.path):
             verdicts.setdefault(part.path, Verdict(part.path, UNLISTED))
     return list(verdicts.values())
+
+
+def made_since(before: Baseline, found: Survey) -> Iterator[Path]:
+    """Yield the git directories and files `.git` that a workspace has and did not have before a command."""
+    for directory, names in found.names.items():
+        had = before.names.get(directory, ())
+        if ".git" in names and ".git" not in had:
+            yield directory / ".git"
+        if is_complete(names) and not is_complete(had):
+            yield directory
 
 
 def _contained(directory: Path, names: Sequence[str], before: Baseline) -> list[Verdict]:

@@ -152,6 +152,15 @@ def _linked(names: dict[Path, tuple[str, ...]]) -> frozenset[Path]:
     return frozenset(Path(os.path.realpath(git)) for git in gits if git.is_symlink())
 
 
+def modules(repository: Path) -> Iterator[Path]:
+    """Yield the own directories of submodules and worktrees."""
+    for kind in ("modules", "worktrees"):
+        for directory, names, files in os.walk(repository / kind):
+            if "HEAD" in files:
+                yield Path(directory)
+                names[:] = [name for name in names if name in {"modules", "worktrees"}]
+
+
 def is_judged(directory: Path, names: Sequence[str]) -> bool:
     """Whether git may run something of a directory, now or once the user completes it by `git init` or the like."""
     if is_complete(names) or directory.name.casefold() == ".git":

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.policy.beneath import open_directory
-from yarrow.policy.sandbox.baseline import Baseline, Saved, Verdict, judge
+from yarrow.policy.sandbox.baseline import Baseline, Saved, Verdict, judge, look_again, made_since
+from yarrow.policy.sandbox.made import REGISTER
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, decoded_path, encoded_path
 from yarrow.policy.sandbox.taking import Place, Watched, stuck
 
@@ -62,7 +63,9 @@ class Left(Struct, frozen=True):
 
 def _looked(before: Baseline, quarantine: Quarantine) -> Iterator[Entry]:
     try:
-        verdicts = judge(before)
+        found = look_again(before)
+        REGISTER.add(made_since(before, found))
+        verdicts = judge(before, found)
     except Exception as error:  # noqa: BLE001 (what a command left may have provoked it)
         yield stuck(before.roots[0], f"what git would execute of it could not be looked for: {type(error).__name__}")
         return

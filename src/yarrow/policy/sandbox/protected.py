@@ -10,9 +10,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.gitconfig import included
+from yarrow.policy.sandbox.gitdirs import modules
 from yarrow.policy.sandbox.gitfiles import pointed_to, said
 from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.linked import secret_file
+from yarrow.policy.sandbox.made import is_removable
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Look, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -155,6 +157,8 @@ def _fix_file(path: Path, root: Path, found: Found) -> None:
 
 
 def _repository(path: Path, root: Path, roots: Sequence[Path], *, found: Found) -> None:
+    if is_removable(path, roots):
+        return
     # A directory above could be moved with all that is mounted in it, and another put in its place.
     found.pinned += between(root, path)
     if path.is_dir() and not path.is_symlink():
@@ -168,8 +172,12 @@ def _repository(path: Path, root: Path, roots: Sequence[Path], *, found: Found) 
 
 
 def _git_directories(repository: Path, roots: Sequence[Path], found: Found) -> None:
+    if is_removable(repository, roots):
+        return
     found.pinned.append(repository)
     for directory in (repository, *modules(repository)):
+        if directory != repository and is_removable(directory, roots):
+            continue
         if _is_of_other_worktree(directory, roots):
             # Commands do not see that worktree, so git would take it for one that was removed.
             found.pinned.append(directory.parent)
@@ -224,15 +232,6 @@ def _refuse_link(path: Path) -> None:
 def _refuse(path: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "is a link, which a sandbox cannot keep from being changed", str(path))
-
-
-def modules(repository: Path) -> Iterator[Path]:
-    """Yield the own directories of submodules and worktrees."""
-    for kind in ("modules", "worktrees"):
-        for directory, names, files in os.walk(repository / kind):
-            if "HEAD" in files:
-                yield Path(directory)
-                names[:] = [name for name in names if name in {"modules", "worktrees"}]
 
 
 def remembered(root: Path, found: Found) -> Found:

@@ -24,6 +24,7 @@ from yarrow.policy.sandbox.covers import NOTHING, TRUSTING, covers
 from yarrow.policy.sandbox.hidden import home_inside
 from yarrow.policy.sandbox.journal import Left, Note, NotesState, elsewhere, notes_state
 from yarrow.policy.sandbox.kept import keep
+from yarrow.policy.sandbox.made import REGISTER
 from yarrow.policy.sandbox.names import Look, look_once
 from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
@@ -151,6 +152,8 @@ class Boxed:
 
 def _found(box: Box, look: Look) -> list[Found]:
     """Return what was found in each root. Raises OSError."""
+    if box.notes is not None:
+        REGISTER.open(box.notes)
     found = [remembered(root, look_at(root, box.writable, box.secrets, look=look)) for root in box.writable]
     add_other_names(box.writable, found)
     pin_keys(box.home, box.writable, found)
