@@ -8,6 +8,7 @@ if sys.platform == "win32" or sys.platform == "darwin":
     raise ImportError("yarrow.platform.linux is for Linux, and for what is like it")
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from yarrow.platform.posix_files import (
     DIRECTORY,
@@ -66,6 +67,9 @@ from yarrow.platform.posix_programs import (
     watch,
 )
 
+if TYPE_CHECKING:
+    from yarrow.platform.inotify import DirectoryChanges
+
 __all__ = [
     "BOUNDING_SHELL",
     "DIRECTORY",
@@ -90,6 +94,7 @@ __all__ = [
     "compared",
     "connected_to",
     "copy_attributes",
+    "directory_changes",
     "end_with_input",
     "entries_in",
     "find_shell",
@@ -206,6 +211,16 @@ def process_descriptor(pid: int) -> int:
         return os.pidfd_open(pid)
     except AttributeError:  # a Python that was built for an older system
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
+
+
+def directory_changes() -> "DirectoryChanges | None":
+    """Return what reports changes in directories; None where nothing does."""
+    from yarrow.platform import inotify  # with ctypes
+
+    try:
+        return inotify.DirectoryChanges()
+    except OSError:
+        return None
 
 
 def scope_abstract_sockets() -> bool:

@@ -90,6 +90,7 @@ __all__ = [
     "compared",
     "connected_to",
     "copy_attributes",
+    "directory_changes",
     "end_with_input",
     "entries_in",
     "find_shell",
@@ -180,6 +181,10 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (
 
 def copy_attributes(source: int, target: int) -> None:
     """Do nothing: Python reads no extended attributes on this system."""
+
+
+def directory_changes() -> None:
+    """Return what reports changes in directories; None where nothing does."""
 
 
 def process_descriptor(pid: int) -> int:  # noqa: ARG001 (there is none here)

@@ -172,6 +172,10 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (
         os.fsync(descriptor)
 
 
+def directory_changes() -> None:
+    """Return what reports changes in directories; None where nothing does."""
+
+
 def connected_to(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     return []

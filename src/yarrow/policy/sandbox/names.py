@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from yarrow.policy.sandbox.watches import State, watches
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 LOOKED_AT = 20_000
@@ -45,8 +46,8 @@ class Names(Struct, frozen=True):
 Look = Callable[[str], Names]
 """Returns what a directory holds. Raises OSError."""
 
-_known: dict[SecretFiles, dict[str, tuple[tuple[int, int, int], Names]]] = {}
-"""By what is looked for, and by directory: device, number, and time of the last change, with what was found then."""
+_known: dict[SecretFiles, dict[str, tuple[State, Names]]] = {}
+"""By what is looked for, and by directory: its state, with what was found then."""
 
 
 def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
@@ -60,12 +61,22 @@ def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
 
 def looking(secrets: SecretFiles) -> Look:
     """Return `names_of` for many directories, as a look at a workspace takes them before and after each command."""
-    known = _known.setdefault(secrets, {})
+    known, begun = _known.setdefault(secrets, {}), watches.begin()
+    for directory in begun.changed:
+        for others in _known.values():
+            others.pop(directory, None)
+    same = begun.same
 
     def look(directory: str) -> Names:
+        before = known.get(directory)
+        # Nothing was reported since the directory was asked for, so it is as it was.
+        if before is not None and same.get(directory) == before[0]:
+            return before[1]
+        is_watched = begun.watch(directory)
         status = os.lstat(directory)
         state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-        before = known.get(directory)
+        if is_watched:
+            begun.confirm(directory, state)
         if before is not None and before[0] == state:
             return before[1]
         if not stat.S_ISDIR(status.st_mode):

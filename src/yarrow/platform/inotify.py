@@ -1,0 +1,126 @@
+"""Linux's inotify: reports changes in directories, and those of the mount table, without asking for each directory."""
+
+import ctypes
+import os
+import select
+import struct
+import sys
+import weakref
+from contextlib import ExitStack
+from functools import lru_cache
+
+if sys.platform == "win32":
+    raise ImportError("yarrow.platform.inotify is not for Windows")
+
+READ_BYTES = 65_536
+"""Bytes of one read."""
+MOST_READS = 64
+"""Reads in a row; whatever changes faster than it is read counts as lost."""
+SHARE = 8
+"""The part of the user's watches that is used, as a divisor: editors and build tools need the others."""
+MOST_MOUNTS_BYTES = 4_194_304
+"""Bytes of the mount table that are read; the file systems of later mounts count as remote."""
+LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay"})
+"""File systems in which nothing changes but by system calls on this machine."""
+_ATTRIBUTES, _NAMES = 0x004, 0x040 | 0x080 | 0x100 | 0x200
+_GONE = 0x400 | 0x800
+"""The directory itself was deleted or moved."""
+_UNMOUNTED, _LOST, _IGNORED = 0x2000, 0x4000, 0x8000
+_ONLY_DIRECTORIES, _NO_FOLLOW = 0x0100_0000, 0x0200_0000
+_FLAGS = _ATTRIBUTES | _NAMES | _GONE | _ONLY_DIRECTORIES
+_HEAD = struct.Struct("iIII")
+
+Change = tuple[int, str, str]
+"""Number of the directory; `names`, `attributes` or `gone`; with `names` the entry that came or went."""
+
+
+class DirectoryChanges:
+    """Changes in the directories that are added, in the order in which they happened."""
+
+    def __init__(self) -> None:
+        """Raises OSError where the system reports nothing."""
+        self._descriptor: int = _library().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        held = ExitStack()
+        held.callback(os.close, self._descriptor)
+        self.close = weakref.finalize(self, held.close)
+        """End all reports."""
+        mounts = held.enter_context(open("/proc/self/mountinfo", "rb", buffering=0))  # noqa: SIM115 (polled as long as this lives)
+        self._poll = select.poll()
+        self._poll.register(mounts, select.POLLERR | select.POLLPRI)
+        self.devices = _local_devices(mounts.read(MOST_MOUNTS_BYTES))
+        """Devices of the file systems in which every change is reported."""
+        self.room = _allowed() // SHARE
+        """Directories that may be added."""
+
+    def add(self, place: str | int) -> int:
+        """Report changes of a directory from now on; return the number that these have, negative for none.
+
+        `place` is a path, whose last name is no symlink, or a descriptor of the open directory.
+        """
+        path = os.fsencode(place) if isinstance(place, str) else b"/proc/self/fd/%d" % place
+        flags = _FLAGS | _NO_FOLLOW if isinstance(place, str) else _FLAGS
+        number: int = _library().inotify_add_watch(self._descriptor, path, flags)
+        return number
+
+    def take(self) -> list[Change] | None:
+        """Return what changed since the last time; None when that is unknown, also since something was mounted."""
+        if self._poll.poll(0):
+            return None
+        changes: list[Change] = []
+        for _ in range(MOST_READS):
+            try:
+                data = os.read(self._descriptor, READ_BYTES)
+            except BlockingIOError:
+                return changes
+            if not _parse(data, changes):
+                return None
+        return None
+
+
+def _parse(data: bytes, changes: list[Change]) -> bool:
+    """Add changes; return whether none was lost."""
+    place = 0
+    while place < len(data):
+        number, mask, _, length = _HEAD.unpack_from(data, place)
+        place += _HEAD.size
+        name = os.fsdecode(data[place : place + length].partition(b"\0")[0])
+        place += length
+        if mask & (_LOST | _UNMOUNTED):
+            return False
+        if mask & (_GONE | _IGNORED):
+            changes.append((number, "gone", ""))
+        elif mask & _NAMES:
+            changes.append((number, "names", name))
+        elif not name:  # those of a file say nothing about its directory
+            changes.append((number, "attributes", ""))
+    return True
+
+
+def _local_devices(table: bytes) -> frozenset[int]:
+    devices = set[int]()
+    for line in table.splitlines():
+        mount, _, rest = line.partition(b" - ")
+        words = mount.split(b" ", 3)
+        if len(words) == 4 and rest.split(b" ", 1)[0].decode("ascii", "replace") in LOCAL:
+            major, _, minor = words[2].partition(b":")
+            devices.add(os.makedev(int(major), int(minor)))
+    return frozenset(devices)
+
+
+def _allowed() -> int:
+    """Return how many watches one user has."""
+    try:
+        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    return library

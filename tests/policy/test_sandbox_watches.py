@@ -1,0 +1,371 @@
+"""A directory that is not asked for again is as it was: no change of any kind goes unseen."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from yarrow.platform import system
+from yarrow.policy.sandbox import names
+from yarrow.policy.sandbox.gitdirs import survey
+from yarrow.policy.sandbox.names import Names, look_once, looking
+from yarrow.policy.sandbox.watches import Watches
+from yarrow.policy.secrets import ENV_FILES
+
+PLACES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e", ".git", "a/.git")
+FILES = (".env", "HEAD", "config")
+_EXCHANGE = 2
+
+HELD: list[int] = []
+"""Descriptors that a process holds."""
+
+Tree = dict[str, Names]
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every directory counts as unchanged for long, so that no time but only reports can tell of a change."""
+    monkeypatch.setattr("yarrow.policy.sandbox.names.watches", Watches())
+    monkeypatch.setattr(names, "SETTLED_SECONDS", -1.0)
+    yield
+    while HELD:
+        os.close(HELD.pop())
+    names._known.clear()  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All changes happen within one tick, so that no time of a change differs from another."""
+    lstat = os.lstat
+
+    def asking(path: str) -> SimpleNamespace:
+        status = lstat(path)
+        return SimpleNamespace(st_dev=status.st_dev, st_ino=status.st_ino, st_mode=status.st_mode, st_ctime_ns=0)
+
+    monkeypatch.setattr("yarrow.policy.sandbox.names.os", SimpleNamespace(lstat=asking, scandir=os.scandir))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories whose state the system was asked for."""
+    paths: list[str] = []
+    lstat = os.lstat
+
+    def asking(path: str) -> os.stat_result:
+        paths.append(path)
+        return lstat(path)
+
+    monkeypatch.setattr("yarrow.policy.sandbox.names.os.lstat", asking)
+    return paths
+
+
+def tree(root: Path, look: Callable[[str], Names]) -> Tree:
+    """What a look finds in all directories."""
+    found: Tree = {}
+    waiting = [str(root)]
+    while waiting:
+        with suppress(OSError):
+            one = found[waiting[0]] = look(waiting[0])
+            waiting += sorted((*one.directories, *one.passed))
+        del waiting[0]
+    return {path: sorted_names(one) for path, one in found.items()}
+
+
+def sorted_names(one: Names) -> Names:
+    parts = (tuple(sorted(part)) for part in (one.telling, one.directories, one.passed, one.git))
+    return Names(one.count, *parts)
+
+
+def fresh(root: Path) -> Tree:
+    return tree(root, lambda path: names._read(path, ENV_FILES))  # pyright: ignore[reportPrivateUsage]
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two paths in one step."""
+    renameat2 = ctypes.CDLL(None).renameat2
+    renameat2(-100, os.fsencode(one), -100, os.fsencode(other), _EXCHANGE)
+
+
+def replace_held(path: Path) -> None:
+    """Remove a directory that a process holds, and make another of its name."""
+    HELD.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+def step(root: Path, change: tuple[str, str, str]) -> None:
+    kind, one, other = change
+    path = root / one
+    with suppress(OSError):
+        match kind:
+            case "make":
+                path.mkdir(parents=True)
+            case "write":
+                (path / FILES[len(other) % len(FILES)]).touch()
+            case "rename":
+                path.rename(root / other)
+            case "exchange":
+                exchange(path, root / other)
+            case "link":
+                path.symlink_to(other)
+            case "replace":
+                replace_held(path)
+            case "close":
+                path.chmod(0o500)
+            case _:
+                shutil.rmtree(path)
+
+
+KINDS = st.sampled_from(("make", "write", "rename", "exchange", "link", "replace", "close", "remove", "look"))
+
+
+@pytest.mark.usefixtures("stopped_clock")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(KINDS, st.sampled_from(PLACES), st.sampled_from(PLACES)), max_size=40))
+def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "work")
+        for place in PLACES:
+            (root / place).mkdir(parents=True, exist_ok=True)
+        try:
+            for change in changes:
+                if change[0] == "look":
+                    assert tree(root, looking(ENV_FILES)) == fresh(root)
+                step(root, change)
+            assert tree(root, look_once(ENV_FILES)) == fresh(root)
+        finally:
+            while HELD:
+                os.close(HELD.pop())
+
+
+def test_a_directory_that_did_not_change_is_not_asked_for(tmp_path: Path, asked: list[str]) -> None:
+    for place in PLACES:
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    before = tree(tmp_path, looking(ENV_FILES))
+    asked.clear()
+    assert tree(tmp_path, looking(ENV_FILES)) == before
+    assert asked == [str(tmp_path)]
+    (tmp_path / "a/c/f").touch()
+    (tmp_path / "b/c").chmod(0o700)
+    asked.clear()
+    tree(tmp_path, looking(ENV_FILES))
+    assert asked == [str(tmp_path), str(tmp_path / "a/c"), str(tmp_path / "b/c")]
+
+
+def replaced_root(root: Path) -> None:
+    root.rename(root.with_name("before"))
+    (root / "a/.git").mkdir(parents=True)
+
+
+def replaced_above_root(root: Path) -> None:
+    root.parent.rename(root.parent.with_name("before"))
+    (root / "a/.git").mkdir(parents=True)
+
+
+def replaced_held_root(root: Path) -> None:
+    replace_held(root)
+    (root / "a/.git").mkdir(parents=True)
+
+
+def moved_above(root: Path) -> None:
+    (root / "a").rename(root / "b")
+    (root / "a/c/.git").mkdir(parents=True)
+
+
+def moved_there_and_back(root: Path) -> None:
+    (root / "a").rename(root.with_name("away"))
+    (root.with_name("away") / "c/.git").mkdir()
+    root.with_name("away").rename(root / "a")
+
+
+def replaced_held(root: Path) -> None:
+    replace_held(root / "a/c")
+    (root / "a/c/.git").mkdir()
+
+
+def linked(root: Path) -> None:
+    exchange(root / "a/c", root / "link")
+    (root / "link/.git").mkdir()
+
+
+STALE: dict[str, Callable[[Path], object]] = {
+    "the root is another": replaced_root,
+    "the directory above the root is another": replaced_above_root,
+    "the root is another, and a process holds the one before": replaced_held_root,
+    "a directory above is another": moved_above,
+    "a directory above went away and came back": moved_there_and_back,
+    "another of the same name, and a process holds the one before": replaced_held,
+    "a symlink in its place": linked,
+    "a change just now": lambda root: (root / "a/c/.git").mkdir(),
+    "a name was changed": lambda root: (root / "a/c/x").rename(root / "a/c/.git"),
+    "it came from elsewhere": lambda root: root.with_name("elsewhere").rename(root / "a/c/.git"),
+}
+
+
+@pytest.mark.usefixtures("stopped_clock")
+@pytest.mark.parametrize("change", STALE.values(), ids=STALE)
+def test_a_stale_look_is_not_believed(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    root = tmp_path / "above/work"
+    (root / "a/c/x").mkdir(parents=True)
+    (root / "link").symlink_to("nowhere")
+    root.with_name("elsewhere").mkdir()
+    for _ in range(2):
+        assert survey([root]).names == {}
+    change(root)
+    assert any(".git" in found for found in survey([root]).names.values())
+    for path in set(fresh(root)) - {str(root)}:
+        Path(path, "HEAD").touch()
+    assert tree(root, looking(ENV_FILES)) == fresh(root)
+
+
+MOUNTING = """
+import json, subprocess, sys
+from pathlib import Path
+from yarrow.policy.sandbox import names
+from yarrow.policy.sandbox.gitdirs import survey
+names.SETTLED_SECONDS = -1.0
+root, other = map(Path, sys.argv[1:])
+seen = [list(map(str, survey([root]).names)) for _ in range(2)]
+subprocess.run(["mount", "--bind", other, root / "a"], check=True)
+seen.append(list(map(str, survey([root]).names)))
+(root / "a/c/.git").mkdir(parents=True)
+seen.append(list(map(str, survey([root]).names)))
+subprocess.run(["umount", root / "a"], check=True)
+seen.append(list(map(str, survey([root]).names)))
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.skipif(not system.is_root(), reason="only root mounts")
+def test_a_directory_mounted_over_another_is_looked_at(tmp_path: Path) -> None:
+    root, other = tmp_path / "work", tmp_path / "other"
+    (root / "a/c").mkdir(parents=True)
+    (other / ".git").mkdir(parents=True)
+    words = ["unshare", "-m", sys.executable, "-c", MOUNTING, str(root), str(other)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    git, deep = str(root / "a"), str(root / "a/c")
+    assert [set(found) for found in json.loads(done.stdout)] == [set(), set(), {git}, {git, deep}, set()]
+
+
+REMOTE = """
+import os, sys
+from yarrow.platform import inotify
+from yarrow.policy.sandbox import names
+from yarrow.policy.sandbox.gitdirs import survey
+from pathlib import Path
+inotify.LOCAL -= {"tmpfs"}
+names.SETTLED_SECONDS = -1.0
+asked, lstat = [], os.lstat
+names.os.lstat = lambda path: asked.append(path) or lstat(path)
+for _ in range(3):
+    asked.clear()
+    survey([Path(sys.argv[1])])
+print(*asked)
+"""
+
+
+@pytest.mark.skipif(not system.is_root(), reason="only root mounts")
+def test_a_remote_file_system_in_a_local_one_is_asked_each_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    mounting = 'mount -t tmpfs remote "$1/b" && mkdir "$1/b/c" && exec "$2" -c "$3" "$1"'
+    words = ["unshare", "-m", "sh", "-ec", mounting, "sh", str(tmp_path), sys.executable, REMOTE]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(tmp_path), str(tmp_path / "b"), str(tmp_path / "b/c")]
+
+
+def test_a_flood_of_changes_hides_none(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "f").touch()
+    for _ in range(2):
+        assert survey([tmp_path]).names == {}
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for number in range(most // 2 + 1):
+        (tmp_path / f"f{number or ''}").rename(tmp_path / f"f{number + 1}")
+    (tmp_path / "a/.git").mkdir()
+    assert survey([tmp_path]).names == {tmp_path / "a": (".git",)}
+
+
+def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    for _ in range(2):
+        tree(tmp_path, looking(ENV_FILES))
+    monkeypatch.setattr("yarrow.platform.inotify.MOST_READS", 0)
+    assert names.watches.begin().same == {}
+    (tmp_path / "a/.git").mkdir()
+    assert survey([tmp_path]).names == {tmp_path / "a": (".git",)}
+
+
+def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -> None:
+    own = Watches()
+    own.begin()
+    (tmp_path / "a").mkdir()
+    first = own.begin()
+    assert first.watch(str(tmp_path))
+    assert first.watch(str(tmp_path / "a"))
+    (tmp_path / "a/b").mkdir()
+    second = own.begin()
+    status = os.lstat(tmp_path / "a")
+    first.confirm(str(tmp_path / "a"), (status.st_dev, status.st_ino, status.st_ctime_ns))
+    assert second.same == {}
+    second.confirm(str(tmp_path / "a"), (status.st_dev, status.st_ino, status.st_ctime_ns))
+    assert set(second.same) == {str(tmp_path / "a")}
+
+
+def test_each_look_adds_a_few(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.watches.MOST_ADDED", 3)
+    for number in range(8):
+        (tmp_path / str(number)).mkdir()
+    counts: list[int] = []
+    for _ in range(5):
+        asked.clear()
+        tree(tmp_path, looking(ENV_FILES))
+        counts.append(len(asked))
+    assert counts == [9, 7, 4, 1, 1]
+
+
+def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.watches.MOST_WATCHED", 4)
+    for number in range(8):
+        (tmp_path / str(number)).mkdir()
+    for _ in range(3):
+        tree(tmp_path, looking(ENV_FILES))
+    asked.clear()
+    tree(tmp_path, looking(ENV_FILES))
+    assert len(asked) == 9 - 3
+    monkeypatch.setattr("yarrow.policy.sandbox.watches.RENEW_SECONDS", 0.0)
+    asked.clear()
+    tree(tmp_path, looking(ENV_FILES))
+    assert len(asked) == 9
+
+
+def test_a_remote_file_system_is_asked_each_time(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("yarrow.platform.inotify.LOCAL", frozenset())
+    (tmp_path / "a/b").mkdir(parents=True)
+    for _ in range(3):
+        asked.clear()
+        tree(tmp_path, looking(ENV_FILES))
+        assert len(asked) == 3
+    assert not names.watches._added  # pyright: ignore[reportPrivateUsage]
+
+
+def test_without_reports_all_are_asked_for(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.watches.system.directory_changes", lambda: None)
+    (tmp_path / "a/b").mkdir(parents=True)
+    for _ in range(2):
+        asked.clear()
+        tree(tmp_path, looking(ENV_FILES))
+        assert len(asked) == 3
