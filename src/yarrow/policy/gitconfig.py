@@ -1,13 +1,16 @@
 """What a configuration of git brings in: the files it includes, and whether git runs anything for it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 CONFIG_BYTES = 1_048_576
 """The most that is read of one file of configuration."""
+REMEMBERED_CHARACTERS = 16_384
+"""Longest text of which the settings are remembered; most repositories have less than a thousand."""
 MOST_FILES = 64
 """Files that are followed from one; git itself gives up at ten levels."""
 SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
@@ -85,7 +88,7 @@ def included(config: Path, home: Path) -> list[Path]:
     return list(found)
 
 
-def harmless_settings(config: Path) -> list[Setting] | None:
+def harmless_settings(config: Path) -> Sequence[Setting] | None:
     """Return the settings of a configuration; None if not all are `HARMLESS` or git may read the file otherwise."""
     try:
         if config.is_symlink() or not config.is_file() or config.stat().st_size > CONFIG_BYTES:
@@ -117,15 +120,25 @@ def decoded(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
-def settings(text: str) -> list[Setting] | None:
+def settings(text: str) -> Sequence[Setting] | None:
     """Return the settings of a configuration in their order; None for a text that git refuses or that is too long."""
+    # The same few files are read several times for each command.
+    return _remembered(text) if len(text) <= REMEMBERED_CHARACTERS else _settings(text)
+
+
+@lru_cache(maxsize=64)
+def _remembered(text: str) -> Sequence[Setting] | None:
+    return _settings(text)
+
+
+def _settings(text: str) -> Sequence[Setting] | None:
     found: list[Setting] = []
     for count, setting in enumerate(_parse(text)):
         if isinstance(setting, _Malformed) or count >= MOST_SETTINGS:
             return None
         if setting is not None:
             found.append(setting)
-    return found
+    return tuple(found)
 
 
 def _text(file: Path) -> str:

@@ -29,8 +29,9 @@ def pin_keys(home: Path, roots: Sequence[Path], found: Sequence[Found]) -> None:
     """Add to what was found of each root the directories above what holds keys of a home and is hidden by its path."""
     keys = home_secrets(home)
     for path in (*keys, *linked_secrets(keys)):
+        text = str(path)  # which is compared sooner than a path
         for root, one in zip(roots, found, strict=True):
-            if path.is_relative_to(root) and path != root:
+            if text.startswith(f"{root}/"):
                 one.pinned = sorted({*one.pinned, *between(root, path)})
 
 

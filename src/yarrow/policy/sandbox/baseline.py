@@ -188,6 +188,8 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
     # A part that a mount kept as it is can still become executed, by what completes the directory around it.
     found = parts(directory, before.roots, before.protected if is_complete(had) else frozenset())
     planted = [part for part in found if part not in allowed and not _is_settled(part.path, before)]
+    if not planted:  # as nearly always
+        return
     # What a planted configuration includes is not read any more without it, and may be a file of the user's.
     spared = included_alone(directory, [part.path for part in planted])
     planted = [part for part in planted if part.path not in spared]

@@ -17,9 +17,10 @@ def clear(plan: Sequence[Mount], places: Mapping[str, str]) -> None:
     Raises OSError.
     """
     mounted = set[str]()
+    below_places = tuple(f"{place}/" for place in places)
     for mount in plan:
-        place = max((place for place in places if mount.target.startswith(f"{place}/")), key=len, default=None)
-        if place is not None:
+        if mount.target.startswith(below_places):
+            place = max((place for place in places if mount.target.startswith(f"{place}/")), key=len)
             names = mount.target[len(place) + 1 :].split("/")
             below = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
             # What lies below another mount is the machine's own.
