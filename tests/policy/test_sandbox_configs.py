@@ -1,12 +1,18 @@
 """Copies of git's configuration: harmless changes reach the user's file, others are quarantined."""
 
 import asyncio
+import os
+import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.gitconfig import changes_only_settable
+from yarrow.policy.gitconfig import Setting, changes_only_settable
+from yarrow.policy.gitsettings import SETTABLE
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -16,6 +22,13 @@ HARMLESS = [
     ("git config user.name Other", "user.name", "Other"),
     ("git commit -q --allow-empty -m x && git switch -q -c t --track main", "branch.t.merge", "refs/heads/main"),
     ("cd sub && git remote add origin file:///x", "remote.origin.url", "file:///x"),
+    ("git config core.autocrlf input && git config gc.auto 0", "core.autocrlf", "input"),
+    ("git config rebase.autoStash true && git config rerere.enabled true", "rebase.autoStash", "true"),
+    ("git config advice.detachedHead false && git config color.ui always", "color.ui", "always"),
+    ("git config blame.ignoreRevsFile .git-blame-ignore-revs", "blame.ignoreRevsFile", ".git-blame-ignore-revs"),
+    ("git config core.fileMode false", "core.fileMode", "false"),
+    ("git init -q --template=", "core.fileMode", "true"),
+    ("git config extensions.worktreeConfig true", "extensions.worktreeConfig", "true"),
 ]
 HARMFUL = [
     "git config core.fsmonitor 'touch /tmp/ran'",
@@ -31,7 +44,8 @@ HARMFUL = [
     "git config alias.status '!id'",
     "git config filter.x.clean id",
     "git config core.worktree /",
-    "git config extensions.worktreeConfig true",
+    "git config core.repositoryformatversion 9",
+    "git config blame.ignoreRevsFile /etc/passwd",
     "printf '[remote \"o\"]\\n\\turl = a\\\\\\n[core]\\n\\tfsmonitor = id\\n' >> .git/config; : git config",
 ]
 
@@ -132,3 +146,107 @@ async def test_a_guard_that_the_users_git_removes_lets_nothing_through(place: Co
     script = f"{wait}; printf '[core]\\n\\tfsmonitor = id\\n' >> .git/config; git config core.fsmonitor id2{then}"
     await asyncio.gather(place.run(script), write_when_asked())
     assert "fsmonitor" not in file.read_text()
+
+
+WORKTREE_SETTINGS = {
+    "sparse checkout": "git sparse-checkout set sub; git sparse-checkout add more; git sparse-checkout list; ls",
+    "sparse checkout without cones": "git sparse-checkout set --no-cone '/sub/*'; git sparse-checkout reapply; ls",
+    "sparse checkout and back": "git sparse-checkout set sub; git sparse-checkout disable; ls",
+    "settings of a worktree": "git config extensions.worktreeConfig true; git config --worktree user.name w; "
+    "git worktree add -q in; git -C in config --worktree user.name i; git config user.name; git -C in config user.name",
+    "sparse checkout of a worktree": "git worktree add -q in; git -C in sparse-checkout set sub; ls in; "
+    "git -C in sparse-checkout list; git worktree remove in",
+    "again": "git sparse-checkout set sub; git config --worktree core.abbrev 9; git config core.abbrev",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORKTREE_SETTINGS)
+async def test_settings_of_worktrees_are_as_without_a_sandbox(place: Corner, name: str) -> None:
+    (place.workspace / "more").mkdir()
+    (place.workspace / "more/x").write_text("x")
+    git(place.workspace, "add", "-A", "sub", "more")
+    git(place.workspace, "commit", "-qm", "first")
+    place.own()
+    twin = place.root / "twin"
+    shutil.copytree(place.workspace, twin, symlinks=True)
+    outputs: list[str] = []
+    steps = ["git update-index -q --refresh || true", *WORKTREE_SETTINGS[name].split("; ")]
+    for step in steps:
+        output, code = await place.run(step)
+        assert code == 0, output
+        assert place.taken == []
+        outputs.append(output)
+    assert outputs == [in_twin(twin, step) for step in steps]
+    for words in (("status", "--porcelain", "--ignored"), ("config", "--list", "--local"), ("ls-files", "-t")):
+        assert git(place.workspace, *words) == git(twin, *words), words
+    assert files_of(place.workspace) == files_of(twin)
+
+
+def in_twin(twin: Path, step: str) -> str:
+    """Run a step as the user does, without a sandbox."""
+    environment = os.environ | {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+    return subprocess.run(
+        ["bash", "-c", f"exec 2>&1; {step}"], cwd=twin, env=environment, check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """Return the files outside of `.git`, and the configurations."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    named = ((path, str(path.relative_to(directory))) for path in found)
+    is_told = re.compile(r"(?!\.git/)(?!.*/\.git$)|\.git/(?:.*/)?config(?:\.worktree)?$|\.git/info/sparse-checkout$")
+    return {name: path.read_bytes() for path, name in named if is_told.match(name)}
+
+
+EVIL_SETTINGS = "[core]\n\tfsmonitor = touch /tmp/ran\n"
+
+
+@pytest.mark.parametrize("where", [".git/config.worktree", ".git/worktrees/w/config.worktree"])
+async def test_settings_of_a_worktree_that_execute_something_are_not_switched_on(place: Corner, where: str) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    git(place.workspace, "worktree", "add", "-q", "w")
+    (place.workspace / where).write_text(EVIL_SETTINGS)
+    place.own()
+    await place.run("git config extensions.worktreeConfig true")
+    assert [entry.path for entry in place.taken] == [place.workspace / ".git/config"]
+    assert (place.workspace / where).read_text() == EVIL_SETTINGS
+
+
+@pytest.mark.parametrize("text", [EVIL_SETTINGS, "[include]\n\tpath = /tmp/x\n", "[alias]\n\tx = !id\n", "x\n"])
+async def test_settings_of_a_worktree_that_execute_something_are_quarantined(place: Corner, text: str) -> None:
+    await place.run("git config extensions.worktreeConfig true; git config --worktree user.name w")
+    known = (place.workspace / ".git/config.worktree").read_bytes()
+    await place.run(f"printf {shlex.quote(text)} >> .git/config.worktree; : git config")
+    assert [entry.path for entry in place.taken] == [place.workspace / ".git/config.worktree"]
+    assert (place.workspace / ".git/config.worktree").read_bytes() == known
+    (place.workspace / ".git/config.worktree").unlink()
+    await place.run(f"printf {shlex.quote(text)} > .git/config.worktree")
+    assert [entry.path for entry in place.taken] == [place.workspace / ".git/config.worktree"]
+    assert not (place.workspace / ".git/config.worktree").exists()
+
+
+EXECUTING = """
+core.fsmonitor core.hookspath core.sshcommand core.editor core.pager core.askpass core.gitproxy core.attributesfile
+core.excludesfile core.alternaterefscommand core.worktree.x core.logallrefupdates.x sequence.editor pager.log alias.x
+diff.external diff.x.command diff.x.textconv diff.tool difftool.x.cmd merge.x.driver merge.tool mergetool.x.cmd
+filter.x.clean filter.x.smudge filter.x.process credential.helper credential.x.helper gpg.program gpg.ssh.program
+gpg.ssh.defaultkeycommand gpg.ssh.allowedsignersfile include.path includeif.x.path submodule.x.update
+remote.x.uploadpack remote.x.receivepack remote.x.vcs remote.x.proxy url.x.insteadof url.x.pushinsteadof http.proxy
+http.sslverify protocol.allow protocol.ext.allow uploadpack.packobjectshook receive.procreceiverefs trailer.x.cmd
+trailer.x.command interactive.difffilter browser.x.cmd man.x.cmd web.browser help.autocorrect instaweb.httpd
+sendemail.smtpserver init.templatedir commit.template fsck.skiplist safe.directory log.showsignature
+lfs.customtransfer.x.path maintenance.repo gc.pruneexpire gc.reflogexpire push.gpgsign push.recursesubmodules
+format.pretty branch.x.mergeoptions extensions.partialclone extensions.objectformat extensions.refstorage core.bare
+core.symlinks core.sharedrepository
+"""
+
+
+@pytest.mark.parametrize("name", EXECUTING.split())
+def test_no_setting_that_executes_or_redirects_can_be_changed(name: str) -> None:
+    section, _, rest = name.partition(".")
+    subsection, _, key = rest.rpartition(".")
+    assert not Setting(section, subsection, key, "true").is_in(SETTABLE)

@@ -1,5 +1,6 @@
 """What a configuration of git brings in: the files it includes, and whether git runs anything for it."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -7,6 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.gitsettings import ADDRESSES, ANY, HARMLESS, SETTABLE, VALUES
+
+WORKTREE_CONFIG = "config.worktree"
+"""Name of the configuration of one worktree, beside the shared one."""
 CONFIG_BYTES = 1_048_576
 """The most that is read of one file of configuration."""
 REMEMBERED_CHARACTERS = 16_384
@@ -19,35 +24,6 @@ MOST_SETTINGS = 20_000
 HELPER = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
 """How an address begins that makes git run a program: `ext::sh -c ...`, or an option in its place."""
 CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
-ADDRESSES = frozenset({"url", "pushurl", "remote", "pushremote"})
-"""Settings that hold an address."""
-SETTABLE = {
-    "remote": ("url", "pushurl", "fetch", "tagopt", "prune"),
-    "branch": ("remote", "merge", "rebase", "description", "pushremote"),
-    "submodule": ("url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"),
-    "user": ("name", "email", "signingkey"),
-    "commit": ("gpgsign",),
-    "init": ("defaultbranch",),
-    "pull": ("rebase", "ff"),
-    "push": ("default", "autosetupremote", "followtags"),
-    "fetch": ("prune",),
-    "merge": ("ff", "conflictstyle"),
-    "advice": ("detachedhead", "addembeddedrepo"),
-}
-"""Settings, by section, that a command may change in a repository of the user's."""
-HARMLESS = SETTABLE | {
-    "core": (
-        *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"),
-        *("precomposeunicode", "worktree", "autocrlf", "eol", "safecrlf", "quotepath", "longpaths", "abbrev"),
-        *("sharedrepository", "sparsecheckout", "sparsecheckoutcone", "untrackedcache", "checkstat", "trustctime"),
-    ),
-    "remote": (*SETTABLE["remote"], "push", "mirror", "promisor", "partialclonefilter"),
-    "extensions": ("objectformat", "compatobjectformat", "refstorage", "partialclone", "worktreeconfig"),
-    "gc": ("auto", "autodetach"),
-    "maintenance": ("auto",),
-    "lfs": ("repositoryformatversion", "access"),
-}
-"""Settings, by section, for which git runs nothing and reads no other configuration."""
 _HEADER = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t\r]+"(?P<sub>(?:[^"\\\n]|\\[^\n])*)")?\]')
 _KEY = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?P<end>=|\n|\Z)")
 _PIECE = re.compile(r'[^\\"#; \t\r\n]+|[ \t\r]+|\\(?:.|\n)|["#;\n]')
@@ -65,8 +41,11 @@ class Setting(Struct, frozen=True):
 
     def is_in(self, table: Mapping[str, tuple[str, ...]]) -> bool:
         """Whether a table allows it with its value."""
-        if self.key not in table.get(self.section, ()) or re.search(CONTROL, self.value):
+        allowed = table.get(self.section, ())
+        if (self.key not in allowed and ANY not in allowed) or re.search(CONTROL, self.value):
             return False
+        if self.key in VALUES:
+            return re.fullmatch(VALUES[self.key], self.value) is not None
         return self.key not in ADDRESSES or re.match(HELPER, self.value) is None
 
 
@@ -113,6 +92,25 @@ def changes_only_settable(before: str, after: str) -> bool:
     if old is None or new is None:
         return False
     return [one for one in old if not one.is_in(SETTABLE)] == [one for one in new if not one.is_in(SETTABLE)]
+
+
+def is_settable_change(config: Path, before: str, after: str) -> bool:
+    """Whether a change of a configuration is of `SETTABLE` settings alone, and makes git obey no other file besides.
+
+    With `extensions.worktreeConfig` git reads a `config.worktree`, and all worktrees share a `core.worktree`.
+    """
+    if not changes_only_settable(before, after):
+        return False
+    if _split(before) == _split(after):
+        return True
+    others = (config.with_name(WORKTREE_CONFIG), *config.parent.glob(f"worktrees/*/{WORKTREE_CONFIG}"))
+    is_shared = any((one.section, one.key) == ("core", "worktree") for one in settings(before) or ())
+    return not is_shared and all(harmless_settings(other) is not None for other in others if os.path.lexists(other))
+
+
+def _split(text: str) -> list[str]:
+    found = settings(text) or ()
+    return [one.value for one in found if (one.section, one.key) == ("extensions", "worktreeconfig")]
 
 
 def decoded(content: bytes) -> str:

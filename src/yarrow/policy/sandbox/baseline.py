@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
+from yarrow.policy.gitconfig import CONFIG_BYTES, decoded, is_settable_change
 from yarrow.policy.sandbox.gitdirs import (
     CONFIGURATIONS,
     Part,
@@ -226,7 +226,7 @@ def _is_settled(path: Path, before: Baseline) -> bool:
     try:
         status = path.lstat()
         is_readable = stat.S_ISREG(status.st_mode) and status.st_size <= CONFIG_BYTES
-        return is_readable and changes_only_settable(decoded(saved.content), decoded(path.read_bytes()))
+        return is_readable and is_settable_change(path, decoded(saved.content), decoded(path.read_bytes()))
     except OSError:
         return False
 

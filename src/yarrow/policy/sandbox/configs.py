@@ -18,7 +18,7 @@ from msgspec import Struct
 from yarrow import platform
 from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath, open_directory
-from yarrow.policy.gitconfig import CONFIG_BYTES, changes_only_settable, decoded
+from yarrow.policy.gitconfig import CONFIG_BYTES, WORKTREE_CONFIG, decoded, is_settable_change
 from yarrow.policy.sandbox.mounts import Bind
 from yarrow.policy.sandbox.quarantine import Entry, Quarantine
 
@@ -41,7 +41,7 @@ PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
 MARK = "--guards"
 """Word in the command line of the launcher that stands for the guards of the user's files."""
-LOCK = "config.lock"
+FILE_MODE = re.compile(rb"^([ \t]*filemode[ \t]*=[ \t]*)(true|false)\b", re.MULTILINE | re.IGNORECASE)
 EXECUTES = "it changes settings by which git executes or reads something"
 CHANGED = "the file was changed by another program while the command ran"
 
@@ -65,6 +65,8 @@ class Copies(Struct, frozen=True):
     directory: Path
     links: tuple[Path, ...]
     all: tuple[Copy, ...]
+    sets_file_mode: bool
+    """Whether the command names `core.fileMode`; else git has changed it because it found a symlink."""
 
     @property
     def configs(self) -> frozenset[Path]:
@@ -89,7 +91,9 @@ class Copies(Struct, frozen=True):
             content = _read(self.directory, copy.own)
             if content is None or content == copy.content:
                 continue
-            is_harmless = changes_only_settable(decoded(copy.content), decoded(content))
+            if not self.sets_file_mode:
+                content = _with_file_mode(content, copy.content)
+            is_harmless = is_settable_change(copy.config, decoded(copy.content), decoded(content))
             if not (is_harmless and _replace(copy, content)):
                 with suppress(OSError):
                     reason = CHANGED if is_harmless else EXECUTES
@@ -104,7 +108,8 @@ def copies(fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, comma
     """
     if not _may_change(command) or (interpreter := _interpreter(roots)) is None:
         return None
-    configs = [path for path in fixed if path.name == "config" and os.path.lexists(path.parent / "HEAD")]
+    names = ("config", WORKTREE_CONFIG)
+    configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")]
     directory = private / COPIES / os.urandom(8).hex()
     made: list[Copy] = []
     for config in configs[:MOST_COPIES]:
@@ -115,7 +120,13 @@ def copies(fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, comma
             own.write_bytes(content)
             made.append(Copy(config, content, own))
     links = tuple(_link(private / LINKS, number) for number in range(len(made)))
-    return Copies(interpreter, directory, links, tuple(made)) if made else None
+    return Copies(interpreter, directory, links, tuple(made), "filemode" in command.casefold()) if made else None
+
+
+def _with_file_mode(content: bytes, before: bytes) -> bytes:
+    """Return a configuration with the former `core.fileMode`: `git init` tries the mode of the file, here a symlink."""
+    known = FILE_MODE.search(before)
+    return content if known is None else FILE_MODE.sub(lambda found: found[1] + known[2], content)
 
 
 def _may_change(command: str) -> bool:
@@ -163,21 +174,22 @@ def _replace(copy: Copy, content: bytes) -> bool:
         directory = open_directory(Path("/"), copy.config.parent)
     except OSError:
         return False
+    lock = f"{copy.config.name}.lock"
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(system.open_in(directory, LOCK, making, mode=0o600), "wb") as file:
+        with os.fdopen(system.open_in(directory, lock, making, mode=0o600), "wb") as file:
             is_same = _read(Path("/"), copy.config) == copy.content
             if is_same:
                 _fill(file, content, system.stat_in(directory, copy.config.name))
         if is_same:
-            system.replace_in(directory, LOCK, copy.config.name)
+            system.replace_in(directory, lock, copy.config.name)
         else:
-            system.unlink_in(directory, LOCK)
+            system.unlink_in(directory, lock)
     except FileExistsError:  # another git is writing it
         return False
     except OSError:
         with suppress(OSError):
-            system.unlink_in(directory, LOCK)
+            system.unlink_in(directory, lock)
         return False
     else:
         return is_same

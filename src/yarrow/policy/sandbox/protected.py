@@ -28,8 +28,10 @@ REMEMBERED = 256
 """Workspaces of which it is remembered what was found."""
 RUN_BY_GIT = ("hooks", "config")
 """Of a repository's own directory: what git runs, or reads to learn what to run."""
-ELSEWHERE = ("commondir", "config.worktree")
+ELSEWHERE = ("commondir",)
 """Files of it that send git elsewhere; they are mostly not there, and must not come to be."""
+WORKTREE_CONFIG = "config.worktree"
+"""Configuration of one worktree; one that comes to be is judged by what it holds."""
 USERS_CONFIG = (".gitconfig", ".config/git/config")
 """The person's own configuration of git, below the home."""
 
@@ -187,6 +189,8 @@ def _git_directories(repository: Path, roots: Sequence[Path], found: Found) -> N
         for name in (*RUN_BY_GIT, *ELSEWHERE):
             # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
             _fix(directory / name, found)
+        if os.path.lexists(own := directory / WORKTREE_CONFIG):
+            _fix(own, found)
 
 
 def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
