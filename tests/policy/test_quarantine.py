@@ -8,7 +8,7 @@ import pytest
 
 from yarrow.errors import UsageError
 from yarrow.policy.sandbox import quarantine
-from yarrow.policy.sandbox.quarantine import Entry, Quarantine, empty, entries, quarantined, restore
+from yarrow.policy.sandbox.quarantine import Entry, Quarantine, Restored, empty, entries, quarantined, restore
 from yarrow.policy.sandbox.trees import remove_tree
 
 
@@ -103,7 +103,7 @@ def test_what_is_taken_comes_back(store: Path, ws: Path, kind: str) -> None:
     before = shape(ws / "config")
     assert (entry := take(store, ws / "config")) is not None
     assert [one.number for one in entries(store)] == [entry.number] == [1]
-    assert restore(store, 1) == ws / "config"
+    assert restore(store, 1) == Restored(ws / "config", None)
     assert shape(ws / "config") == before
     assert entries(store) == []
 
@@ -119,18 +119,61 @@ def test_case_RB_01_nothing_is_taken_where_nothing_can_be_moved(ws: Path, store:
     assert [path.name for path in ws.iterdir()] == ["other"]
 
 
-@pytest.mark.parametrize("meanwhile", ["file", "link", "tree"])
-def test_restoring_writes_over_nothing(tmp_path: Path, ws: Path, meanwhile: str) -> None:
-    for kind in ("file", "tree"):
-        fill(ws / kind, kind)
-        take(tmp_path / "store", ws / kind)
-        fill(ws / kind, meanwhile)
+@pytest.mark.parametrize("meanwhile", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_restoring_exchanges_what_came_there_meanwhile(store: Path, ws: Path, kind: str, meanwhile: str) -> None:
+    if store.is_file():
+        return
+    fill(ws / "config", kind)
+    first = shape(ws / "config")
+    take(store, ws / "config")
+    fill(ws / "config", meanwhile)
+    second = shape(ws / "config")
+    replaced = restore(store, 1).replaced
+    assert replaced is not None
+    assert (shape(ws / "config"), shape(replaced.item)) == (first, second)
+    assert [entry.number for entry in entries(store)] == [replaced.number] == [2]
+    restore(store, 2)
+    assert shape(ws / "config") == second
+    assert [shape(entry.item) for entry in entries(store)] == [first]
+
+
+@pytest.mark.parametrize("meanwhile", KINDS)
+def test_restoring_into_a_full_store_loses_nothing(
+    store: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    if store.is_file():
+        return
+    fill(ws / "config", "file")
+    take(store, ws / "config")
+    fill(ws / "config", meanwhile)
+    second = shape(ws / "config")
+    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 1)
+    replaced = restore(store, 1).replaced
+    assert replaced is not None
+    assert (replaced.number, replaced.item.parent) == (0, ws)
+    assert ((ws / "config").read_text(), shape(replaced.item)) == ("x" * 100, second)
+
+
+@pytest.mark.parametrize("meanwhile", KINDS)
+def test_restoring_that_fails_leaves_everything_as_it_was(
+    tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    fill(ws / "config", "file")
+    take(tmp_path / "store", ws / "config")
+    fill(ws / "config", meanwhile)
     before = shape(ws)
-    for number in (1, 2):
-        with pytest.raises(UsageError, match="exists: move it away"):
-            restore(tmp_path / "store", number)
+    put = quarantine._put
+
+    def fails_once(item: Path, path: Path) -> None:
+        monkeypatch.setattr(quarantine, "_put", put)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path), None, str(item))
+
+    monkeypatch.setattr(quarantine, "_put", fails_once)
+    with pytest.raises(OSError, match="No space"):
+        restore(tmp_path / "store", 1)
     assert shape(ws) == before
-    assert len(entries(tmp_path / "store")) == 2
+    assert [entry.number for entry in entries(tmp_path / "store")] == [1]
 
 
 def test_restoring_follows_no_link(tmp_path: Path, ws: Path) -> None:

@@ -111,10 +111,14 @@ async def test_what_is_wrong_is_said_and_nothing_changes(world: World, words: li
     assert json.loads((await world.run(*COMMAND, "list", "--json")).out)["number"] == 1
 
 
-async def test_nothing_is_written_over(world: World) -> None:
+async def test_what_came_there_meanwhile_is_exchanged(world: World) -> None:
     path = take(world, "one")
     path.write_text("newer\n")
-    refused = await world.run(*COMMAND, "restore", "1")
-    assert refused.code == 2
-    assert "exists: move it away" in refused.err
+    restored = await world.run(*COMMAND, "restore", "1")
+    assert (restored.code, restored.out) == (0, f"Restored {path}; what was there is now entry 2\n")
+    assert path.read_text() == "mine\n"
+    (entry,) = (await world.run(*COMMAND, "list", "--json")).lines
+    assert (entry["number"], entry["path"], entry["reason"]) == (2, str(path), "entry 1 was restored")
+    again = (await world.run(*COMMAND, "restore", "2", "--json")).lines
+    assert [(one["restored"], one["replaced"]) for one in again] == [(str(path), 3)]
     assert path.read_text() == "newer\n"

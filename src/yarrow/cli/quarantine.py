@@ -50,10 +50,16 @@ def _list(store: Path, home: Path, *, as_json: bool) -> int:
 def _restore(store: Path, text: str, home: Path, *, as_json: bool) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"{text!r} is not the number of an entry: `yarrow sandbox quarantine list` shows all")
-    path = restore(store, int(text))
+    restored = restore(store, int(text))
+    replaced = restored.replaced
     if as_json:
-        return say(f"{json.dumps({'restored': _text(path)})}\n")
-    return say(f"Restored {inert(label_of(path, home))}\n")
+        number = {} if replaced is None else {"replaced": replaced.number, "item": _text(replaced.item)}
+        return say(f"{json.dumps({'restored': _text(restored.path)} | number)}\n")
+    path = inert(label_of(restored.path, home))
+    if replaced is None:
+        return say(f"Restored {path}\n")
+    place = f"entry {replaced.number}" if replaced.number else inert(label_of(replaced.item, home))
+    return say(f"Restored {path}; what was there is now {place}\n")
 
 
 def _delete(store: Path, *, is_sure: bool, as_json: bool) -> int:

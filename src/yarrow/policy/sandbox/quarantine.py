@@ -52,6 +52,15 @@ class Entry(Struct, frozen=True):
     """Current place: in the store, or beside the original path when it could not be moved there."""
 
 
+class Restored(Struct, frozen=True):
+    """An entry that was moved back."""
+
+    path: Path
+    """Its original path."""
+    replaced: Entry | None
+    """What was there, as an entry of its own; None for nothing."""
+
+
 class Quarantine:
     """Moves files into a store, for one session."""
 
@@ -145,10 +154,10 @@ def entries(directory: Path) -> list[Entry]:
     return found
 
 
-def restore(directory: Path, number: int) -> Path:
-    """Move an entry back to its original path, and return that.
+def restore(directory: Path, number: int) -> Restored:
+    """Move an entry back to its original path; what is there takes its place in the store.
 
-    Raises UsageError for an unknown number, and when the path exists or leads through a link; OSError.
+    Raises UsageError for an unknown number, and when the path leads through a link or is made anew meanwhile; OSError.
     """
     entry = next((entry for entry in entries(directory) if entry.number == number), None)
     if entry is None:
@@ -157,11 +166,34 @@ def restore(directory: Path, number: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.realpath(path.parent) != str(path.parent):
         raise UsageError(f"{path.parent} leads through a symlink: copy {entry.item} yourself")
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists: move it away, then restore entry {number} again")
-    _put(entry.item, path)
-    remove_tree(directory / str(number))
-    return path
+    replaced = _taken_for(entry, directory)
+    try:
+        _put(entry.item, path)
+    except OSError:
+        if replaced is not None and not os.path.lexists(path):
+            _put(replaced.item, path)
+            _forget(replaced, directory)
+        raise
+    _forget(entry, directory)
+    return Restored(path, replaced)
+
+
+def _forget(entry: Entry, directory: Path) -> None:
+    if entry.number:
+        remove_tree(directory / str(entry.number))
+
+
+def _taken_for(entry: Entry, directory: Path) -> Entry | None:
+    """Quarantine what is at the original path of an entry; None for nothing. Raises UsageError where that fails."""
+    path = entry.path
+    above = os.open(path.parent, os.O_RDONLY | system.DIRECTORY | system.NO_LINK)
+    try:
+        taken = Quarantine(directory).take(above, path.name, path, reason=f"entry {entry.number} was restored")
+    finally:
+        os.close(above)
+    if taken is not None and taken.item == path:
+        raise UsageError(f"{path} exists and cannot be moved: move it away, then restore entry {entry.number} again")
+    return taken
 
 
 def empty(directory: Path) -> int:
