@@ -77,6 +77,54 @@ def with_variables(place: Corner, variables: dict[str, str]) -> Corner:
     return replace(place, variables={name: absolute(value) for name, value in variables.items()})
 
 
+LIBRARIES = {
+    # Name: the variable and its value, what of the home is seen, and what is not.
+    "directory": ({"PYTHONPATH": "libs"}, ["libs/pl.py", "libs/p/q/r/s.py"], ["other/x", ".ssh/id"]),
+    "several": ({"PYTHONPATH": "libs:more/py"}, ["libs/pl.py", "more/py/a.py"], ["more/private"]),
+    "of the linker": ({"LD_LIBRARY_PATH": "opt/lib"}, ["opt/lib/libx.so"], ["opt/token"]),
+    "archive": ({"CLASSPATH": "jars/a.jar"}, ["jars/a.jar"], ["jars/b.jar"]),
+    "of node": ({"NODE_PATH": "nm"}, ["nm/left/index.js"], ["nm/left/.env"]),
+    "repository": ({"PYTHONPATH": "src/lib"}, ["src/lib/a.py", "src/lib/p/a.py"], ["src/lib/.git/config", "src/x"]),
+    "keys beside libraries": ({"PYTHONPATH": "libs"}, ["libs/pl.py"], ["libs/.env", "libs/p/credentials.json"]),
+    "of all projects": ({"PYTHONPATH": "src"}, ["src/a.py"], ["src/one/.git/x", "src/one/code.py"]),
+    "the home": ({"PYTHONPATH": "."}, [], ["a.py", "src/x"]),
+    "settings": ({"PYTHONPATH": ".config"}, [], [".config/x.py"]),
+    "keys": ({"PYTHONPATH": ".ssh"}, [], [".ssh/id", ".ssh/a.py"]),
+    "nothing": ({"PYTHONPATH": "::none"}, [], ["x"]),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+async def test_libraries_that_variables_name_are_seen_and_the_rest_of_the_home_is_not(place: Corner, name: str) -> None:
+    variables, seen, unseen = LIBRARIES[name]
+    for path in (*seen, *unseen):
+        put(place, path)
+    named = with_variables(place, variables)
+    for path in seen:
+        assert await named.run(f"cat {place.home / path}") == (SECRET, 0), path
+    for path in unseen:
+        output, code = await named.run(f"cat {place.home / path}")
+        assert code != 0 or not output, path
+        assert SECRET not in output
+    output, code = await named.run(f"for f in {' '.join(str(place.home / one) for one in seen)}; do echo x > $f; done")
+    assert output.count("Read-only file system") == len(seen)
+
+
+async def test_a_script_on_pythonpath_is_imported(place: Corner) -> None:
+    put(place, "libs/pl.py", "V = 41 + 1\n")
+    (place.home / "libs/.git").mkdir()
+    named = with_variables(place, {"PYTHONPATH": "libs"})
+    assert await named.run(f"{PYTHON} -c 'import pl; print(pl.V)'") == ("42\n", 0)
+
+
+async def test_a_link_of_the_workspace_to_libraries_opens_nothing(place: Corner) -> None:
+    put(place, "other/x.py")
+    (place.workspace / "libs").symlink_to(place.home / "other")
+    named = replace(place, variables={"PYTHONPATH": f"{place.workspace}/libs"})
+    place.own()
+    assert SECRET not in (await named.run("cat libs/x.py"))[0]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_a_program_finds_what_belongs_to_it_and_the_home_stays_closed(place: Corner, layout: str) -> None:
     variables, program, beside = LAYOUTS[layout]

@@ -86,6 +86,28 @@ async def test_other_commands_get_no_note(repository: Path, command: str) -> Non
     assert "\n[sandbox" not in await run(boxed(repository), command)
 
 
+ELSEWHERE = {
+    "git directory": ("git init -q --separate-git-dir {home}/gitdirs/app .", "{home}/gitdirs/app", "git status"),
+    "objects": ("git clone -q --shared {home}/base .", "{home}/base/.git/objects", "git log --oneline"),
+    "reference": (
+        "git clone -q --no-local --reference {home}/base {home}/base .",
+        "{home}/base/.git/objects",
+        "git log",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+async def test_a_part_of_the_repository_that_lies_in_the_home_is_named(ws: Path, tmp_path: Path, name: str) -> None:
+    make, hidden, command = (text.format(home=tmp_path / "home") for text in ELSEWHERE[name])
+    identity = "-c user.name=N -c user.email=n@example.org"
+    script = f"""set -e; mkdir -p {tmp_path}/home/gitdirs; git init -q {tmp_path}/home/base
+        git -C {tmp_path}/home/base {identity} commit -q --allow-empty -m x; {make}"""
+    await asyncio.to_thread(subprocess.run, ["bash", "-c", script], cwd=ws, check=True)
+    text = await run(boxed(ws, home=tmp_path / "home"), command)
+    assert text.endswith(f"\n[sandbox: {hidden} is hidden from commands. {WAY_OUT}]")
+
+
 async def test_case_RB_08_a_commit_that_cannot_be_signed(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

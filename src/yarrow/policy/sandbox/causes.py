@@ -34,6 +34,7 @@ _BUSY = re.compile(r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]", re.IGN
 _DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
 _MISSING = re.compile(
     r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
+    r"|\bnot a git repository: |\bunable to normalize alternate object path\b"
     r"|\bdoes not (?:appear to )?exist\b|\bcannot find\b|\bnot found\b)",
     re.IGNORECASE,
 )

@@ -14,6 +14,7 @@ from yarrow.policy.sandbox.toolchains import (
     CORE,
     FULL,
     ITS_SETTINGS,
+    LIBRARY_VARIABLES,
     MARKERS,
     OWN_TREES,
     PROGRAM_DIRECTORIES,
@@ -75,6 +76,10 @@ class Finder:
             value = environment.get(name, "")
             for place in value.split(os.pathsep) if value else ():
                 self._variable(place)
+        for name in LIBRARY_VARIABLES:
+            value = environment.get(name, "")
+            for place in value.split(os.pathsep) if value else ():
+                self._library(place)
         self._toolchains()
         while self._waiting and len(self._met) < MOST_DIRECTORIES:
             self._directory(self._waiting.popleft())
@@ -114,6 +119,22 @@ class Finder:
         elif self.is_hidden(path) or len(list(stages(path))) > 1:
             self._installation(path)
             self._await(f"{path}/bin")
+
+    def _library(self, place: str) -> None:
+        """Show a directory of libraries, or an archive, without dot files and without repositories that lie in it."""
+        path = os.path.normpath(place)
+        if not place.startswith("/") or not self.is_hidden(path) or self._holds_more(path):
+            return
+        trail = list(stages(path))
+        real = trail[-1]
+        if not os.path.isdir(real):  # noqa: PTH112
+            self.show(path)
+        elif self._is_trusted(trail) and not any(self._is_closed(stage) or self._holds_more(stage) for stage in trail):
+            self.directories.add(real)
+            names = self._names(real)
+            others = {name for name in names if name.startswith(".") or os.path.lexists(f"{real}/{name}/.git")}
+            for name in ("",) if not others and not self._is_broad(real) else sorted(names - others):
+                self.show(f"{path}/{name}".rstrip("/"))
 
     def _toolchains(self) -> None:
         home = self._around.home

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from yarrow.policy.sandbox.keyfiles import key_files
 from yarrow.policy.sandbox.programs import Finder, Surroundings
-from yarrow.policy.sandbox.toolchains import VARIABLES
+from yarrow.policy.sandbox.toolchains import LIBRARY_VARIABLES, VARIABLES
 
 REMEMBERED = 16
 """Maximum searches remembered; the oldest is dropped."""
@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 def sight_of(around: Surroundings, environment: Mapping[str, str]) -> Sight:
     """Return what is shown for an environment; nothing is read again while no directory that matters changed."""
-    key = (around, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES)))
+    key = (around, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES, *LIBRARY_VARIABLES)))
     with _lock:
         known = _known.get(key)
     if known is not None and all(_state(path) == state for path, state in known.states.items()):

@@ -77,6 +77,11 @@ VARIABLES = (
     *("HOMEBREW_PREFIX", "OPAM_SWITCH_PREFIX", "GHCUP_INSTALL_BASE_PREFIX", "FLUTTER_ROOT", "ZIG_HOME", "R_HOME"),
 )
 """Environment variables that name an installation, or its directory of programs."""
+LIBRARY_VARIABLES = (
+    *("PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "NODE_PATH", "PERL5LIB", "RUBYLIB", "CLASSPATH", "R_LIBS", "R_LIBS_USER"),
+)
+"""Environment variables that name directories and archives of libraries."""
 BROAD = frozenset(
     {".config", ".local", ".local/share", ".local/state", ".cache", ".var", "Documents", "Desktop", "Downloads"}
     | {"Pictures", "Music", "Videos", "Public", "Templates", "snap", ".dotfiles", "dotfiles", "Dropbox", "OneDrive"}
