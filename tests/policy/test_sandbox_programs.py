@@ -86,6 +86,8 @@ LIBRARIES = {
     "of node": ({"NODE_PATH": "nm"}, ["nm/left/index.js"], ["nm/left/.env"]),
     "repository": ({"PYTHONPATH": "src/lib"}, ["src/lib/a.py", "src/lib/p/a.py"], ["src/lib/.git/config", "src/x"]),
     "keys beside libraries": ({"PYTHONPATH": "libs"}, ["libs/pl.py"], ["libs/.env", "libs/p/credentials.json"]),
+    "keys among libraries": ({"PYTHONPATH": "libs"}, ["libs/pl.py"], ["libs/credentials.json", "libs/.git/x"]),
+    "a key": ({"CLASSPATH": "jars/key.pem:jars/credentials.json"}, [], ["jars/key.pem", "jars/credentials.json"]),
     "of all projects": ({"PYTHONPATH": "src"}, ["src/a.py"], ["src/one/.git/x", "src/one/code.py"]),
     "the home": ({"PYTHONPATH": "."}, [], ["a.py", "src/x"]),
     "settings": ({"PYTHONPATH": ".config"}, [], [".config/x.py"]),

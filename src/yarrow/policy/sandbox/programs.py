@@ -25,6 +25,7 @@ from yarrow.policy.sandbox.toolchains import (
     WINDOWS_DRIVE,
 )
 from yarrow.policy.sandbox.trails import stages
+from yarrow.policy.secret_places import is_secret_file, is_secret_name
 
 MOST_DIRECTORIES = 96
 """Maximum directories of programs and installations looked at; later ones stay hidden."""
@@ -123,16 +124,17 @@ class Finder:
     def _library(self, place: str) -> None:
         """Show a directory of libraries, or an archive, without dot files and without repositories that lie in it."""
         path = os.path.normpath(place)
-        if not place.startswith("/") or not self.is_hidden(path) or self._holds_more(path):
+        if not place.startswith("/") or not self.is_hidden(path):
             return
         trail = list(stages(path))
         real = trail[-1]
         if not os.path.isdir(real):  # noqa: PTH112
-            self.show(path)
+            if not any(is_secret_file(*os.path.split(stage)) for stage in trail):
+                self.show(path)
         elif self._is_trusted(trail) and not any(self._is_closed(stage) or self._holds_more(stage) for stage in trail):
-            self.directories.add(real)
             names = self._names(real)
             others = {name for name in names if name.startswith(".") or os.path.lexists(f"{real}/{name}/.git")}
+            others.update(name for name in names if is_secret_file(real, name) or is_secret_name(name))
             for name in ("",) if not others and not self._is_broad(real) else sorted(names - others):
                 self.show(f"{path}/{name}".rstrip("/"))
 
