@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,20 +141,27 @@ class AtTerminal:
         self.type(f"{line}\n")
 
 
-async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
-    """Run a prompt at a terminal, and answer when there is a question; `early` is typed before there is one."""
-    world.script(*TURNS, **ASK)
+@asynccontextmanager
+async def at_terminal(world: World, *arguments: str, early: str = "") -> AsyncGenerator[AtTerminal]:
+    """Run the command at a terminal, where it ends with 0; `early` is typed before it starts."""
     terminal = AtTerminal(world)
     terminal.type(early)
-    process = await terminal.start("--plain", "go")
+    process = await terminal.start(*arguments)
     try:
-        await terminal.answer(text)
+        yield terminal
         await terminal.until("done")
         assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         if process.returncode is None:
             process.kill()
         os.close(terminal.ours)
+
+
+async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
+    """Run a prompt at a terminal, and answer when there is a question; `early` is typed before there is one."""
+    world.script(*TURNS, **ASK)
+    async with at_terminal(world, "--plain", "go", early=early) as terminal:
+        await terminal.answer(text)
     return terminal
 
 
@@ -171,57 +180,32 @@ async def test_what_is_typed_too_early_is_no_answer(world: World, early: str, la
 @pytest.mark.parametrize(("begun", "rest"), [("al", "ways"), ("y", "es"), ("sess", "ion"), ("yes", "")])
 async def test_a_word_that_was_begun_before_the_question_is_no_answer(world: World, begun: str, rest: str) -> None:
     world.script(*TURNS, **ASK)
-    terminal = AtTerminal(world)
-    terminal.type(begun)
-    process = await terminal.start("--plain", "go")
-    try:
+    async with at_terminal(world, "--plain", "go", early=begun) as terminal:
         await terminal.answer(rest)
         await terminal.until(f"not an answer, sent to the agent as a message: {begun}{rest}")
         assert not ran(world)
         await terminal.answer("no")
-        await terminal.until("done")
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-        os.close(terminal.ours)
     assert not ran(world)
 
 
 async def test_what_is_typed_too_early_reaches_the_agent(world: World) -> None:
     world.script(TURNS[0], [{"expect": {"contains": "use ls, not cat"}}, {"text": "done"}], **ASK)
-    terminal = AtTerminal(world)
-    process = await terminal.start("--plain", "go")
-    try:
+    async with at_terminal(world, "--plain", "go") as terminal:
         await terminal.until("Answer: ")
         terminal.type("use ls, not ca\x7fat\n")
         await terminal.until("sent to the agent as a message: use ls, not cat")
         await terminal.answer("no")
-        await terminal.until("done")
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-        os.close(terminal.ours)
     assert not ran(world)
 
 
 @pytest.mark.parametrize("line", ["", "y", "S", "a", "n"])
 async def test_a_letter_is_no_answer(world: World, line: str) -> None:
     world.script(*TURNS, **ASK)
-    terminal = AtTerminal(world)
-    process = await terminal.start("--plain", "go")
-    try:
+    async with at_terminal(world, "--plain", "go") as terminal:
         await terminal.answer(line)
         await terminal.until("type the whole word")
         assert not ran(world)
         await terminal.answer("yes")
-        await terminal.until("done")
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-        os.close(terminal.ours)
     assert ran(world)
 
 
@@ -229,18 +213,10 @@ async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> Non
     world.script(*TURNS, permissions={})
     config = world.home / ".yarrow/config.json"
     config.write_text("// my settings\n" + config.read_text())
-    terminal = AtTerminal(world)
-    process = await terminal.start("--plain", "--sandbox", "off", "go")
-    try:
+    async with at_terminal(world, "--plain", "--sandbox", "off", "go") as terminal:
         await terminal.answer("always")
         await terminal.until("Type always once more")
         await terminal.answer("always")
-        await terminal.until("done")
-        await asyncio.wait_for(process.wait(), 30)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        os.close(terminal.ours)
     assert config.read_text().startswith("// my settings\n{")
     assert (await world.run("--sandbox", "off", "go")).code == 0
     assert (world.project / "ran").read_text() == "ran\nran\n"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -10,9 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.platform import system
 from yarrow.policy.sandbox.gitdirs import common_directory, survey
-from yarrow.policy.sandbox.gitfiles import pointed_to
+from yarrow.policy.sandbox.gitfiles import content, pointed_to
 from yarrow.policy.sandbox.names import is_complete
 
 MOST_REPOSITORIES = 1_000
@@ -89,7 +87,7 @@ def logged(directory: Path, before: State) -> set[str] | None:
         start = size if size <= now else 0  # a shorter one was written anew
         if now - start > LOG_BYTES:
             return None
-        found.update(one.decode() for one in _ID.findall(_content(directory / log, LOG_BYTES, start=start)))
+        found.update(one.decode() for one in _ID.findall(content(directory / log, LOG_BYTES, start=start)))
     return found
 
 
@@ -106,10 +104,10 @@ def _state(directory: Path, known: dict[Path, _References]) -> State:
         known[common] = _references(common)
     own = known[common] if common == directory else _loose(directory)
     references = known[common].objects | own.objects
-    pseudo = b"\n".join(_content(directory / name, REFERENCE_BYTES) for name in (*_pseudo(directory), *AUTOSTASHES))
+    pseudo = b"\n".join(content(directory / name, REFERENCE_BYTES) for name in (*_pseudo(directory), *AUTOSTASHES))
     return State(
         index=_identity(directory / "index"),
-        head=_head(_content(directory / "HEAD", REFERENCE_BYTES), references),
+        head=_head(content(directory / "HEAD", REFERENCE_BYTES), references),
         commits=frozenset((*references.values(), *(one.decode() for one in _ID.findall(pseudo)))),
         replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACING)),
         logs=tuple(_size(directory / log) for log in LOGS),
@@ -138,7 +136,7 @@ def _depth(path: Path) -> tuple[int, Path]:
 def _references(common: Path) -> _References:
     """Return the references of a repository, the loose ones before the packed ones of the same name."""
     packed = common / "packed-refs"
-    objects = {os.fsdecode(found[2]): found[1].decode() for found in _PACKED.finditer(_content(packed, PACKED_BYTES))}
+    objects = {os.fsdecode(found[2]): found[1].decode() for found in _PACKED.finditer(content(packed, PACKED_BYTES))}
     loose = _loose(common)
     return _References(objects | loose.objects, loose.is_partial or _size(packed) > PACKED_BYTES)
 
@@ -147,7 +145,7 @@ def _loose(directory: Path) -> _References:
     objects: dict[str, str] = {}
     names = (Path(above, name) for above, _, names in os.walk(directory / "refs") for name in names)
     for path in islice(names, MOST_REFERENCES):
-        if found := _ID.match(_content(path, REFERENCE_BYTES)):
+        if found := _ID.match(content(path, REFERENCE_BYTES)):
             objects[str(path.relative_to(directory))] = found[0].decode()
     return _References(objects, next(names, None) is not None)
 
@@ -176,15 +174,3 @@ def _size(path: Path) -> int:
         return path.lstat().st_size
     except OSError:
         return 0
-
-
-def _content(path: Path, most: int, *, start: int = 0) -> bytes:
-    """Return what a file holds; nothing for a symlink, and for what is no file."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | system.NO_LINK | system.NO_WAIT | system.PLAIN), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return b""
-            file.seek(start)
-            return file.read(most)
-    except OSError:
-        return b""

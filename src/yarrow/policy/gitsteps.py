@@ -1,12 +1,10 @@
 """Commands in the list of a git operation that stopped: the user's `git rebase --continue` runs them."""
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from yarrow.platform import system
+from yarrow.policy.sandbox.gitfiles import content
 
 LISTS = ("rebase-merge/git-rebase-todo", "sequencer/todo", "rebase-apply/git-rebase-todo")
 """Lists of steps in a git directory."""
@@ -33,18 +31,9 @@ def added(before: Mapping[Path, Sequence[str]], after: Mapping[Path, Sequence[st
 
 
 def _commands(path: Path) -> Iterator[str]:
-    content = _content(path)
-    is_cut = len(content) > LIST_BYTES
-    for found in _COMMAND.finditer(content.rpartition(b"\n")[0] if is_cut else content):
+    text = content(path, LIST_BYTES + 1, follows=True)  # as git does
+    is_cut = len(text) > LIST_BYTES
+    for found in _COMMAND.finditer(text.rpartition(b"\n")[0] if is_cut else text):
         yield f"exec {(found[1] or b'').decode(errors='replace')}"
     if is_cut:
         yield TOO_LONG
-
-
-def _content(path: Path) -> bytes:
-    """Return what a file holds, also through a symlink, which git follows; nothing for what is no file."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN), "rb") as file:
-            return file.read(LIST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-    except OSError:
-        return b""

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -165,18 +165,25 @@ def _parents(place: str, targets: Iterable[str]) -> list[Mount]:
 
     Names that begin with a dot are the session's own, whatever is mounted below them.
     """
+    tops = {top for top, rest in _split(place, targets) if rest and not top.startswith(".")}
+    return [Empty(f"{place}/{top}") for top in sorted(tops)]
+
+
+def _split(place: str, targets: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the first name below a place and the rest of the path, of each target that lies there."""
     above = f"{place}/"
-    below = (path[len(above) :].partition("/") for path in targets if path.startswith(above))
-    return [Empty(f"{above}{name}") for name in sorted({name for name, _, rest in below if rest}) if name[0] != "."]
+    for target in targets:
+        if target.startswith(above):
+            top, _, rest = target[len(above) :].partition("/")
+            yield top, rest
 
 
 def covered_in_tmp(box: Box, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths below /tmp where commands see something else than the session's own: mounts and masks."""
-    tmp = Path("/tmp")  # noqa: S108 (the session's own is meant)
-    shown_there = (Path(target) for _, target in _sight(box, environment).shown)
-    targets = (home_inside(box.home), *shown_there, *box.readable, *box.writable)
-    names = {path.relative_to(tmp).parts for path in targets if path.is_relative_to(tmp) and path != tmp}
-    places = {"/".join(parts) if parts[0].startswith(".") else parts[0] for parts in names}
+    tmp = "/tmp"  # noqa: S108 (the session's own is meant)
+    shown_there = (target for _, target in _sight(box, environment).shown)
+    targets = (str(home_inside(box.home)), *shown_there, *map(str, box.readable), *map(str, box.writable))
+    places = {f"{top}/{rest}" if rest and top.startswith(".") else top for top, rest in _split(tmp, targets)}
     hidden = (str(path) for path in box.hidden if path.is_relative_to(tmp))
     return (*(f"{tmp}/{place}" for place in sorted(places)), *hidden)
 

@@ -19,6 +19,7 @@ from yarrow.policy.gitconfig import harmless_settings, included
 from yarrow.policy.sandbox.core_worktree import is_own_tree
 from yarrow.policy.sandbox.gitfiles import said
 from yarrow.policy.sandbox.names import Look, Names, is_complete, looking
+from yarrow.policy.sandbox.trees import open_up
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MOST_DIRECTORIES = 100_000
@@ -99,7 +100,7 @@ def _look(directory: str, look: Look, *, closed: Collection[Part] | None, tops: 
     try:
         found = look(directory)
         if closed is not None and found.git and not os.access(directory, os.X_OK):
-            _open_up(directory, tops)
+            _open_with_above(directory, tops)
     except PermissionError:
         part = Part(Path(directory), _identity(directory))
         return part if closed is None or part in closed else _opened(directory, tops, look) or part
@@ -110,20 +111,18 @@ def _look(directory: str, look: Look, *, closed: Collection[Part] | None, tops: 
 
 def _opened(directory: str, tops: frozenset[str], look: Look) -> Names | None:
     """Return what a directory holds once it is opened to its owner; None where that is impossible."""
-    _open_up(directory, tops)
+    _open_with_above(directory, tops)
     with suppress(OSError):
         return look(directory)
     return None
 
 
-def _open_up(directory: str, tops: frozenset[str]) -> None:
+def _open_with_above(directory: str, tops: frozenset[str]) -> None:
     """Let the owner list and enter a directory, and enter the one above it unless that lies outside of the roots."""
     above = (directory.rpartition("/")[0],) if directory not in tops else ()
     for place in (*above, directory):
         with suppress(OSError):
-            status = os.lstat(place)
-            if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(place, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 (texts)
+            open_up(place)
 
 
 def _identity(directory: str) -> str:

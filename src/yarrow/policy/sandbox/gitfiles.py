@@ -1,13 +1,32 @@
-"""Files of git that hold the path of a git directory: `.git` of a worktree or submodule, `commondir`, `gitdir`."""
+"""Small files of git, such as `.git` of a worktree or submodule, `commondir`, `HEAD` and lists of steps."""
 
 import errno
 import os
+import stat
 from pathlib import Path
+
+from yarrow.platform import system
 
 PATH_BYTES = 8_192
 """Maximum bytes of a file that holds a path."""
 GITFILE = "gitdir: "
 """Beginning of a file `.git`."""
+
+
+def content(path: Path, most: int, *, start: int = 0, follows: bool = False) -> bytes:
+    """Return at most `most` bytes of a file from an offset; empty for what is no file.
+
+    A symlink counts as no file, unless `follows` is set.
+    """
+    flags = os.O_RDONLY | system.NO_WAIT | system.PLAIN
+    try:
+        with os.fdopen(os.open(path, flags if follows else flags | system.NO_LINK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return b""
+            file.seek(start)
+            return file.read(most)
+    except OSError:
+        return b""
 
 
 def directory_of(git: Path) -> Path:

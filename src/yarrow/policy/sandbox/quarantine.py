@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.trees import remove_tree, tree_bytes
+from yarrow.policy.sandbox.trees import open_up, remove_tree, tree_bytes
 
 STORE = "quarantine"
 """Name of the store in the directory of the sandbox's notes."""
@@ -244,7 +244,9 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
             os.rename(name, item, src_dir_fd=directory)
             return item
         # A command may have closed the directory, or what lies in it, to keep it there.
-        _open_up(directory, name)
+        with suppress(OSError):
+            system.set_mode(directory, stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
+            open_up(name, inside=directory)
         with suppress(OSError):
             os.rename(name, item, src_dir_fd=directory)
             return item
@@ -258,14 +260,6 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
             return item
         _remove(item)
     return aside.with_name(beside)
-
-
-def _open_up(directory: int, name: str) -> None:
-    with suppress(OSError):
-        system.set_mode(directory, stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
-        status = system.stat_in(directory, name)
-        if stat.S_ISDIR(status.st_mode):
-            os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=directory)
 
 
 def _put(item: Path, path: Path) -> None:

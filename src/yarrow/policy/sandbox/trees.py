@@ -82,7 +82,7 @@ def _emptied(directory: int, *, into: int) -> list[str]:
             elif directory == into:
                 moved.append(name)
             else:
-                _open_up(directory, name)  # a directory that is moved must be writable itself
+                open_up(name, inside=directory)  # a directory that is moved must be writable itself
                 beside = f"removed-{os.urandom(12).hex()}"
                 os.rename(name, beside, src_dir_fd=directory, dst_dir_fd=into)
                 moved.append(beside)
@@ -91,11 +91,15 @@ def _emptied(directory: int, *, into: int) -> list[str]:
 
 def _opened(directory: int, name: str) -> int:
     """Open a directory, which its owner can then list and empty. Raises OSError."""
-    _open_up(directory, name)
+    open_up(name, inside=directory)
     return os.open(name, _DIRECTORY, dir_fd=directory)
 
 
-def _open_up(directory: int, name: str) -> None:
-    status = system.stat_in(directory, name)
+def open_up(name: str, *, inside: int | None = None) -> None:
+    """Let the owner list and change a directory, a name of an open directory or a path; leave all else as it is.
+
+    Raises OSError.
+    """
+    status = os.lstat(name) if inside is None else system.stat_in(inside, name)
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-        os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=directory)
+        os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=inside)
