@@ -224,6 +224,18 @@ async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> Non
     assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
 
 
+async def test_a_recorded_secret_is_open_unless_a_rule_denies_it(tracking: ToolContext) -> None:
+    (tracking.cwd / ".env").write_text("KEY=1\n")
+    assert (await call("bash", tracking, {"command": "cat .env"})).done.text == "KEY=1"
+    assert "KEY=1" in (await call("read", tracking, {"path": ".env"})).done.text
+    assert ".env:1:KEY=1" in (await call("grep", tracking, {"pattern": "KEY"})).done.text
+    assert ".env" in (await call("find", tracking, {"pattern": ".env"})).done.text
+    assert "hold secrets" in (await call("write", tracking, {"path": ".env", "content": "x"})).failed.text
+    denied = denied_places({"read(.env)": "deny"}, tracking.cwd)
+    box = Boxes("workspace", home=Path.home()).box("s1", tracking.workspace, denied)
+    assert "KEY" not in (await call("bash", replace(tracking, sandbox=box), {"command": "cat .env"})).text
+
+
 OTHER = """set -e; git config user.name N; git config user.email n@example.org; git checkout -q .; git branch -q other
 git commit -q --allow-empty -m here; git switch -q other; echo 2 > .env; git commit -qam other; git switch -q -"""
 
