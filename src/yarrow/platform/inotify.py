@@ -104,7 +104,7 @@ def _local_devices(table: bytes) -> frozenset[int]:
     for line in table.splitlines():
         mount, _, rest = line.partition(b" - ")
         words = mount.split(b" ", 3)
-        if len(words) == 4 and rest.split(b" ", 1)[0].decode("ascii", "replace") in LOCAL:
+        if len(words) == 4 and os.fsdecode(rest.split(b" ", 1)[0]) in LOCAL:
             major, _, minor = words[2].partition(b":")
             devices.add(os.makedev(int(major), int(minor)))
     return frozenset(devices)
@@ -113,7 +113,7 @@ def _local_devices(table: bytes) -> frozenset[int]:
 def _allowed() -> int:
     """Return how many watches one user has."""
     try:
-        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+        with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())
     except (OSError, ValueError):
         return 0

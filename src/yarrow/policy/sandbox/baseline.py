@@ -27,6 +27,7 @@ from yarrow.policy.sandbox.gitdirs import (
 from yarrow.policy.sandbox.names import MAKING, Look, is_complete
 from yarrow.policy.sandbox.pointers import leading_out
 from yarrow.policy.sandbox.taking import signature
+from yarrow.policy.sandbox.unjudged import Region, left_out
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 SAVED_BYTES = 65_536
@@ -36,6 +37,7 @@ MOST_SAVED = 1_048_576
 EXECUTED = "git would execute or obey it"
 UNLISTED = "it cannot be listed, and git may execute what is in it"
 COMPLETES = "it makes a git directory whose settings git would obey"
+UNSEEN = "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
 UNJUDGED = "it makes a git directory that could not be judged"
 
 
@@ -71,6 +73,8 @@ class Baseline(Struct, frozen=True):
     """Contents of files that git would execute or obey."""
     closed: frozenset[Part] = frozenset()
     """Directories that could not be listed."""
+    unjudged: tuple[Region, ...] = ()
+    """Where earlier commands may have planted something that no look saw, so that nothing is trusted."""
 
 
 class Verdict(Struct, frozen=True):
@@ -110,17 +114,18 @@ def take(  # noqa: PLR0913 (a look is handed on)
     others: Sequence[Baseline] = (),
     secrets: SecretFiles = ENV_FILES,
     look: Look | None = None,
+    unjudged: tuple[Region, ...] = (),
 ) -> Baseline:
     """Look at the workspace of a command that is about to run, beside others; `look` in place of a look of its own."""
     found = survey(roots, secrets, look=look)
-    kept = frozenset(path for path in protected if all(_is_sound(path, other) for other in (*_running, *others)))
-    trusted: set[Part] = set()
-    known: set[Part] = set()
-    pointers: set[Part] = set()
+    sound = (path for path in protected if not _is_in(unjudged, path.parent))
+    kept = frozenset(path for path in sound if all(_is_sound(path, other) for other in (*_running, *others)))
+    trusted, known, pointers = set[Part](), set[Part](), set[Part]()
     saved: dict[Path, Saved] = {}
-    for directory, names in found.names.items():
+    seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.names.items()}
+    for directory, names in seen.items():
         known.update(leading_out(directory, names, roots))
-        if not is_judged(directory, names) and directory not in found.linked:
+        if not names or (not is_judged(directory, names) and directory not in found.linked):
             continue
         all_parts = list(parts(directory, roots))
         (trusted if is_complete(names) else known).update(all_parts)
@@ -132,13 +137,14 @@ def take(  # noqa: PLR0913 (a look is handed on)
         protected=kept,
         seals=frozenset(Part(path, signature(path)) for path in kept),
         missing=frozenset(missing),
-        names=found.names,
+        names=seen,
         beyond=found.beyond,
         trusted=frozenset(trusted),
         known=frozenset(known),
         pointers=frozenset(pointers),
         saved=saved,
-        closed=found.closed,
+        closed=frozenset(part for part in found.closed if not _is_in(unjudged, part.path)),
+        unjudged=unjudged,
     )
 
 
@@ -167,6 +173,8 @@ def judge(before: Baseline, found: Survey) -> list[Verdict]:
 def made_since(before: Baseline, found: Survey) -> Iterator[Path]:
     """Yield the git directories and files `.git` that a workspace has and did not have before a command."""
     for directory, names in found.names.items():
+        if _is_in(before.unjudged, directory):  # it may be older
+            continue
         had = before.names.get(directory, ())
         if ".git" in names and ".git" not in had:
             yield directory / ".git"
@@ -204,7 +212,13 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
         elif completing and turned and not part.path.is_relative_to(directory):
             yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
         else:
-            yield Verdict(part.path, EXECUTED, before.saved.get(part.path))
+            yield Verdict(
+                part.path, UNSEEN if _is_in(before.unjudged, directory) else EXECUTED, before.saved.get(part.path)
+            )
+
+
+def _is_in(regions: Sequence[Region], directory: Path) -> bool:
+    return any(region.holds(directory) for region in regions)
 
 
 def _made(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:
@@ -264,12 +278,12 @@ def _less(baseline: Baseline, other: Baseline) -> Baseline:
 
     def shared(mine: frozenset[Part], its: frozenset[Part]) -> frozenset[Part]:
         return frozenset(
-            part for part in mine if part in its or not _saw(part.path, other) or _is_protected(part.path, other)
+            part for part in mine if part in its or not _lies_in(part.path, other) or _is_protected(part.path, other)
         )
 
     names = {
         directory: tuple(name for name in names if name in other.names.get(directory, ()))
-        if _saw(directory, other)
+        if _lies_in(directory, other)
         else names
         for directory, names in baseline.names.items()
     }
@@ -283,14 +297,14 @@ def _less(baseline: Baseline, other: Baseline) -> Baseline:
         known=shared(baseline.known, other.known),
         pointers=shared(baseline.pointers, other.pointers),
         closed=shared(baseline.closed, other.closed),
-        saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _saw(path, other)},
+        unjudged=(*baseline.unjudged, *left_out(other.roots, other.beyond)),
+        saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _lies_in(path, other)},
     )
 
 
-def _saw(path: Path, other: Baseline) -> bool:
-    """Whether another command's baseline looked where a path lies."""
-    is_within = any(path.is_relative_to(root) for root in other.roots)
-    return is_within and other.beyond.isdisjoint((path, *path.parents))
+def _lies_in(path: Path, other: Baseline) -> bool:
+    """Whether another command can write to a path; where its baseline did not look, it may have made all there is."""
+    return any(path.is_relative_to(root) for root in other.roots)
 
 
 def _is_protected(path: Path, other: Baseline) -> bool:
@@ -299,7 +313,7 @@ def _is_protected(path: Path, other: Baseline) -> bool:
 
 def _is_sound(path: Path, other: Baseline) -> bool:
     """Whether another command, which runs already, cannot have made or changed a file that is mounted read-only."""
-    if not _saw(path, other) or _is_protected(path, other):
+    if not _lies_in(path, other) or _is_protected(path, other):
         return True
     if not _existed(path, other):
         return False

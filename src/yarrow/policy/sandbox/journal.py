@@ -16,6 +16,7 @@ from yarrow.policy.sandbox.baseline import Baseline, Saved, Verdict, judge, look
 from yarrow.policy.sandbox.made import REGISTER
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, decoded_path, encoded_path
 from yarrow.policy.sandbox.taking import Place, Watched, stuck
+from yarrow.policy.sandbox.unjudged import mark
 
 PREFIX = "call-"
 _OURS = f"{PREFIX}{os.urandom(8).hex()}-"
@@ -170,7 +171,9 @@ def _recovered(directory: Path, name: str) -> list[Entry]:
         system.lock(descriptor)  # raises where the command's service lives
         taken: list[Entry] = []
         with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
-            taken = _left(descriptor).take_away(Quarantine(directory / STORE))
+            left = _left(descriptor)
+            mark(directory, left.before.roots, left.before.beyond)
+            taken = left.take_away(Quarantine(directory / STORE))
         (directory / name).unlink(missing_ok=True)
         return taken
     finally:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import pids, private, seccomp
+from yarrow.policy.sandbox import pids, private, seccomp, unjudged
 from yarrow.policy.sandbox.aliases import add_other_names, pin_keys
 from yarrow.policy.sandbox.arguments import Workplace, arguments, launching
 from yarrow.policy.sandbox.baseline import Baseline, running, take
@@ -61,8 +61,7 @@ class Boxed:
 
     def __init__(self, box: Box, command: Command) -> None:
         """Raises OSError."""
-        self._private = box.private
-        self._owner = box.owner
+        self._private, self._owner, self._noted = box.private, box.owner, box.notes
         self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = home_inside(box.home)
         self.is_over = False
@@ -98,6 +97,7 @@ class Boxed:
         hold = self._descriptors.hold if binds_descriptors() else None
         workplace = Workplace(found, self.covered, hold, self._copies, caches_of(box, command))
         self.command = self._boxed(command, program, workplace=workplace, box=box)
+        unjudged.mark(box.notes, before.roots, before.beyond)
 
     def _boxed(self, command: Command, program: str, *, workplace: Workplace, box: Box) -> Command:
         """Return the command that launches another."""
@@ -145,6 +145,8 @@ class Boxed:
         taken = self._left.take_away(self._quarantine)
         if self._copies is not None:
             taken += self._copies.take_over(self._quarantine)
+        if all(entry.item != entry.path for entry in taken):
+            unjudged.settle(self._noted, self._left.before.roots, self._left.before.beyond)
         for note in self._notes:
             note.remove()
         return taken
@@ -196,6 +198,7 @@ def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline], *, l
         others=others,
         secrets=box.secrets,
         look=look,
+        unjudged=unjudged.regions(box.notes),
     )
 
 

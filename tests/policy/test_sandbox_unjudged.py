@@ -1,0 +1,161 @@
+"""What commands left beyond the directories that are judged is not trusted by any later command."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from yarrow.policy.sandbox import baseline, unjudged
+from yarrow.policy.sandbox.gitdirs import survey
+from yarrow.policy.sandbox.unjudged import Region, mark, regions, settle
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+LIMIT = 20
+"""Directories that are judged in these tests."""
+SERVICE = f"""
+import asyncio, json, sys
+from pathlib import Path
+from yarrow.policy.process import Command, run
+from yarrow.policy.sandbox import gitdirs
+from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.workspace import Workspace
+
+gitdirs.MOST_DIRECTORIES = {LIMIT}
+
+async def main(cwd, notes, script):
+    boxes = Boxes("workspace", home=Path.home(), notes=Path(notes))
+    boxes.recovered()
+    boxed = Boxed(boxes.box("s", Workspace.make(Path(cwd))), Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
+    async for piece in run(boxed.command):
+        if script.endswith("kill"):
+            sys.exit("killed")
+    print(json.dumps([str(entry.path) for entry in boxed.take_away()]))
+    boxed.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+PLANT = """mkdir -p deep/a/b/c/.git/objects deep/a/b/c/.git/refs && cd deep/a/b/c/.git && echo ref: refs/heads/m > HEAD
+printf '[core]\\n\\tfsmonitor = evil\\n' > config"""
+PLANTED = "deep/a/b/c/.git/config"
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    """A workspace in which the directories from the third level on are beyond the limit, until `wide` is removed."""
+    path = Path(os.path.realpath(tmp_path)) / "ws"
+    for number in range(LIMIT):
+        (path / f"wide/{number}").mkdir(parents=True)
+    (path / "deep/a/b/c").mkdir(parents=True)
+    return path
+
+
+def command(ws: Path, script: str = "true") -> list[str]:
+    """Run a script in the sandbox of a service of its own; return what was quarantined."""
+    words = [sys.executable, "-c", SERVICE, str(ws), str(ws.parent / "notes"), script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout or done.stderr.startswith("killed"), done.stderr
+    return [os.path.relpath(path, ws) for path in json.loads(done.stdout or "[]")]
+
+
+def test_what_was_planted_beyond_the_limit_is_not_trusted(ws: Path) -> None:
+    assert command(ws, PLANT) == []
+    assert command(ws) == []
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == [PLANTED]
+
+
+def test_a_command_can_remove_what_is_in_the_way_itself(ws: Path) -> None:
+    assert command(ws, f"{PLANT}; cd; rm -r {ws}/wide") == []
+    assert command(ws) == [PLANTED]
+
+
+def test_a_killed_service_leaves_nothing_that_is_trusted(ws: Path) -> None:
+    assert command(ws, f"{PLANT}; echo ready; sleep 60 # kill") == []
+    (ws.parent / "notes" / unjudged.FILE).unlink()  # as a command of another service does that ends meanwhile
+    assert command(ws) == []
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == [PLANTED]
+
+
+def test_what_the_user_makes_after_all_was_judged_is_trusted(ws: Path) -> None:
+    command(ws, PLANT)
+    shutil.rmtree(ws / "wide")
+    command(ws)
+    assert regions(ws.parent / "notes") == ()
+    subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+    assert command(ws) == []
+    assert (ws / PLANTED).exists()
+
+
+def test_harmless_repositories_beyond_the_limit_stay(ws: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(ws / "deep/a/b/c")], check=True)
+    command(ws)
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == []
+    assert command(ws, "rm -r deep/a/b/c/.git") == []
+    assert (ws / PLANTED).exists()  # it is guarded as what the user made
+
+
+def test_a_part_that_was_judged_is_trusted_again(ws: Path) -> None:
+    command(ws, PLANT)
+    part = ws / "deep/a/b/c"
+    words = [sys.executable, "-c", SERVICE, str(part), str(ws.parent / "notes"), "true"]
+    assert json.loads(subprocess.run(words, capture_output=True, check=True).stdout) == [str(ws / PLANTED)]
+    subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+    assert json.loads(subprocess.run(words, capture_output=True, check=True).stdout) == []
+
+
+def test_a_command_beside_one_that_did_not_look_trusts_nothing_there(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.gitdirs.MOST_DIRECTORIES", LIMIT)
+    with baseline.running(baseline.take((ws,), (), ()), ()) as first:
+        assert first.beyond == {ws / "deep/a/b"}
+        subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+        shutil.rmtree(ws / "wide")
+        with baseline.running(baseline.take((ws,), (), ()), ()) as second:
+            found = baseline.look_again(second)
+            assert [verdict.path for verdict in baseline.judge(second, found)] == [ws / PLANTED]
+            assert list(baseline.made_since(second, found)) == []
+
+
+A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")
+
+
+def test_regions_are_kept_until_all_of_them_was_judged(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    mark(notes, (A,), [A / "1/2/3"])
+    mark(notes, (A,), [A / "1/2"])
+    assert regions(notes) == (Region(A, 2),)
+    settle(notes, (B,), ())
+    assert regions(notes) == (Region(A, 2, (B,)),)
+    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if regions(notes)[0].holds(path)] == [A / "x/y"]
+    settle(notes, (B,), [C / "d"])
+    assert regions(notes) == (Region(A, 2, (B,)), Region(B, 2))
+    settle(notes, (A,), [A / "1/2/3/4"])
+    assert regions(notes) == (Region(A, 4),)
+    settle(notes, (A,), ())
+    assert regions(notes) == ()
+
+
+def test_regions_are_remembered_without_a_place_to_write_to(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    for place in (None, tmp_path / "notes"):
+        mark(place, (A,), [A / "1/2"])
+        assert regions(place) == (Region(A, 2),)
+        settle(place, (A,), ())
+        assert regions(place) == ()
+
+
+def test_directories_beyond_are_those_of_one_depth(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.gitdirs.MOST_DIRECTORIES", LIMIT)
+    other = ws.with_name("other")
+    (other / "x/y/z").mkdir(parents=True)
+    found = survey((ws, other))
+    mark(None, (ws, other), found.beyond)
+    assert regions(None) == (Region(ws, 3), Region(other, 3))
+    settle(None, (ws, other), ())
