@@ -64,6 +64,7 @@ FAILURES = [
     ("rm: cannot remove '.git/config': Device or resource busy", ".git/config is protected"),
     ("sed: cannot rename .git/sedX1: Device or resource busy", ".git is protected"),
     ("mv: cannot move '.git' to 'x': Device or resource busy", ".git is protected"),
+    ("fatal: could not remove '.git'", ".git is protected"),
     ("rm: cannot remove '.env': Device or resource busy", ".env is closed"),
     ("mv: cannot move '{ws}/.env' to 'x': Device or resource busy", ".env is closed"),
     ("cp: cannot create special file '{out}/copy/.env': Operation not permitted", ".env is closed"),
@@ -87,7 +88,24 @@ def test_a_command_that_shows_such_words_and_succeeds_gets_no_note(place: Place,
     assert place.why(output, command, failed=False) == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "is_so"),
+    [
+        ("chmod u+s a", True),
+        ("chmod 4755 a", True),
+        ("chmod -R g+ws dir", True),
+        ("chmod 02775 a", True),
+        ("chmod 755 a", False),
+        ("chmod u+x tests", False),
+    ],
+)
+def test_bits_that_cannot_be_set_are_named(place: Place, command: str, *, is_so: bool) -> None:
+    output = "chmod: changing permissions of 'a': Operation not permitted"
+    assert place.why(output, command) == ("setuid and setgid bits cannot be set" if is_so else "")
+
+
 NEAR_MISSES = [
+    "fatal: could not remove 'sub/x'",
     "touch: cannot touch '{ws}/sub/x': Read-only file system",  # a mount of the user's in the workspace
     "touch: cannot touch '/tmp/x': Read-only file system",
     "./old.log:3:touch: cannot touch '{out}/x': Read-only file system",

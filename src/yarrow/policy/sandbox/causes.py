@@ -30,7 +30,10 @@ ASKING = ("GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKE
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _READ_ONLY = re.compile(r"\bread-only file ?system\b|\bEROFS\b|\[Errno 30\]", re.IGNORECASE)
-_BUSY = re.compile(r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]", re.IGNORECASE)
+_BUSY = re.compile(
+    r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]|^fatal: could not remove '",  # the last by `git rm`
+    re.IGNORECASE,
+)
 _DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
 _MISSING = re.compile(
     r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
@@ -76,6 +79,8 @@ _NETWORK = re.compile(
     r"dial (?:tcp|udp).*(?:lookup|unreachable)|failed to lookup address",
     re.IGNORECASE,
 )
+_SETTING_BITS = re.compile(r"\bchmod\s+(?:-\S+\s+)*(?:[ugoa]*[+=][rwxXt]*s|0?[2-7][0-7]{3}\b)")
+_BITS_REFUSED = re.compile(r"chmod: changing permissions of .*: Operation not permitted")
 _SETUID = re.compile(
     r"\"no new privileges\" flag is set|effective user id is not 0|must be (?:setuid|suid|owned by uid 0)|"
     r"is sudo installed setuid root|cannot set groups: operation not permitted",
@@ -231,6 +236,8 @@ def _covered(seen: Evidence) -> str:
 
 
 def _no_setuid(seen: Evidence) -> str:
+    if _SETTING_BITS.search(seen.ran.command) and seen.matching(_BITS_REFUSED):
+        return "setuid and setgid bits cannot be set"
     return "setuid programs such as sudo get no rights" if seen.holding(_SETUID) else ""
 
 
