@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from yarrow.platform import system
 from yarrow.policy.sandbox import names
 from yarrow.policy.sandbox.gitdirs import survey
-from yarrow.policy.sandbox.names import Names, look_once, looking
+from yarrow.policy.sandbox.names import Names, looking
 from yarrow.policy.sandbox.watches import Watches
 from yarrow.policy.secrets import ENV_FILES
 
@@ -143,7 +143,7 @@ def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, s
                 if change[0] == "look":
                     assert tree(root, looking(ENV_FILES)) == fresh(root)
                 step(root, change)
-            assert tree(root, look_once(ENV_FILES)) == fresh(root)
+            assert tree(root, looking(ENV_FILES)) == fresh(root)
         finally:
             while HELD:
                 os.close(HELD.pop())

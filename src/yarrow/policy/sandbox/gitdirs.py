@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ SAMPLE = ".sample"
 """Suffix of hooks that git does not run."""
 HASHED_BYTES = 67_108_864
 """Bytes of a hook that are hashed; a larger one is identified by its size and number besides."""
+GONE = Names(0, (), ())
 WITHIN = r"/\.git/(?:modules|worktrees)/"
 """Where git keeps git directories inside another, complete or not."""
 NOT_THERE = r"/(?:refs|objects|logs|lfs)/"
@@ -78,35 +80,33 @@ def survey(
     while level and (but is not None or looked <= MOST_DIRECTORIES):
         below: list[str] = []
         for directory in level:
-            found = _look(directory, look, closed=closed, tops=tops)
-            if isinstance(found, Part):
-                left.add(found)
-            if not isinstance(found, Names):
-                continue
+            try:
+                found = look(directory)
+            except OSError as error:
+                found = _closed(directory, error, closed, opened=partial(_opened, directory, tops, look))
+                if isinstance(found, Part):
+                    left.add(found)
+                    continue
             if found.git:
+                if closed is not None and not os.access(directory, os.X_OK):
+                    _open_with_above(directory, tops)
                 names[directory] = found.git
-            if found.directories:
-                below += found.directories
-            if found.passed:
-                below += found.passed
+            below += found.directories
+            below += found.passed
         looked += len(level)
         level = [path for path in below if path not in avoided] if avoided else below
     found_names = {Path(directory): git for directory, git in names.items()}
     return Survey(found_names, _linked(found_names), frozenset(map(Path, level)), frozenset(left))
 
 
-def _look(directory: str, look: Look, *, closed: Collection[Part] | None, tops: frozenset[str]) -> Names | Part | None:
-    """Return what a directory holds, a part where it cannot be listed, None where it is gone."""
-    try:
-        found = look(directory)
-        if closed is not None and found.git and not os.access(directory, os.X_OK):
-            _open_with_above(directory, tops)
-    except PermissionError:
-        part = Part(Path(directory), _identity(directory))
-        return part if closed is None or part in closed else _opened(directory, tops, look) or part
-    except OSError:
-        return None
-    return found
+def _closed(
+    directory: str, error: OSError, closed: Collection[Part] | None, *, opened: Callable[[], Names | None]
+) -> Names | Part:
+    """Return what a directory holds once it is opened, else a part where it cannot be listed; nothing if it is gone."""
+    if not isinstance(error, PermissionError):
+        return GONE
+    part = Part(Path(directory), _identity(directory))
+    return part if closed is None or part in closed else opened() or part
 
 
 def _opened(directory: str, tops: frozenset[str], look: Look) -> Names | None:

@@ -60,18 +60,26 @@ def names_of(directory: str, secrets: SecretFiles = ENV_FILES) -> Names:
 
 
 def looking(secrets: SecretFiles) -> Look:
-    """Return `names_of` for many directories, as a look at a workspace takes them before and after each command."""
-    known, begun = _known.setdefault(secrets, {}), watches.begin()
+    """Return `names_of` for many directories, as a look at a workspace takes them before and after each command.
+
+    It looks once at each directory, so that what is before one command is seen at one moment.
+    """
+    known, seen, begun = _known.setdefault(secrets, {}), dict[str, Names](), watches.begin()
     for directory in begun.changed:
         for others in _known.values():
             others.pop(directory, None)
     same = begun.same
 
     def look(directory: str) -> Names:
-        before = known.get(directory)
-        # Nothing was reported since the directory was asked for, so it is as it was.
-        if before is not None and same.get(directory) == before[0]:
-            return before[1]
+        names = seen.get(directory)
+        if names is None:
+            before = known.get(directory)
+            # If nothing was reported since the directory was asked for, it is as it was.
+            is_same = before is not None and same.get(directory) == before[0]
+            names = seen[directory] = before[1] if before is not None and is_same else ask(directory, before)
+        return names
+
+    def ask(directory: str, before: tuple[State, Names] | None) -> Names:
         is_watched = begun.watch(directory)
         status = os.lstat(directory)
         state = (status.st_dev, status.st_ino, status.st_ctime_ns)
@@ -89,19 +97,6 @@ def looking(secrets: SecretFiles) -> Look:
         return names
 
     return look
-
-
-def look_once(secrets: SecretFiles) -> Look:
-    """Return a look that asks the system once for each directory: what is before one command is seen at one moment."""
-    look, seen = looking(secrets), dict[str, Names]()
-
-    def look_again(directory: str) -> Names:
-        names = seen.get(directory)
-        if names is None:
-            names = seen[directory] = look(directory)
-        return names
-
-    return look_again
 
 
 def is_complete(names: Iterable[str]) -> bool:

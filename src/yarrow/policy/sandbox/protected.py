@@ -293,12 +293,14 @@ def entries(root: Path, found: Found, secrets: SecretFiles = ENV_FILES, *, look:
                 yield from _told(directory, names, secrets, repositories=is_near)
             walk.entries += names.count
             below += names.directories
-            aside += _without_git(names)
+            if names.passed:
+                aside += _without_git(names)
         for directory, names in walk.names(packaged):
             if names.telling:
                 yield from _told(directory, names, secrets, repositories=False)
             aside += names.directories
-            aside += _without_git(names)
+            if names.passed:
+                aside += _without_git(names)
         looked += len(level) + len(packaged)
         level, packaged, depth = below, aside, depth + 1
     found.is_cut = bool(level or packaged)
@@ -335,4 +337,4 @@ def _told(directory: str, names: Names, secrets: SecretFiles, *, repositories: b
 
 
 def _without_git(names: Names) -> Iterable[str]:
-    return [path for path in names.passed if not path.endswith("/.git")] if names.passed else ()
+    return [path for path in names.passed if not path.endswith("/.git")]

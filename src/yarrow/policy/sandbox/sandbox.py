@@ -25,7 +25,7 @@ from yarrow.policy.sandbox.hidden import home_inside
 from yarrow.policy.sandbox.journal import Left, Note, NotesState, elsewhere, notes_state
 from yarrow.policy.sandbox.kept import keep
 from yarrow.policy.sandbox.made import REGISTER
-from yarrow.policy.sandbox.names import Look, look_once
+from yarrow.policy.sandbox.names import Look, looking
 from yarrow.policy.sandbox.probe import binds_descriptors, launcher
 from yarrow.policy.sandbox.protected import Found, look_at, remembered
 from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine
@@ -68,7 +68,7 @@ class Boxed:
         """Whether `take_away` was called."""
         program = _launcher_outside(box)
         others = [] if box.notes is None else elsewhere(box.notes)
-        began, look = notes_state(box.notes), look_once(box.secrets)
+        began, look = notes_state(box.notes), looking(box.secrets)
         found = _found(box, look)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
@@ -186,7 +186,7 @@ def _settled(box: Box, found: Sequence[Found], others: list[Baseline], *, first:
         if notes_state(box.notes) == state or not tries_left:
             others += elsewhere(box.notes)
             return baseline
-        state, look = notes_state(box.notes), look_once(box.secrets)
+        state, look = notes_state(box.notes), looking(box.secrets)
 
 
 def _baseline(box: Box, found: Sequence[Found], others: Sequence[Baseline], *, look: Look) -> Baseline:
