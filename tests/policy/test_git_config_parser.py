@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.policy.gitconfig import CONFIG_BYTES, Setting, changes_only_settable, included, settings
+from yarrow.policy.gitconfig import CONFIG_BYTES, Setting, changes_only_settable, included, rendered, settings
 from yarrow.policy.sandbox.configs import _may_change  # pyright: ignore[reportPrivateUsage]
 
 LINES = 349_000
@@ -91,3 +91,27 @@ def test_case_at_15_a_long_command_is_searched_in_linear_time() -> None:
     assert _may_change("git " * 200_000 + "remote")
     assert not _may_change("remote git")
     assert _may_change("cd x; gh repo create")
+
+
+LETTERS = ["x", " ", '"', "\\", "#", ";", "=", "]", "[", "é", "\t", ".", "-", "$(id)", "!"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["core", "remote", "branch"]),
+            st.lists(st.sampled_from(LETTERS), max_size=4).map("".join),
+            st.sampled_from(["url", "autocrlf", "merge"]),
+            st.lists(st.sampled_from(LETTERS), max_size=6).map("".join),
+        ),
+        max_size=6,
+    )
+)
+def test_what_is_rendered_is_read_as_it_was_also_by_git(texts: list[tuple[str, str, str, str]]) -> None:
+    found = [Setting(*text) for text in texts]
+    text = rendered(found)
+    assert list(settings(text) or ()) == found
+    command = ["git", "config", "--file", "-", "--list", "-z"]
+    told = subprocess.run(command, input=text.encode(), check=True, capture_output=True).stdout.decode()
+    names = [".".join(filter(None, (one.section, one.subsection, one.key))) for one in found]
+    assert told == "".join(f"{name}\n{one.value}\0" for name, one in zip(names, found, strict=True))

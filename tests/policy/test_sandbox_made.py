@@ -243,3 +243,40 @@ async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -
         assert (await noted.run("rm -rf new"))[1] == 0
     (place.root / "notes/made.json").write_text("{")
     Register().open(place.root / "notes")
+
+
+REMAINDERS = {
+    "hooks of husky": "git -C new config core.hooksPath .husky",
+    "filters of git-lfs": "git -C new config filter.lfs.clean 'git-lfs clean -- %f'",
+    "an alias": "git -C new config alias.x '!id'",
+    "settings that are included": "git -C new config include.path ../more; : > new/more",
+    "a work tree elsewhere": "git -C new config core.worktree /",
+    "a remote that executes": "git -C new config remote.evil.url 'ext::sh -c id'",
+}
+
+
+@pytest.mark.parametrize("name", REMAINDERS)
+async def test_what_is_harmless_of_a_configuration_stays(place: Corner, name: str) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    await place.run(f"git clone -q . new; cp new/.git/config before; {REMAINDERS[name]}")
+    assert [entry.path for entry in place.taken] == [place.workspace / "new/.git/config"]
+    before = git(place.workspace, "config", "--file", "before", "--list")
+    assert git(place.workspace / "new", "config", "--local", "--list") == before
+    assert git(place.workspace / "new", "rev-parse", "--abbrev-ref", "@{u}") == "origin/main\n"
+
+
+async def test_what_is_harmless_of_a_submodule_keeps_its_work_tree(place: Corner) -> None:
+    git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+    place.own()
+    add = "git -c protocol.file.allow=always submodule --quiet add $PWD new 2>&1"
+    await place.run(f"{add}; git -C new config core.hooksPath x; echo y > new/y")
+    assert [entry.path for entry in place.taken] == [place.workspace / ".git/modules/new/config"]
+    assert git(place.workspace / "new", "config", "core.worktree") == "../../../new\n"
+    assert git(place.workspace / "new", "status", "--porcelain") == "?? y\n"
+
+
+async def test_nothing_stays_of_a_configuration_that_git_refuses(place: Corner) -> None:
+    await place.run("git init -q new; printf '[core\\nx' >> new/.git/config")
+    assert [entry.path for entry in place.taken] == [place.workspace / "new/.git/config"]
+    assert not (place.workspace / "new/.git/config").exists()

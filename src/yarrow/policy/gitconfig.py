@@ -78,6 +78,22 @@ def harmless_settings(config: Path) -> Sequence[Setting] | None:
     return found if found is not None and all(setting.is_in(HARMLESS) for setting in found) else None
 
 
+def rendered(found: Sequence[Setting]) -> str:
+    """Return the text of a configuration with some settings, which have no control characters."""
+    lines: list[str] = []
+    place = ("", "")
+    for one in found:
+        if (one.section, one.subsection) != place:
+            place = (one.section, one.subsection)
+            lines.append(f'[{one.section} "{_escaped(one.subsection)}"]' if one.subsection else f"[{one.section}]")
+        lines.append(f'\t{one.key} = "{_escaped(one.value)}"')
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def core_work_tree(config: Path) -> str | None:
     """Return the last `core.worktree` of a configuration; None without one, or when it cannot be read."""
     trees = [one.value for one in settings(_text(config)) or () if (one.section, one.key) == ("core", "worktree")]

@@ -18,6 +18,7 @@ from yarrow.policy.sandbox.gitdirs import (
     Part,
     Survey,
     digest,
+    harmless_part,
     included_alone,
     is_judged,
     is_own,
@@ -212,9 +213,16 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
         elif completing and turned and not part.path.is_relative_to(directory):
             yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
         else:
-            yield Verdict(
-                part.path, UNSEEN if _is_in(before.unjudged, directory) else EXECUTED, before.saved.get(part.path)
-            )
+            reason = UNSEEN if _is_in(before.unjudged, directory) else EXECUTED
+            yield Verdict(part.path, reason, before.saved.get(part.path) or _remainder(part.path, before))
+
+
+def _remainder(path: Path, before: Baseline) -> Saved | None:
+    """Return the harmless settings of a configuration that a command made, such as the remotes of a clone."""
+    with suppress(OSError):
+        if (content := harmless_part(path, before.roots)) is not None:
+            return Saved(content, path.lstat().st_mode & 0o777)
+    return None
 
 
 def _is_in(regions: Sequence[Region], directory: Path) -> bool:

@@ -16,9 +16,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.gitconfig import harmless_settings, included
+from yarrow.policy.gitconfig import CONFIG_BYTES, decoded, harmless_settings, included, rendered, settings
+from yarrow.policy.gitsettings import HARMLESS
 from yarrow.policy.sandbox.core_worktree import is_own_tree
-from yarrow.policy.sandbox.gitfiles import said
+from yarrow.policy.sandbox.gitfiles import content, said
 from yarrow.policy.sandbox.names import Look, Names, is_complete, looking
 from yarrow.policy.sandbox.trees import open_up
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -229,6 +230,26 @@ def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
     is_split = any((setting.section, setting.key) == ("extensions", "worktreeconfig") for setting in found)
     bases = {config.parent, directory} if is_split else {config.parent}
     return all(is_own_tree(base, tree, roots) for tree in trees for base in bases)
+
+
+def harmless_part(config: Path, roots: Sequence[Path]) -> bytes | None:
+    """Return what is harmless of a configuration, as a configuration; None where git may read it otherwise."""
+    if config.name not in CONFIGURATIONS or not config.is_file() or config.is_symlink():
+        return None
+    found = settings(decoded(content(config, CONFIG_BYTES)))
+    if found is None:
+        return None
+    kept = [one for one in found if one.is_in(HARMLESS)]
+    is_split = any((one.section, one.key) == ("extensions", "worktreeconfig") for one in kept)
+    foreign = {
+        one.value
+        for one in kept
+        if (one.section, one.key) == ("core", "worktree")
+        and (is_split or not is_own_tree(config.parent, one.value, roots))
+    }
+    kept = [one for one in kept if (one.section, one.key) != ("core", "worktree") or one.value not in foreign]
+    text = rendered(kept)
+    return text.encode("utf-8", "surrogateescape") if list(settings(text) or ()) == kept else None
 
 
 def _hooks(place: Path) -> Iterator[Path]:
