@@ -70,6 +70,12 @@ def test_what_was_planted_beyond_the_limit_is_not_trusted(ws: Path) -> None:
     assert command(ws) == [PLANTED]
 
 
+def test_a_pointer_beyond_the_limit_is_not_trusted(ws: Path) -> None:
+    assert command(ws, "echo gitdir: /tmp/planted > deep/a/b/c/.git") == []
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == ["deep/a/b/c/.git"]
+
+
 def test_a_command_can_remove_what_is_in_the_way_itself(ws: Path) -> None:
     assert command(ws, f"{PLANT}; cd; rm -r {ws}/wide") == []
     assert command(ws) == [PLANTED]

@@ -15,8 +15,10 @@ def leading_out(directory: Path, names: Sequence[str], roots: Sequence[Path]) ->
     Commands can write to directories outside of their roots too, such as their own `/tmp`, which nobody judges.
     """
     for name in names:
+        if name.casefold() != ".git":
+            continue
         path = directory / name
-        if name.casefold() == ".git" and not _is_plain_directory(path) and _leads_out(path, roots):
+        if not _is_plain_directory(path) and _leads_out(path, roots):
             yield Part(path, digest(path))
 
 
