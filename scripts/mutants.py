@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "5",
         "a stream that broke off counts as an answer",
-        "agent/draft.py",
+        "agent/message_builder.py",
         "if self.stop is None:",
         "if False:",
         "tests/agent",
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "5",
         "silence counts as an answer",
-        "agent/draft.py",
+        "agent/message_builder.py",
         'raise RunError("the model answered with neither',
         'return; RunError("the model answered with neither',
         "tests/agent",
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "6",
         "an abort leaves calls unanswered",
-        "agent/batch.py",
+        "agent/tool_executor.py",
         "            await self._answer_all(unanswered, ABORTED)\n",
         "",
         "tests/agent",
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "7",
         "a tool whose arguments say nothing of paths escapes the rules",
-        "agent/permit.py",
+        "agent/authorization.py",
         "closed=Closed(reading), unwritable=Closed(writing))",
         "unwritable=Closed(writing))",
         "tests/agent/test_tool_access.py",
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "7",
         "a tool is taken to run in the sandbox that does not say so",
-        "agent/permit.py",
+        "agent/authorization.py",
         "contained and access.sandboxed",
         "contained",
         "tests/agent/test_tool_access.py",
@@ -371,7 +371,7 @@ MUTANTS = (
     Mutant(
         "git",
         "a repository that a commit brings back is not named",
-        "agent/traces.py",
+        "agent/executed_files.py",
         '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
         "tests/service/test_returning_repositories.py::test_a_commit_is_named_once_and_ordinary_work_is_not",

@@ -8,8 +8,8 @@ from agent.questioning import asked, results, told
 from msgspec.structs import replace
 
 from doubles.rig import Rig
-from yarrow.agent.permission import Consent, Given
-from yarrow.agent.ports import Equipment
+from yarrow.agent.permission_broker import PermissionConfig, PermissionDecision
+from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.event import events as ev
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -30,22 +30,22 @@ class Real(Rig):
         self.contained = more.pop("contained", False)
         self.tools: tuple[Tool, ...] = more.pop("tools", BUILTIN_TOOLS)
         self.secrets: SecretFiles = more.pop("secrets", ENV_FILES)
-        self.consent = Consent(**more)
+        self.consent = PermissionConfig(**more)
 
     @property
-    def equipment(self) -> Equipment:
+    def equipment(self) -> RunResources:
         context = ToolContext(cwd=self.cwd, workspace=replace(Workspace.make(self.cwd), secrets=self.secrets))
         made = replace(super().equipment, registry=Registry(self.tools), context=context)
         return replace(made, contained=self.contained)
 
     async def answered(self, *answers: str, before: Callable[[], None] = lambda: None) -> list[str]:
         """Run, give the answers to the questions in order, each after `before`, and return the results' texts."""
-        with self.agent.questions.presence.attended():
+        with self.agent.questions.presence.connected():
             await self.start()
             for answer in answers:
                 (question,) = await asked(self)
                 before()
-                await self.agent.questions.answer(question.request_id, Given(answer))  # type: ignore[arg-type]
+                await self.agent.questions.answer(question.request_id, PermissionDecision(answer))  # type: ignore[arg-type]
             self.bodies = await self.finish()
         assert len(told(self.bodies, ev.PermissionRequest)) == len(answers)
         return [result.text for result in results(self)]

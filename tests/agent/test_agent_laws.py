@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doubles.rig import ListLog, Rig, call
-from yarrow.agent.retry import LONGEST_WAIT
+from yarrow.agent.retry import MAX_WAIT_SECONDS
 from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, Precondition, StorageError
 from yarrow.event import events as ev
@@ -76,7 +76,7 @@ def check_tries(rig: Rig, bodies: list[ev.Body], attempts: int) -> None:
         if isinstance(body, ev.RetryScheduled):
             tries += 1
             assert body.attempt == tries <= attempts + 1
-            assert body.delay <= LONGEST_WAIT
+            assert body.delay <= MAX_WAIT_SECONDS
         elif isinstance(body, ev.MessageEnd):
             spent += body.usage or Usage()
             tries = tries if body.error else 1

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.agent.queues import Queues, Waiting
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.message_queue import MessageQueue, QueuedMessage
+from yarrow.agent.shield import run_shielded
 from yarrow.agent.states import TRANSITIONS, StateMachine
 from yarrow.config.settings import ServiceSettings
 from yarrow.event.events import AgentState, QueuedText, StateChange
@@ -31,23 +31,23 @@ def test_the_state_is_always_one_that_may_follow(wanted: list[AgentState]) -> No
     assert all(change.before is not change.after for change in told)
 
 
-def text(name: str, *, follow_up: bool = False) -> Waiting:
-    return Waiting(QueuedText(name, name, follow_up), ())
+def text(name: str, *, follow_up: bool = False) -> QueuedMessage:
+    return QueuedMessage(QueuedText(name, name, follow_up), ())
 
 
 def test_what_could_not_be_delivered_is_at_the_head_again() -> None:
-    queues = Queues(ServiceSettings())
+    queues = MessageQueue(ServiceSettings())
     queues.open()
     for one in (text("a"), text("b"), text("f", follow_up=True)):
         queues.push(one)
-    taken = queues.take(ending=False)
+    taken = queues.take_due(ending=False)
     queues.push(text("c"))
     queues.put_back(taken)
     assert [one.shown.message_id for one in queues.close()] == ["a", "b", "c", "f"]
 
 
 def test_a_text_is_withdrawn_once() -> None:
-    queues = Queues(ServiceSettings())
+    queues = MessageQueue(ServiceSettings())
     queues.open()
     one = text("a")
     queues.push(one)
@@ -65,7 +65,7 @@ async def test_a_step_runs_to_its_end_and_the_cancellation_strikes_then() -> Non
         return "result"
 
     async def caller() -> None:
-        done.append(await to_the_end(step()))
+        done.append(await run_shielded(step()))
         await asyncio.sleep(0)
         done.append("never")
 
@@ -86,7 +86,7 @@ async def test_a_steps_own_failure_is_the_callers() -> None:
         raise ValueError("its own")
 
     with pytest.raises(ValueError, match="its own"):
-        await to_the_end(step())
+        await run_shielded(step())
 
 
 async def test_a_step_that_is_cancelled_itself_is_told() -> None:
@@ -94,4 +94,4 @@ async def test_a_step_that_is_cancelled_itself_is_told() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await to_the_end(step())
+        await run_shielded(step())

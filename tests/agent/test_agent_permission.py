@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from doubles.hooking import hooks
 from doubles.rig import NOW, ListLog, Rig, call, drain
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import Meter
-from yarrow.agent.desk import Desk, Source
-from yarrow.agent.permission import TIMEOUT, Consent, Given
-from yarrow.agent.presence import RETURN_SECONDS
-from yarrow.agent.seat import Seats
+from yarrow.agent.client_presence import MAX_ABSENCE_SECONDS
+from yarrow.agent.context import TokenCounter
+from yarrow.agent.exclusive_task import RunningCount
+from yarrow.agent.permission_broker import TIMEOUT, PermissionConfig, PermissionDecision
+from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, StorageError
@@ -25,14 +25,14 @@ from yarrow.message import Role
 from yarrow.session.record import PermissionAnswered, PermissionAsked
 from yarrow.session.state import SessionState, fold
 
-YES, NO = Given("once"), Given("no")
+YES, NO = PermissionDecision("once"), PermissionDecision("no")
 ANSWER = [{"text": "done"}]
 
 
 def rig_of(*turns: list[dict[str, Any]], rules: dict[str, str] | None = None, **more: Any) -> Rig:
     """A rig in which `act` is asked."""
     rig = Rig([*turns, ANSWER], permissions=more.pop("permissions", PermissionMode.ASK), **more)
-    rig.consent = Consent(rules=rules or {})
+    rig.consent = PermissionConfig(rules=rules or {})
     return rig
 
 
@@ -69,7 +69,7 @@ class Clock:
 
 async def test_yes_runs_the_call() -> None:
     rig = rig_of([call("act", "a", id="c1")])
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         assert (question.tool, question.tool_call_id, question.arguments) == ("act", "c1", '{"text":"a"}')
@@ -89,11 +89,14 @@ async def test_yes_runs_the_call() -> None:
 
 @pytest.mark.parametrize(
     ("given_", "text"),
-    [(NO, "the user denied it"), (Given("no", "use make instead"), "the user denied it and says: use make instead")],
+    [
+        (NO, "the user denied it"),
+        (PermissionDecision("no", "use make instead"), "the user denied it and says: use make instead"),
+    ],
 )
-async def test_no_is_a_result_the_model_reads(given_: Given, text: str) -> None:
+async def test_no_is_a_result_the_model_reads(given_: PermissionDecision, text: str) -> None:
     rig = rig_of([call("act", "a")])
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         await rig.agent.questions.answer(question.request_id, given_)
@@ -119,32 +122,32 @@ async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
 async def test_when_the_last_one_leaves_and_does_not_come_back_it_is_denied() -> None:
     rig = rig_of([call("act", "a")], [call("act", "b")])
     clock, presence = Clock(rig), rig.agent.questions.presence
-    with presence.attended():
-        with presence.attended():
+    with presence.connected():
+        with presence.connected():
             await rig.start()
             await asked(rig)
             await clock.until(1)
         assert clock.seconds == [TIMEOUT]
-    assert clock.seconds == [TIMEOUT, RETURN_SECONDS]
+    assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS]
     assert len(rig.agent.questions.pending) == 1
-    clock.strike(RETURN_SECONDS)
+    clock.strike(MAX_ABSENCE_SECONDS)
     assert rig.agent.questions.pending == ()
     bodies = await rig.finish()
     # The second call finds nobody, and is not waited with.
     assert [settled.by for settled in told(bodies, ev.PermissionSettled)] == ["nobody", "nobody"]
     assert all("nobody is there" in result.text for result in results(rig))
-    assert clock.seconds == [TIMEOUT, RETURN_SECONDS, TIMEOUT]
+    assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]
 
 
 async def test_one_that_comes_back_in_time_is_still_asked() -> None:
     rig = rig_of([call("act", "a")])
     clock, presence = Clock(rig), rig.agent.questions.presence
-    with presence.attended():
+    with presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         await clock.until(1)
-    with presence.attended():
-        assert clock.cancelled == [RETURN_SECONDS]
+    with presence.connected():
+        assert clock.cancelled == [MAX_ABSENCE_SECONDS]
         await rig.agent.questions.answer(question.request_id, YES)
         await rig.finish()
     assert rig.act.ran == ["a"]
@@ -152,7 +155,7 @@ async def test_one_that_comes_back_in_time_is_still_asked() -> None:
 
 async def test_what_is_asked_while_one_is_cut_off_waits_too() -> None:
     rig = rig_of([call("act", "a")])
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
     (question,) = await asked(rig)
     await rig.agent.questions.answer(question.request_id, YES)
@@ -163,22 +166,22 @@ async def test_what_is_asked_while_one_is_cut_off_waits_too() -> None:
 async def test_nobody_is_waited_for_after_the_run_that_they_saw() -> None:
     rig = rig_of([call("act", "a")], ANSWER, [call("act", "b")])
     clock, presence = Clock(rig), rig.agent.questions.presence
-    with presence.attended():
+    with presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         await rig.agent.questions.answer(question.request_id, YES)
     await rig.finish()
-    assert clock.cancelled == [TIMEOUT, RETURN_SECONDS]
+    assert clock.cancelled == [TIMEOUT, MAX_ABSENCE_SECONDS]
     bodies = await rig.run()
     assert told(bodies, ev.PermissionSettled)[0].by == "nobody"
-    assert clock.seconds == [TIMEOUT, RETURN_SECONDS, TIMEOUT]
+    assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]
 
 
 async def test_time_runs_out() -> None:
     rig = rig_of([call("act", "a")])
-    rig.consent = Consent(timeout=7.0)
+    rig.consent = PermissionConfig(timeout=7.0)
     clock = Clock(rig)
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         await clock.until(1)
@@ -193,7 +196,7 @@ async def test_time_runs_out() -> None:
 
 async def test_an_abort_does_not_wait_for_an_answer() -> None:
     rig = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         assert rig.agent.abort()
@@ -209,7 +212,7 @@ async def test_an_abort_does_not_wait_for_an_answer() -> None:
 async def test_the_first_answer_counts() -> None:
     rig = rig_of([call("act", "a")])
     questions = rig.agent.questions
-    with questions.presence.attended():
+    with questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         first, same, other = await asyncio.gather(
@@ -233,10 +236,10 @@ async def test_the_first_answer_counts() -> None:
 async def test_for_the_session_calls_like_it_run() -> None:
     turns = [call("act", "a")], [call("act", "a"), call("act", "b")]
     rig = rig_of(*turns)
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
-        await rig.agent.questions.answer(question.request_id, Given("session"))
+        await rig.agent.questions.answer(question.request_id, PermissionDecision("session"))
         (other,) = await asked(rig)
         assert other.arguments == '{"text":"b"}'
         await rig.agent.questions.answer(other.request_id, NO)
@@ -254,15 +257,15 @@ async def test_always_is_kept_before_it_counts() -> None:
         kept.append(one)
 
     rig = rig_of([call("act", "a")])
-    rig.consent = Consent(keep=keep)
-    with rig.agent.questions.presence.attended():
+    rig.consent = PermissionConfig(keep=keep)
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         with pytest.raises(StorageError):
-            await rig.agent.questions.answer(question.request_id, Given("always"))
+            await rig.agent.questions.answer(question.request_id, PermissionDecision("always"))
         assert rig.agent.questions.pending == (question,)
         full = False
-        await rig.agent.questions.answer(question.request_id, Given("always"))
+        await rig.agent.questions.answer(question.request_id, PermissionDecision("always"))
         await rig.finish()
     assert kept == [AllowedCall("act", '{"text":"a"}', "/")]
     assert rig.act.ran == ["a"]
@@ -279,12 +282,12 @@ async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
             raise KeyError("a bug")
 
     rig = rig_of([call("act", "a")])
-    rig.consent = Consent(keep=keep)
+    rig.consent = PermissionConfig(keep=keep)
     clock = Clock(rig)
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
-        answering = asyncio.create_task(rig.agent.questions.answer(question.request_id, Given("always")))
+        answering = asyncio.create_task(rig.agent.questions.answer(question.request_id, PermissionDecision("always")))
         await going.wait()
         clock.strike()
         gate.set()
@@ -300,7 +303,7 @@ async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
 
 async def test_several_wait_at_once() -> None:
     rig = rig_of([call("echo", text, id=text) for text in "abc"], rules={"echo": "ask"})
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         a, b, c = await asked(rig, 3)
         await rig.agent.questions.answer(c.request_id, YES)
@@ -342,7 +345,7 @@ async def test_what_the_disk_refuses_runs_nothing() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 2  # the prompt and the answer
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         bodies = await rig.run()
     assert told(bodies, ev.AgentEnd)[0].error.code is Code.STORAGE
     assert told(bodies, ev.PermissionRequest) == []
@@ -353,7 +356,7 @@ async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 3  # and the question
-    with rig.agent.questions.presence.attended():
+    with rig.agent.questions.presence.connected():
         await rig.start()
         (question,) = await asked(rig)
         with pytest.raises(StorageError):
@@ -364,7 +367,7 @@ async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
 
 async def test_after_a_restart_what_waited_is_denied() -> None:
     first = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
-    with first.agent.questions.presence.attended():
+    with first.agent.questions.presence.connected():
         await first.start()
         (question,) = await asked(first)
         left = list(first.log.records)  # the service is killed here
@@ -374,7 +377,11 @@ async def test_after_a_restart_what_waited_is_denied() -> None:
     rig.log.records = left
     state = fold(SessionState(rig.header), left)
     assert [one.id for one in state.asked] == [question.request_id]
-    rig.agent = Agent(Desk(Source(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0), Meter(), Seats())
+    rig.agent = Agent(
+        SessionWriter(SessionSource(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0),
+        TokenCounter(),
+        RunningCount(),
+    )
     bodies = await rig.run("go on")
     assert rig.agent.session.asked == ()
     (notice,) = told(bodies, ev.Notice)
@@ -401,7 +408,7 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
     calls = [call(name, str(index), id=f"c{index}") for index, name in enumerate(names)]
     rig = rig_of(calls, rules={"echo": "ask"})
     clock, questions = Clock(rig), rig.agent.questions
-    present = [questions.presence.attended()]
+    present = [questions.presence.connected()]
     present[0].__enter__()
     yes: set[str] = set()
     await rig.start()
@@ -409,7 +416,7 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
         waiting = questions.pending
         match step:
             case "yes" | "no" | "session" if waiting:
-                given_ = Given("once" if step == "yes" else step)  # type: ignore[arg-type]
+                given_ = PermissionDecision("once" if step == "yes" else step)  # type: ignore[arg-type]
                 await questions.answer(waiting[0].request_id, given_)
                 if step != "no":
                     yes.add(waiting[0].tool_call_id)
@@ -421,7 +428,7 @@ async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
             case "late":
                 clock.strike()
             case "come":
-                present.append(questions.presence.attended())
+                present.append(questions.presence.connected())
                 present[-1].__enter__()
             case "leave" if present:
                 present.pop().__exit__(None, None, None)

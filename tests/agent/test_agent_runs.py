@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doubles.rig import ListLog, Rig, call
-from yarrow.agent import draft
+from yarrow.agent import message_builder
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
@@ -155,7 +155,7 @@ async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
 
 
 async def test_an_endless_answer_is_cut_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "MAX_ANSWER", 10)
+    monkeypatch.setattr(message_builder, "MAX_ANSWER_CHARACTERS", 10)
     rig = Rig([[{"text": "12345"}] * 100, [{"text": "ok"}]])
     bodies = await rig.run()
     failure = end(bodies).error

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.compaction.asking import SYSTEM
-from yarrow.agent.compaction.compact import Answer, Summarise, compact, summarised_by
-from yarrow.agent.compaction.cut import Amount, Cut, cut
-from yarrow.agent.compaction.files import Files
-from yarrow.agent.compaction.plan import MIN_ANSWER, Plan, Task, plan
-from yarrow.agent.compaction.summary import notes_of, summary_text
-from yarrow.agent.context import Context, Frame, Meter, context_of, due
-from yarrow.agent.retry import Pause, Retries
+from yarrow.agent.compaction.compact import Summarize, SummaryAnswer, compact, summarize_with
+from yarrow.agent.compaction.cut import Cut, KeepBudget, cut
+from yarrow.agent.compaction.files import TouchedFiles
+from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, plan
+from yarrow.agent.compaction.summary import parse_summary, summary_text
+from yarrow.agent.compaction.summary_request import SYSTEM
+from yarrow.agent.context import Context, ContextBudget, TokenCounter, context_of, needs_compaction
+from yarrow.agent.retry import Clock, RetryPolicy
 from yarrow.agent.tokens import message_tokens, text_tokens
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
@@ -44,9 +44,9 @@ NOTES = "## Goal\nship it"
 # ---- what it is played with
 
 
-def untried() -> Retries:
+def untried() -> RetryPolicy:
     """What fails is not tried again."""
-    return Retries(RetrySettings(attempts=0), Pause(), lambda _: None)
+    return RetryPolicy(RetrySettings(attempts=0), Clock(), lambda _: None)
 
 
 class Session:
@@ -58,7 +58,7 @@ class Session:
         self.state = SessionState(header)
         self.records: list[Record] = [header]
         self.compacted_at = 0
-        self.meter = Meter()
+        self.meter = TokenCounter()
         self.requests: list[CompletionRequest] = []
         self.add(*messages)
 
@@ -73,17 +73,19 @@ class Session:
     def context(self) -> Context:
         return self.meter.context(self.state)
 
-    def plan(self, frame: Frame, reason: CompactionReason = "auto", **more: Any) -> Plan | Notice:
-        return plan(Task(self.state, self.context, frame, reason, Registry(BUILTIN_TOOLS), **more), self.meter)
+    def plan(self, frame: ContextBudget, reason: CompactionReason = "auto", **more: Any) -> CompactionPlan | Notice:
+        return plan(
+            CompactionTask(self.state, self.context, frame, reason, Registry(BUILTIN_TOOLS), **more), self.meter
+        )
 
-    async def compact(self, planned: Plan | Notice, *answers: str) -> Compaction:
+    async def compact(self, planned: CompactionPlan | Notice, *answers: str) -> Compaction:
         """Compact with a model that gives these answers, the last one again and again."""
-        assert isinstance(planned, Plan)
+        assert isinstance(planned, CompactionPlan)
         left = list(answers or [NOTES])
 
-        async def summarise(request: CompletionRequest) -> Answer:
+        async def summarise(request: CompletionRequest) -> SummaryAnswer:
             self.requests.append(request)
-            return Answer(left.pop(0) if len(left) > 1 else left[0], Usage(input=10, output=1))
+            return SummaryAnswer(left.pop(0) if len(left) > 1 else left[0], Usage(input=10, output=1))
 
         record = await compact(planned, self.meter, summarise=summarise, timestamp=NOW)
         self.add(record)
@@ -128,8 +130,8 @@ def long_talk(turns: int, tokens: int = 500) -> list[Message]:
     ]
 
 
-BIG = Frame("p", "m", window=128_000, fixed=1_000)
-SMALL = Frame("p", "m", window=8_000, fixed=1_000)
+BIG = ContextBudget("p", "m", window=128_000, fixed=1_000)
+SMALL = ContextBudget("p", "m", window=8_000, fixed=1_000)
 
 
 # ---- the trigger
@@ -141,7 +143,7 @@ SMALL = Frame("p", "m", window=8_000, fixed=1_000)
 )
 def test_the_trigger(window: int, enabled: bool, used: int, answer: bool) -> None:
     session = Session(enabled=enabled)
-    assert due(session.state, Frame("p", "m", window, 0), used) is answer
+    assert needs_compaction(session.state, ContextBudget("p", "m", window, 0), used) is answer
 
 
 # ---- the cut
@@ -149,19 +151,19 @@ def test_the_trigger(window: int, enabled: bool, used: int, answer: bool) -> Non
 
 def test_the_last_messages_that_hold_enough_are_kept() -> None:
     talk = long_talk(4, 100)
-    assert cut(talk, [100] * 8, Amount(keep=300, limit=None)) == Cut(5, split_turn=True)
-    assert cut(talk, [100] * 8, Amount(keep=400, limit=None)) == Cut(4, split_turn=False)
-    assert cut(talk, [100] * 8, Amount(keep=800, limit=None)) is None
-    assert cut(talk, [100] * 8, Amount(keep=801, limit=None)) is None
+    assert cut(talk, [100] * 8, KeepBudget(keep=300, limit=None)) == Cut(5, split_turn=True)
+    assert cut(talk, [100] * 8, KeepBudget(keep=400, limit=None)) == Cut(4, split_turn=False)
+    assert cut(talk, [100] * 8, KeepBudget(keep=800, limit=None)) is None
+    assert cut(talk, [100] * 8, KeepBudget(keep=801, limit=None)) is None
 
 
 def test_what_is_too_much_is_given_up_from_the_front() -> None:
     talk = [*long_talk(1), user("q", "q"), assistant(call("c"), message_id="big"), result("c", "x")]
     sizes = [10, 10, 10, 10, 5_000]
-    assert cut(talk, sizes, Amount(keep=100, limit=None)) == Cut(3, split_turn=True)
-    assert cut(talk, sizes, Amount(keep=100, limit=1_000)) == Cut(5, split_turn=True)
-    assert cut(talk, sizes, Amount(keep=100, limit=0)) == Cut(5, split_turn=True)
-    assert cut([*talk, user("r", "r")], [*sizes, 5_000], Amount(keep=100, limit=0)) == Cut(5, split_turn=False)
+    assert cut(talk, sizes, KeepBudget(keep=100, limit=None)) == Cut(3, split_turn=True)
+    assert cut(talk, sizes, KeepBudget(keep=100, limit=1_000)) == Cut(5, split_turn=True)
+    assert cut(talk, sizes, KeepBudget(keep=100, limit=0)) == Cut(5, split_turn=True)
+    assert cut([*talk, user("r", "r")], [*sizes, 5_000], KeepBudget(keep=100, limit=0)) == Cut(5, split_turn=False)
 
 
 def test_a_result_that_comes_late_stays_with_its_call() -> None:
@@ -173,19 +175,19 @@ def test_a_result_that_comes_late_stays_with_its_call() -> None:
     ]
     history = [user("go", "go"), *late]
     for keep in range(101, 400):
-        assert cut(history, [100] * 5, Amount(keep, limit=None)) == Cut(1, split_turn=True)
+        assert cut(history, [100] * 5, KeepBudget(keep, limit=None)) == Cut(1, split_turn=True)
 
 
 def test_nothing_to_cut() -> None:
-    assert cut([], [], Amount(keep=0, limit=0)) is None
-    assert cut([user("x")], [9], Amount(keep=0, limit=0)) is None
+    assert cut([], [], KeepBudget(keep=0, limit=0)) is None
+    assert cut([user("x")], [9], KeepBudget(keep=0, limit=0)) is None
 
 
 def test_case_K_02_a_parallel_batch_stays_together() -> None:
     batch = [assistant(call("A"), call("B"), message_id="batch"), result("A", "1"), result("B", "2")]
     history = [user("go", "go"), assistant("on it", message_id="on"), *batch]
     for keep in range(1, 220):
-        place = cut(history, [100] * 5, Amount(keep, limit=None))
+        place = cut(history, [100] * 5, KeepBudget(keep, limit=None))
         assert place == Cut(2, split_turn=True), f"keeping {keep}"
 
 
@@ -323,7 +325,7 @@ async def test_a_conversation_is_data_to_the_writer(text: str) -> None:
 async def test_an_empty_summary_is_a_failed_one(answer: str) -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     model = ScriptedProvider("p", "m", script=of([[{"text": answer}]]))
     with pytest.raises(RunError) as caught:
         await compact(planned, session.meter, summarise=through(model), timestamp=NOW)
@@ -355,11 +357,11 @@ async def test_case_K_03_a_history_that_is_larger_than_the_writers_window() -> N
 
 @pytest.mark.parametrize("window", [2_048, 2_500, 4_096, 8_000])
 async def test_messages_that_are_larger_than_the_writers_window(window: int) -> None:
-    frame = Frame("p", "m", window, 300)
+    frame = ContextBudget("p", "m", window, 300)
     huge = [user(f"begin {number} {words(50_000)} end", f"huge{number}") for number in range(3)]
     session = Session(*huge, assistant("hm"), *long_talk(2, 100), reserve_tokens=512)
     planned = session.plan(frame)
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     await session.compact(planned, words(planned.most))
     assert len(session.requests) >= 3
     assert all(sizes(request) + request.max_tokens <= window for request in session.requests)
@@ -385,8 +387,8 @@ async def test_a_history_beyond_all_measure_costs_a_bounded_number_of_calls() ->
 
 def test_case_K_04_nothing_left_to_cut() -> None:
     session = Session(user("hi"))
-    frame = Frame("p", "m", window=4_096, fixed=3_900)
-    assert due(session.state, frame, session.meter.used(session.context, frame))
+    frame = ContextBudget("p", "m", window=4_096, fixed=3_900)
+    assert needs_compaction(session.state, frame, session.meter.used(session.context, frame))
     with pytest.raises(RunError) as caught:
         session.plan(frame)
     assert caught.value.code is Code.COMPACTION_INEFFECTIVE
@@ -397,7 +399,7 @@ def test_case_K_04_nothing_left_to_cut() -> None:
 
 def test_what_still_fits_is_sent_with_a_notice() -> None:
     session = Session(user(words(1_000)))
-    told = session.plan(Frame("p", "m", window=4_096, fixed=2_000))
+    told = session.plan(ContextBudget("p", "m", window=4_096, fixed=2_000))
     assert isinstance(told, Notice)
     assert told.code == "NOTHING_TO_COMPACT"
 
@@ -406,7 +408,7 @@ def test_nothing_to_compact_by_hand() -> None:
     little = Session(user(words(300), "old"), user("new", "new"), keep_recent_tokens=1)
     assert isinstance(little.plan(BIG, "manual"), Notice)
     assert isinstance(Session(*long_talk(2)).plan(BIG, "manual"), Notice)
-    assert isinstance(Session().plan(Frame("p", "m", 0, 0), "manual"), Notice)
+    assert isinstance(Session().plan(ContextBudget("p", "m", 0, 0), "manual"), Notice)
 
 
 def test_an_overflow_with_nothing_to_cut_is_an_error() -> None:
@@ -418,7 +420,7 @@ def test_an_overflow_with_nothing_to_cut_is_an_error() -> None:
 @pytest.mark.parametrize("window", [0, 128_000, 3_000])
 async def test_an_overflow_shrinks_whatever_the_window_was_believed_to_be(window: int) -> None:
     session = Session(*long_talk(8, 300))
-    record = await session.compact(session.plan(Frame("p", "m", window, 1_000), "overflow"))
+    record = await session.compact(session.plan(ContextBudget("p", "m", window, 1_000), "overflow"))
     assert record.tokens_after < record.tokens_before * 0.75
 
 
@@ -436,7 +438,7 @@ async def test_case_K_05_a_failed_summary_leaves_no_trace() -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     before, records = session.context.sent().messages, list(session.records)
     planned = session.plan(BIG, "manual")
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     for _ in range(2):
         with pytest.raises(ProviderError) as caught:
             await compact(planned, session.meter, summarise=through(provider), timestamp=NOW)
@@ -450,8 +452,8 @@ def error(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def through(provider: ScriptedProvider) -> Summarise:
-    return summarised_by(provider, lambda _: None, untried)
+def through(provider: ScriptedProvider) -> Summarize:
+    return summarize_with(provider, lambda _: None, untried)
 
 
 async def test_an_abort_changes_nothing() -> None:
@@ -460,7 +462,7 @@ async def test_an_abort_changes_nothing() -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     before = session.state
     planned = session.plan(BIG, "manual")
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     task = asyncio.create_task(compact(planned, session.meter, summarise=through(provider), timestamp=NOW))
     while not provider.requests:
         await asyncio.sleep(0)
@@ -475,8 +477,8 @@ async def test_a_provider_writes_and_its_costs_are_told() -> None:
     spent: list[Usage] = []
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
-    assert isinstance(planned, Plan)
-    summarise = summarised_by(ScriptedProvider("p", "m", script=script), spent.append, untried)
+    assert isinstance(planned, CompactionPlan)
+    summarise = summarize_with(ScriptedProvider("p", "m", script=script), spent.append, untried)
     record = await compact(planned, session.meter, summarise=summarise, timestamp=NOW)
     assert record.summary.startswith(f"{MARK}\n## Goal\nx\n")
     assert spent == [record.usage] == [Usage(7, 2)]
@@ -494,7 +496,7 @@ async def test_a_provider_writes_and_its_costs_are_told() -> None:
 async def test_a_summary_that_fails_says_how(steps: list[dict[str, Any]], code: Code) -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     with pytest.raises(YarrowError) as caught:
         await compact(
             planned, session.meter, summarise=through(ScriptedProvider("p", "m", script=of([steps]))), timestamp=NOW
@@ -515,7 +517,7 @@ async def test_a_stream_that_only_ends_or_never_does_is_no_summary(megabytes: in
         async def close(self) -> None: ...
 
     with pytest.raises(YarrowError) as caught:
-        await summarised_by(Ends(), lambda _: None, untried)(CompletionRequest("m", ()))
+        await summarize_with(Ends(), lambda _: None, untried)(CompletionRequest("m", ()))
     assert caught.value.code is code
 
 
@@ -528,23 +530,23 @@ async def test_a_summary_cut_at_the_output_limit_says_so() -> None:
 # ---- the text of a summary
 
 
-FILES = st.builds(Files, *[st.lists(st.sampled_from(["a.py", "b.py", '"odd\\n"', "d" * 200])).map(tuple)] * 2)
+FILES = st.builds(TouchedFiles, *[st.lists(st.sampled_from(["a.py", "b.py", '"odd\\n"', "d" * 200])).map(tuple)] * 2)
 WRITTEN = st.lists(st.sampled_from(["x", "\n\n## Files Read\n- mine", "\n\n## Turn Prefix Summary\n", "y"]), min_size=1)
 
 
 @given(st.lists(st.sampled_from("xy\n")).map("".join), FILES, st.integers(0, 300), st.sampled_from(["", "the prefix"]))
-def test_notes_are_had_back_without_what_is_ours(notes: str, files: Files, listing: int, prefix: str) -> None:
-    had = notes_of(summary_text(notes.strip(), files, listing=listing, prefix=prefix))
+def test_notes_are_had_back_without_what_is_ours(notes: str, files: TouchedFiles, listing: int, prefix: str) -> None:
+    had = parse_summary(summary_text(notes.strip(), files, listing=listing, prefix=prefix))
     assert had == f"{notes.strip()}\n\n## Turn Prefix Summary\n{prefix}".strip() if prefix else had == notes.strip()
 
 
 @given(WRITTEN.map("".join), FILES, WRITTEN.map("".join))
-def test_notes_that_look_like_ours_are_not_lost(notes: str, files: Files, prefix: str) -> None:
-    assert notes.strip() in notes_of(summary_text(notes.strip(), files, listing=100, prefix=prefix))
+def test_notes_that_look_like_ours_are_not_lost(notes: str, files: TouchedFiles, prefix: str) -> None:
+    assert notes.strip() in parse_summary(summary_text(notes.strip(), files, listing=100, prefix=prefix))
 
 
 def test_a_long_list_of_files_is_cut_in_the_text() -> None:
-    files = Files(tuple(f"src/module{number}.py" for number in range(1_000)))
+    files = TouchedFiles(tuple(f"src/module{number}.py" for number in range(1_000)))
     text = summary_text("x", files, listing=100)
     assert text_tokens(text) < 200
     assert "- src/module0.py\n- src/module1.py\n" in text
@@ -559,7 +561,7 @@ async def test_a_summary_too_long_for_the_next_model_is_written_anew() -> None:
     session = Session(*long_talk(20), reserve_tokens=20_000, keep_recent_tokens=900)
     await session.compact(session.plan(BIG, "manual"), words(6_000))
     session.add(rec.Change(timestamp=NOW, compaction=CompactionSettings()))
-    tiny = Frame("p", "m", window=4_096, fixed=1_000)
+    tiny = ContextBudget("p", "m", window=4_096, fixed=1_000)
     kept = session.context.messages[session.context.start]
     session.requests.clear()
     record = await session.compact(session.plan(tiny), "short")
@@ -573,7 +575,7 @@ async def test_a_turn_that_was_cut_keeps_its_beginning_when_the_summary_is_writt
     session = Session(user("the task", "ask"), *steps, reserve_tokens=20_000, keep_recent_tokens=900)
     await session.compact(session.plan(BIG, "manual"), words(5_000), "the prefix")
     session.add(rec.Change(timestamp=NOW, compaction=CompactionSettings(reserve_tokens=512)))
-    record = await session.compact(session.plan(Frame("p", "m", 4_096, 500)), "short")
+    record = await session.compact(session.plan(ContextBudget("p", "m", 4_096, 500)), "short")
     assert record.split_turn
     assert [message.id for message in session.context.sent().messages][:2] == ["", "ask"]
 
@@ -589,14 +591,14 @@ async def test_a_summary_is_not_written_anew_before_a_message_that_cannot_be_nam
 
 async def test_a_smaller_window_after_a_switch_of_models() -> None:
     session = Session(*long_talk(40))
-    assert not due(session.state, BIG, session.meter.used(session.context, BIG))
-    assert due(session.state, SMALL, session.meter.used(session.context, SMALL))
+    assert not needs_compaction(session.state, BIG, session.meter.used(session.context, BIG))
+    assert needs_compaction(session.state, SMALL, session.meter.used(session.context, SMALL))
     planned = session.plan(SMALL)
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, CompactionPlan)
     assert planned.notice is not None
     assert planned.notice.code == "KEEP_SHRUNK"
     await session.compact(planned)
-    assert not due(session.state, SMALL, session.meter.used(session.context, SMALL))
+    assert not needs_compaction(session.state, SMALL, session.meter.used(session.context, SMALL))
 
 
 async def test_case_S_10_a_branch_after_a_compaction_has_its_context() -> None:
@@ -694,7 +696,7 @@ async def check_rounds(rounds: list[tuple[list[Message], Shape]]) -> None:
         session.add(*(replace(message, id=message.id and f"{message.id}.{number}") for message in messages))
         compaction = CompactionSettings(reserve_tokens=shape.reserve, keep_recent_tokens=shape.keep)
         session.add(rec.Change(timestamp=NOW, compaction=compaction))
-        frame = Frame("p", "mn"[number % 2], shape.window, shape.fixed)
+        frame = ContextBudget("p", "mn"[number % 2], shape.window, shape.fixed)
         before = session.context
         outcome = await attempt(session, frame, shape)
         match outcome:
@@ -709,7 +711,7 @@ async def check_rounds(rounds: list[tuple[list[Message], Shape]]) -> None:
                 check_context(session, before.start)
 
 
-async def attempt(session: Session, frame: Frame, shape: Shape) -> Compaction | Notice | RunError:
+async def attempt(session: Session, frame: ContextBudget, shape: Shape) -> Compaction | Notice | RunError:
     session.requests.clear()
     try:
         planned = session.plan(frame, shape.reason)
@@ -718,14 +720,14 @@ async def attempt(session: Session, frame: Frame, shape: Shape) -> Compaction | 
         return error
 
 
-def check_notice(session: Session, frame: Frame, shape: Shape) -> None:
+def check_notice(session: Session, frame: ContextBudget, shape: Shape) -> None:
     # What only the count of a server says is too large is left to it: some count what was not sent.
     used = min(session.meter.used(session.context, frame), session.meter.estimate(session.context, frame))
     fits = used + MIN_ANSWER <= frame.window
     assert shape.reason == "manual" or (shape.reason == "auto" and fits)
 
 
-def check_requests(session: Session, frame: Frame, shape: Shape) -> None:
+def check_requests(session: Session, frame: ContextBudget, shape: Shape) -> None:
     for request in session.requests:
         assert not request.tools
         assert 0 < request.max_tokens <= max(256, 0.8 * shape.reserve)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.agent import context as contexts
-from yarrow.agent.context import Context, Frame, Meter, Ratios, context_of
+from yarrow.agent.context import Context, ContextBudget, TokenCalibration, TokenCounter, context_of
 from yarrow.agent.tokens import IMAGE_TOKENS, fixed_tokens, message_tokens, text_tokens
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolSpec, Usage
 from yarrow.session.record import Compaction, Header
@@ -19,7 +19,7 @@ from yarrow.session.state import SessionState, apply, fold
 
 MADE = "2026-11-28T00:00:00.000Z"
 LATER = "2026-11-28T00:00:01.000Z"
-FRAME = Frame("p", "m", window=10_000, fixed=1_000)
+FRAME = ContextBudget("p", "m", window=10_000, fixed=1_000)
 STATE = SessionState(Header(id="s", cwd="/t", created_at=MADE, updated_at=MADE))
 
 
@@ -43,8 +43,8 @@ def compaction(first_kept: str, *, split: bool = False) -> Compaction:
     )
 
 
-def used(messages: Sequence[Message], frame: Frame = FRAME, meter: Meter | None = None) -> int:
-    return (meter or Meter()).used(context_of(fold(STATE, messages)), frame)
+def used(messages: Sequence[Message], frame: ContextBudget = FRAME, meter: TokenCounter | None = None) -> int:
+    return (meter or TokenCounter()).used(context_of(fold(STATE, messages)), frame)
 
 
 def names(context: Context) -> list[str]:
@@ -83,7 +83,7 @@ def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, s
 
 
 def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
-    meter, state, compacted_at = Meter(), STATE, 0
+    meter, state, compacted_at = TokenCounter(), STATE, 0
     for record in [*HISTORY, compaction("u2"), said("u3"), compaction("a2", split=True), compaction("u3"), said("u4")]:
         state = apply(state, record)
         compacted_at = len(state.messages) if isinstance(record, Compaction) else compacted_at
@@ -145,7 +145,7 @@ def test_case_K_07_a_picture_is_a_flat_number() -> None:
     picture = Message(id="u", role=Role.USER, content=(Image("image/png", "A" * 4_000_000),), timestamp=LATER)
     assert IMAGE_TOKENS == 1600
     assert IMAGE_TOKENS <= message_tokens(picture) < IMAGE_TOKENS + 10
-    assert used([picture], Frame("p", "m", 200_000, 1_000)) < 3_000
+    assert used([picture], ContextBudget("p", "m", 200_000, 1_000)) < 3_000
 
 
 def test_what_goes_with_every_request_is_counted() -> None:
@@ -203,7 +203,7 @@ def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyP
         return message_tokens(message)
 
     monkeypatch.setattr(contexts, "message_tokens", counting)
-    meter = Meter()
+    meter = TokenCounter()
     state = fold(STATE, [*(said(str(number)) for number in range(5)), compaction("3"), said("5")])
     whole = meter.estimate(context_of(state), FRAME)
     assert [name for name in counted if name] == ["3", "4", "5"]
@@ -220,7 +220,7 @@ def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyP
 
 def test_the_last_report_and_an_estimate_of_what_follows() -> None:
     history = [said("u1"), answered("a1", Usage(input=900, output=20, cache_read=300)), said("u2")]
-    meter = Meter()
+    meter = TokenCounter()
     tokens = used(history, meter=meter)
     assert tokens == 1220 + meter.scaled(message_tokens(history[-1]), FRAME)
 
@@ -255,11 +255,11 @@ def test_a_cut_answer_is_passed_over() -> None:
 def test_a_report_from_before_a_compaction_is_void() -> None:
     history = [said("u1"), answered("a1", Usage(input=9_000))]
     context = context_of(fold(STATE, [*history, compaction("a1")]))
-    assert Meter().used(context, FRAME) < 1_100
+    assert TokenCounter().used(context, FRAME) < 1_100
 
 
 def test_a_model_is_corrected_by_what_it_reports() -> None:
-    meter = Meter()
+    meter = TokenCounter()
     history = [said("u1", "word " * 1_000), answered("a1", Usage(input=3_000))]
     used(history, meter=meter)
     assert 1.4 < meter.ratios.of("p", "m") < 1.6
@@ -269,7 +269,7 @@ def test_a_model_is_corrected_by_what_it_reports() -> None:
 
 
 def test_a_report_is_learnt_once() -> None:
-    meter = Meter()
+    meter = TokenCounter()
     history = [said("u1"), answered("a1", Usage(input=1_100)), said("u2"), answered("a2", Usage(input=2_400))]
     used(history[:2], meter=meter)
     used(history, meter=meter)
@@ -280,17 +280,17 @@ def test_a_report_is_learnt_once() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_size=20))
 def test_ratios_stay_within_bounds(reports: list[tuple[int, int]]) -> None:
-    ratios = Ratios()
+    ratios = TokenCalibration()
     for number, (reported, estimated) in enumerate(reports):
-        ratios.learn(Frame("p", str(number % 3), 0, 0), reported=reported, estimated=estimated)
+        ratios.learn(ContextBudget("p", str(number % 3), 0, 0), reported=reported, estimated=estimated)
     assert all(0.7 <= ratios.of("p", str(number)) <= 2.5 for number in range(3))
 
 
 def test_the_model_not_used_for_longest_is_forgotten() -> None:
-    ratios = Ratios()
-    for number in range(Ratios.MODELS + 1):
-        ratios.learn(Frame("p", str(number), 0, 0), reported=2, estimated=1)
-        assert ratios.of("p", "0") == (2 if number <= Ratios.MODELS else 1)
+    ratios = TokenCalibration()
+    for number in range(TokenCalibration.MODELS + 1):
+        ratios.learn(ContextBudget("p", str(number), 0, 0), reported=2, estimated=1)
+        assert ratios.of("p", "0") == (2 if number <= TokenCalibration.MODELS else 1)
     assert ratios.of("p", "1") == 1
     assert ratios.of("p", "2") == 2
 
@@ -316,15 +316,15 @@ MESSAGES = st.lists(
 
 @given(MESSAGES, st.integers(0, 3_000))
 def test_what_is_remembered_is_what_would_be_counted_anew(messages: list[Message], fixed: int) -> None:
-    meter, frame, state = Meter(), Frame("p", "m", 0, fixed), STATE
+    meter, frame, state = TokenCounter(), ContextBudget("p", "m", 0, fixed), STATE
     for message in messages:
         state = apply(state, message)
         context = context_of(state)
         assert meter.used(context, frame) >= 0
         assert meter.estimate(context, frame) >= 0
-        fresh = Meter(meter.ratios)
+        fresh = TokenCounter(meter.ratios)
         assert meter.estimate(context, frame) == fresh.estimate(context, frame)
         assert meter.sizes(context, frame) == fresh.sizes(context, frame)
     other = fold(STATE, [said("x"), *(replace(message, id=message.id + "!") for message in messages)])
     context = context_of(other)
-    assert meter.estimate(context, frame) == Meter(meter.ratios).estimate(context, frame)
+    assert meter.estimate(context, frame) == TokenCounter(meter.ratios).estimate(context, frame)

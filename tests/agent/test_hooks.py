@@ -10,7 +10,7 @@ import pytest
 from doubles.hooking import hook, hooks
 from doubles.rig import Rig, call
 from yarrow.agent import hooks as seam
-from yarrow.agent.hooks import HookName, Hooks
+from yarrow.agent.hooks import HookName, HookRegistry
 from yarrow.event import events as ev
 from yarrow.message import Role
 
@@ -18,7 +18,7 @@ TURNS = [[{"text": "a"}, call("echo", "one"), call("act", "two")], [{"text": "do
 Payload = dict[str, Any]
 
 
-def rig_with(turns: Any, with_hooks: Hooks, **settings: Any) -> Rig:
+def rig_with(turns: Any, with_hooks: HookRegistry, **settings: Any) -> Rig:
     rig = Rig(turns, **settings)
     rig.hooks = with_hooks
     return rig
@@ -323,7 +323,7 @@ async def test_an_abort_in_any_hook_ends_the_run_and_the_agent_takes_the_next_pr
     assert isinstance(bodies[-1], ev.AgentEnd)
     assert bodies[-1].reason is ev.EndReason.ABORTED
     release.set()
-    rig.hooks = Hooks()
+    rig.hooks = HookRegistry()
     assert isinstance((await rig.run("next"))[-1], ev.AgentEnd)
 
 
@@ -353,7 +353,9 @@ async def test_a_guard_that_fails_refuses_the_call_however_often_it_failed() -> 
 
     turns = [[call("act", str(number))] for number in range(seam.MAX_FAILURES + 2)] + [[{"text": "done"}]]
     failing = hooks(BeforeToolCall=guard)
-    rig = rig_with(turns, Hooks({HookName.BEFORE_TOOL_CALL: [msgspec.structs.replace(hook(guard), required=True)]}))
+    rig = rig_with(
+        turns, HookRegistry({HookName.BEFORE_TOOL_CALL: [msgspec.structs.replace(hook(guard), required=True)]})
+    )
     await rig.run()
     assert rig.act.ran == []
     results = [m for m in rig.messages if m.role is Role.TOOL]

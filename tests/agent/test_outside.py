@@ -11,8 +11,8 @@ from agent.questioning import asked, results, told
 from msgspec.structs import replace
 
 from doubles.rig import Rig
-from yarrow.agent.permission import Consent, Given
-from yarrow.agent.ports import Equipment
+from yarrow.agent.permission_broker import PermissionConfig, PermissionDecision
+from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.event import events as ev
@@ -56,10 +56,10 @@ class Boxed(Rig):
         settings = {name: more.pop(name) for name in ("permissions", "dry_run") if name in more}
         self.redactor = more.pop("redactor", Redactor(()))
         super().__init__([*turns, [{"text": "done"}]], **settings)
-        self.consent = Consent(**more)
+        self.consent = PermissionConfig(**more)
 
     @property
-    def equipment(self) -> Equipment:
+    def equipment(self) -> RunResources:
         level: Any = self.level
         box = Box(level, (self.cwd,), (), Path("/home/somebody"), Path("/nowhere")) if level != "off" else None
         context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd), sandbox=box)
@@ -70,11 +70,11 @@ class Boxed(Rig):
         """Run, answer the questions in order and the rest with no; return the questions."""
         left = list(answers)
         if client:
-            with self.agent.questions.presence.attended():
+            with self.agent.questions.presence.connected():
                 await self.start()
                 while left:
                     (question,) = await asked(self)
-                    await self.agent.questions.answer(question.request_id, Given(left.pop(0)))  # type: ignore[arg-type]
+                    await self.agent.questions.answer(question.request_id, PermissionDecision(left.pop(0)))  # type: ignore[arg-type]
                 self.bodies = await self.finish()
         else:
             await self.start()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from doubles.rig import Rig, call
-from yarrow.agent.recovery import MOST_PAUSES
-from yarrow.agent.retry import JITTER, LONGEST_WAIT, Pause, Retries
+from yarrow.agent.recovery import MAX_PAUSES
+from yarrow.agent.retry import JITTER, MAX_WAIT_SECONDS, Clock, RetryPolicy
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError
 from yarrow.event import events as ev
@@ -123,11 +123,11 @@ async def test_a_wait_grows_to_a_minute_however_many_tries_there_are() -> None:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    retries = Retries(RetrySettings(attempts=2000), Pause(sleep, lambda: 0.0), lambda _: None)
+    retries = RetryPolicy(RetrySettings(attempts=2000), Clock(sleep, lambda: 0.0), lambda _: None)
     for _ in range(2000):
         await retries.wait(ProviderError(Code.SERVER_ERROR, "no", retryable=True))
     assert waits[:6] == [2, 4, 8, 16, 32, 60]
-    assert waits[-1] == LONGEST_WAIT
+    assert waits[-1] == MAX_WAIT_SECONDS
 
 
 async def test_case_P_24_a_wait_that_is_asked_for_is_obeyed() -> None:
@@ -182,7 +182,7 @@ async def test_waits_are_a_little_longer_and_never_shorter(chance: float) -> Non
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    retries = Retries(DEFAULT, Pause(sleep, lambda: chance), lambda _: None)
+    retries = RetryPolicy(DEFAULT, Clock(sleep, lambda: chance), lambda _: None)
     for _ in range(3):
         await retries.wait(ProviderError(Code.SERVER_ERROR, "no", retryable=True))
     assert waits == [least * (1 + JITTER * chance) for least in (2, 4, 8)]
@@ -262,4 +262,4 @@ async def test_case_P_26_pauses_without_an_end_are_bounded() -> None:
     failure = end(await rig.run()).error
     assert failure is not None
     assert "paused" in failure.message
-    assert len(rig.provider.requests) == MOST_PAUSES + 1
+    assert len(rig.provider.requests) == MAX_PAUSES + 1

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from yarrow.agent.compaction.files import files_of
+from yarrow.agent.compaction.files import list_touched_files
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.request import Kind
@@ -232,5 +232,5 @@ def test_a_compaction_lists_the_files_of_any_tool() -> None:
         Message(id="m", role=Role.ASSISTANT, content=calls, timestamp=""),
         *(Message(id=c.id, role=Role.TOOL, content=(Text("ok"),), timestamp="", tool_call_id=c.id) for c in calls),
     ]
-    files = files_of(messages, None, cwd="/w", registry=Registry(tools))
+    files = list_touched_files(messages, None, cwd="/w", registry=Registry(tools))
     assert msgspec.structs.astuple(files) == (("a",), ("b",))

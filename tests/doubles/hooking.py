@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from yarrow.agent.hooks import Hook, HookName, Hooks
+from yarrow.agent.hooks import Hook, HookName, HookRegistry
 
 
 def hook(function: Callable[..., Any]) -> Hook:
@@ -20,7 +20,7 @@ def hook(function: Callable[..., Any]) -> Hook:
     return Hook(getattr(function, "__name__", "hook"), call)
 
 
-def hooks(**functions: Callable[..., Any] | list[Callable[..., Any]]) -> Hooks:
+def hooks(**functions: Callable[..., Any] | list[Callable[..., Any]]) -> HookRegistry:
     """Hooks by the name of their place: one function or several."""
     listed = {name: some if isinstance(some, list) else [some] for name, some in functions.items()}
-    return Hooks({HookName(name): [hook(one) for one in some] for name, some in listed.items()})
+    return HookRegistry({HookName(name): [hook(one) for one in some] for name, some in listed.items()})

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from doubles.rig import ActTool, EchoTool
-from yarrow.agent.added import Added, nothing
-from yarrow.agent.permission import Consent
-from yarrow.agent.retry import Pause
+from yarrow.agent.contributions import Contributions, no_contributions
+from yarrow.agent.permission_broker import PermissionConfig
+from yarrow.agent.retry import Clock
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.parts import Parts, Watch
@@ -39,7 +39,7 @@ class House:
         folder: Path,
         turns: Sequence[Sequence[dict[str, Any]]],
         *,
-        added: Added | None = None,
+        added: Contributions | None = None,
         rules: dict[str, str] | None = None,
         keys: Sequence[str] = (),
         watch: Watch | None = None,
@@ -61,7 +61,7 @@ class House:
         self.allowed: list[AllowedCall] = []
         """What a person allowed always."""
         self._always: set[AllowedCall] = set()
-        added = added or nothing()
+        added = added or no_contributions()
         self.providers = Providers(self.settings, {}, added.providers)
         self.act = ActTool()
         self.parts = Parts(
@@ -70,7 +70,7 @@ class House:
             providers=self.providers,
             registry=Registry([EchoTool(), self.act, *added.tools]),
             now=lambda: 1_700_000_000.0,
-            pause=Pause(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
+            pause=Clock(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
             version="1.2.3",
             added=added,
             home=self.home,
@@ -78,7 +78,7 @@ class House:
             keys=lambda: keys,
             secrets=lambda: keys,
             watch=watch,
-            consent=Consent(
+            consent=PermissionConfig(
                 rules={"act": "auto"} if rules is None else rules,
                 always=self._always,
                 keep=self._keep,

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from doubles.grammar import check_run, check_sequences
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import Meter
-from yarrow.agent.desk import Desk, Source
-from yarrow.agent.hooks import Hooks
-from yarrow.agent.permission import Consent
-from yarrow.agent.ports import Equipment, RunSettings
-from yarrow.agent.retry import Pause
-from yarrow.agent.seat import Seats
+from yarrow.agent.context import TokenCounter
+from yarrow.agent.exclusive_task import RunningCount
+from yarrow.agent.hooks import HookRegistry
+from yarrow.agent.permission_broker import PermissionConfig
+from yarrow.agent.retry import Clock
+from yarrow.agent.run_context import RunResources, RunSettings
+from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import StorageError
@@ -148,18 +148,20 @@ class Rig:
             dry_run=self.settings.dry_run,
             permissions=self.settings.permissions,
         )
-        source = Source(self.log, SessionState(self.header), self._reload)
+        source = SessionSource(self.log, SessionState(self.header), self._reload)
         self.waits: list[float] = []
         """Seconds that were waited before a call was tried again."""
         self.wait_gate: asyncio.Event | None = None
-        pause = Pause(self._sleep, chance=lambda: 0.0)
-        self.agent = Agent(Desk(source, self.bus, now=lambda: NOW_SECONDS, pause=pause), Meter(), Seats())
+        pause = Clock(self._sleep, chance=lambda: 0.0)
+        self.agent = Agent(
+            SessionWriter(source, self.bus, now=lambda: NOW_SECONDS, pause=pause), TokenCounter(), RunningCount()
+        )
         self.watch = self.bus.subscribe()
         self.seen: list[ev.Event] = []
         self.has_tool_call = True
         self.window = 0
-        self.hooks = Hooks()
-        self.consent = Consent()
+        self.hooks = HookRegistry()
+        self.consent = PermissionConfig()
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -171,8 +173,8 @@ class Rig:
         raise AssertionError("nobody else writes")
 
     @property
-    def equipment(self) -> Equipment:
-        return Equipment(
+    def equipment(self) -> RunResources:
+        return RunResources(
             settings=self.settings,
             provider=self.provider,
             info=ProviderInfo("scripted", "m", context_window=self.window, has_tool_call=self.has_tool_call),

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from doubles.permits import permit_all
-from yarrow.agent.added import Added
-from yarrow.agent.hooks import About, HookName
+from yarrow.agent.contributions import Contributions
+from yarrow.agent.hooks import HookContext, HookName
 from yarrow.event.events import Notice
 from yarrow.extension.load import ExtensionFunction, load
 from yarrow.message import ToolCall
@@ -18,7 +18,7 @@ from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.registry import Registry
 
-ABOUT = About("session", "/work", "run")
+ABOUT = HookContext("session", "/work", "run")
 CONTEXT = ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),)))
 
 
@@ -54,7 +54,7 @@ def tool_of(run: Callable[[Any, ToolContext], AsyncGenerator[Any]], **attributes
 @asynccontextmanager
 async def extended(
     *functions: ExtensionFunction, files: Sequence[Path] = (), tools: Sequence[str] = ()
-) -> AsyncGenerator[Added]:
+) -> AsyncGenerator[Contributions]:
     """What the extensions add, while they are loaded."""
     extensions = load(files, given=functions, tools=tools)
     try:
@@ -63,14 +63,16 @@ async def extended(
         await extensions.close()
 
 
-async def hooked(added: Added, name: HookName, payload: Any) -> tuple[Any, list[str]]:
+async def hooked(added: Contributions, name: HookName, payload: Any) -> tuple[Any, list[str]]:
     """What the hooks make of a payload, and the texts of the notices."""
     notices: list[Notice] = []
-    payload = await added.hooks.through(name, payload, about=ABOUT, notify=notices.append)
+    payload = await added.hooks.run(name, payload, about=ABOUT, notify=notices.append)
     return payload, [notice.text for notice in notices]
 
 
-async def called(added: Added, name: str = "shout", arguments: str = '{"text":"hi"}', *, dry_run: bool = False) -> Any:
+async def called(
+    added: Contributions, name: str = "shout", arguments: str = '{"text":"hi"}', *, dry_run: bool = False
+) -> Any:
     """The result of a call of a tool, after exactly as many pieces as there were."""
     pieces = Registry(added.tools).execute(ToolCall("1", name, arguments), CONTEXT, permit=permit_all, dry_run=dry_run)
     async with aclosing(pieces):

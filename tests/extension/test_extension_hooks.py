@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.agent import hooks
+from yarrow.agent.hook_payloads import BeforePromptPayload, InputPayload
 from yarrow.agent.hooks import HookName
-from yarrow.agent.payloads import BeforePromptPayload, InputPayload
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
 

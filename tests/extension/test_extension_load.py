@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from extending import Shout, called, extended, hooked, soon
 
+from yarrow.agent.hook_payloads import InputPayload
 from yarrow.agent.hooks import HookName
-from yarrow.agent.payloads import InputPayload
 from yarrow.extension import assembly
 from yarrow.extension.api import Yarrow
 from yarrow.extension.load import load, no_extensions

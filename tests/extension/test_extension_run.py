@@ -10,7 +10,7 @@ from extending import Shout, extended, tool_of
 from msgspec.structs import replace
 
 from doubles.rig import Rig, call
-from yarrow.agent.ports import Equipment
+from yarrow.agent.run_context import RunResources
 from yarrow.event import events as ev
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
@@ -24,7 +24,7 @@ class ExtendedRig(Rig):
     tools: tuple[Any, ...] = ()
 
     @property
-    def equipment(self) -> Equipment:
+    def equipment(self) -> RunResources:
         return replace(super().equipment, registry=Registry(self.tools))
 
 

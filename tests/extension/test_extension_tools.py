@@ -10,7 +10,7 @@ import pytest
 from extending import CONTEXT, Say, Shout, called, extended, tool_of
 
 from doubles.permits import permit_all
-from yarrow.agent.added import Added
+from yarrow.agent.contributions import Contributions
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
 from yarrow.message import Image, ToolCall
@@ -22,7 +22,7 @@ def offers(tool: Any) -> Callable[[Yarrow], None]:
     return lambda yarrow: yarrow.tool(tool)
 
 
-def running(added: Added) -> AsyncGenerator[Progress | Result]:
+def running(added: Contributions) -> AsyncGenerator[Progress | Result]:
     return Registry(added.tools).execute(ToolCall("1", "shout"), CONTEXT, permit=permit_all, dry_run=False)
 
 

@@ -15,7 +15,7 @@ import pytest
 from doubles import outsider
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.world import World
-from yarrow.agent import payloads as pl
+from yarrow.agent import hook_payloads as pl
 from yarrow.agent.hooks import HOOK_SECONDS, MAX_FAILURES, MAX_RESULT, HookName
 from yarrow.extension.api import MAX_REGISTRATIONS
 from yarrow.extension.assembly import LOAD_SECONDS

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.agent.traces import Traces
+from yarrow.agent.executed_files import ExecutedFiles
 from yarrow.event.events import Notice
 from yarrow.policy.executed import EXECUTED, MOST_ENTRIES, changed, is_executed, look
 from yarrow.service.servicer import Servicer
@@ -57,7 +57,7 @@ async def test_a_bug_in_the_check_does_not_keep_the_run_from_ending(
     async def broken(*_: object) -> list[Notice]:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Traces, "notices", broken)
+    monkeypatch.setattr(ExecutedFiles, "notices", broken)
     house = House(tmp_path, [[{"text": "one"}], [{"text": "two"}]])
     async with stub_of(house) as stub, asyncio.timeout(20):
         session_id = ""

@@ -5,7 +5,7 @@ from typing import Any
 
 from doubles.hooking import hooks
 from doubles.house import House, stub_of
-from yarrow.agent.added import Added
+from yarrow.agent.contributions import Contributions
 from yarrow.v1 import agent_pb2 as pb
 
 BY_HAND = pb.RunToolRequest(session_id="s1", tool="act", arguments_json='{"text": "x"}')
@@ -15,7 +15,7 @@ async def test_the_first_tool_by_hand_is_guarded_too(tmp_path: Path) -> None:
     def guard(payload: dict[str, Any]) -> dict[str, Any]:
         return {**payload, "answer": {"text": "not allowed here", "isError": True}}
 
-    house = House(tmp_path, [], added=Added(hooks(BeforeToolCall=guard)))
+    house = House(tmp_path, [], added=Contributions(hooks(BeforeToolCall=guard)))
     async with stub_of(house) as stub:
         await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))
         events = [response.event async for response in stub.RunTool(BY_HAND)]
@@ -30,7 +30,7 @@ async def test_a_hook_of_a_tool_by_hand_sees_that_the_session_is_dry_now(tmp_pat
         seen.append(about["dryRun"])
         return payload
 
-    house = House(tmp_path, [], added=Added(hooks(BeforeToolCall=look)))
+    house = House(tmp_path, [], added=Contributions(hooks(BeforeToolCall=look)))
     async with stub_of(house) as stub:
         await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))
         for dry in (False, True, False):

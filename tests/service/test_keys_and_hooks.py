@@ -9,7 +9,7 @@ import pytest
 from doubles.hooking import hooks
 from doubles.house import House, play, stub_of
 from doubles.rig import call
-from yarrow.agent.added import Added
+from yarrow.agent.contributions import Contributions
 from yarrow.agent.hooks import HookName
 from yarrow.config.settings import CompactionSettings
 from yarrow.v1 import agent_pb2 as pb
@@ -27,7 +27,7 @@ async def test_what_hooks_are_told(tmp_path: Path, end: list[dict[str, Any]]) ->
     def watch(payload: dict[str, Any], about: dict[str, Any]) -> None:
         told[about["hook"]] = told.get(about["hook"], "") + json.dumps(payload)
 
-    everywhere = Added(hooks(**dict.fromkeys(map(str, HookName), watch)))
+    everywhere = Contributions(hooks(**dict.fromkeys(map(str, HookName), watch)))
     answer = [{"text": f"it is {KEY}"}, call("act", KEY)]
     summary = [{"text": f"notes: {KEY}"}]
     briefly = CompactionSettings(reserve_tokens=1000, keep_recent_tokens=1500)

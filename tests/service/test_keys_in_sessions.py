@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, kinds, play, read, stub_of
-from yarrow.agent.desk import Desk, Source
+from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.event.bus import Bus
 from yarrow.message import Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.session.memory_log import MemoryLog
@@ -99,7 +99,7 @@ async def test_what_a_backend_signed_stays_byte_for_byte_or_goes() -> None:
     async def reload() -> SessionState:
         raise AssertionError("nobody else writes")
 
-    desk = Desk(Source(log, SessionState(header), reload), Bus("s1", now=lambda: 0.0))
+    desk = SessionWriter(SessionSource(log, SessionState(header), reload), Bus("s1", now=lambda: 0.0))
     desk.redactor = Redactor([KEY])
     sealed = Opaque('{"type": "redacted_thinking",  "data": "sk-proj-"}')
     content = (

@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from doubles.house import House, play, reason_of, stub_of, write
-from yarrow.agent.added import Added, AddedCommand
-from yarrow.agent.hooks import Hooks
+from yarrow.agent.contributions import ContributedCommand, Contributions
+from yarrow.agent.hooks import HookRegistry
 from yarrow.session.reader import load
 from yarrow.v1 import agent_pb2 as pb
 
@@ -35,12 +35,12 @@ async def says_nothing(arguments: str, cwd: str) -> str:
     return "  "
 
 
-ADDED = Added(
-    Hooks(),
+ADDED = Contributions(
+    HookRegistry(),
     commands=(
-        AddedCommand("shout", "Says it louder.", shout),
-        AddedCommand("breaks", "", breaks),
-        AddedCommand("nothing", "", says_nothing),
+        ContributedCommand("shout", "Says it louder.", shout),
+        ContributedCommand("breaks", "", breaks),
+        ContributedCommand("nothing", "", says_nothing),
     ),
     warnings=("the extension x was left out",),
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from doubles.hooking import hooks
 from doubles.house import House, play, stub_of
-from yarrow.agent.added import Added
+from yarrow.agent.contributions import Contributions
 from yarrow.v1 import agent_pb2 as pb
 
 Payload = dict[str, Any]
@@ -17,7 +17,7 @@ async def test_a_session_comes_and_goes_once(tmp_path: Path) -> None:
     def watch(payload: Payload, about: Payload) -> None:
         told.append((about["hook"], about["sessionId"], payload))
 
-    house = House(tmp_path, [[{"text": "a"}]], added=Added(hooks(SessionStart=watch, SessionEnd=watch)))
+    house = House(tmp_path, [[{"text": "a"}]], added=Contributions(hooks(SessionStart=watch, SessionEnd=watch)))
     async with stub_of(house) as stub:
         await play(stub, house.prompt("go", "s1"))
         await play(stub, house.prompt("go", "s1"))
@@ -25,7 +25,7 @@ async def test_a_session_comes_and_goes_once(tmp_path: Path) -> None:
     assert told[0][2] == {"provider": "scripted", "model": "", "messageCount": 0} | {"model": told[0][2]["model"]}
     assert told[1][2]["messageCount"] == 4
 
-    again = House(tmp_path, [[{"text": "a"}]], added=Added(hooks(SessionStart=watch)))
+    again = House(tmp_path, [[{"text": "a"}]], added=Contributions(hooks(SessionStart=watch)))
     async with stub_of(again) as stub:
         await stub.GetState(pb.GetStateRequest(session_id="s1"))
     assert told[2][2]["messageCount"] == 4
@@ -35,7 +35,7 @@ async def test_a_hook_that_fails_there_is_a_warning_of_the_session(tmp_path: Pat
     def fails(_payload: Payload) -> None:
         raise OSError("no")
 
-    house = House(tmp_path, [[{"text": "a"}]], added=Added(hooks(SessionStart=fails, SessionEnd=fails)))
+    house = House(tmp_path, [[{"text": "a"}]], added=Contributions(hooks(SessionStart=fails, SessionEnd=fails)))
     async with stub_of(house) as stub:
         await play(stub, house.prompt("go", "s1"))
         warnings = (await stub.GetState(pb.GetStateRequest(session_id="s1"))).warnings

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from doubles.house import House, reason_of
 from doubles.rig import call
-from yarrow.agent.context import SUMMED_UP, context_of
+from yarrow.agent.context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
 from yarrow.session.lenient import Unknown
 from yarrow.session.lineage import LEFT_OUT, MERGED
@@ -123,7 +123,7 @@ class Model:
         last = next((entry for entry in reversed(self.entries) if isinstance(entry, Summed)), None)
         if last is None:
             return self.texts
-        opening = [f"{last.text}\n\n{SUMMED_UP}"]
+        opening = [f"{last.text}\n\n{SUMMARY_INTRODUCTION}"]
         if last.asked is not None:
             opening.append(self.texts[last.asked])
         return opening + self.texts[last.first_kept :]

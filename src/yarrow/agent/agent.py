@@ -4,23 +4,23 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from yarrow.agent.aside import Aside, by_hand
-from yarrow.agent.batch import Batch
 from yarrow.agent.compactor import Compactor
-from yarrow.agent.context import Meter
-from yarrow.agent.delivery import Delivery, interrupted
-from yarrow.agent.desk import Desk
-from yarrow.agent.ending import End, by_bug, by_error
-from yarrow.agent.hooks import About, Hooks
+from yarrow.agent.context import TokenCounter
+from yarrow.agent.delivery import MessageDelivery, interrupted
+from yarrow.agent.exclusive_task import ExclusiveTask, RunningCount
+from yarrow.agent.hook_points import HookRunner
+from yarrow.agent.hooks import HookContext, HookRegistry
 from yarrow.agent.loop import Loop
-from yarrow.agent.permission import Questions, left_unanswered
-from yarrow.agent.points import Points
-from yarrow.agent.ports import Equipment, Ports
-from yarrow.agent.seat import Seat, Seats
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.permission_broker import PermissionBroker, find_abandoned
+from yarrow.agent.redacting_emitter import RedactingEmitter
+from yarrow.agent.run_context import LoopPorts, RunResources
+from yarrow.agent.run_outcome import RunOutcome, from_error, from_exception
+from yarrow.agent.session_start import acquire_session
+from yarrow.agent.session_writer import SessionWriter
+from yarrow.agent.shield import run_shielded
 from yarrow.agent.states import StateMachine
-from yarrow.agent.taking import taken_up
-from yarrow.agent.veil import Veil
+from yarrow.agent.tool_executor import ToolExecutor
+from yarrow.agent.user_action import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, ToolCall
@@ -39,17 +39,17 @@ _UNCHECKED = Notice(
 class Agent:
     """The only writer of its session. All calls belong to one event loop."""
 
-    def __init__(self, desk: Desk, meter: Meter, seats: Seats) -> None:
+    def __init__(self, desk: SessionWriter, meter: TokenCounter, seats: RunningCount) -> None:
         self._desk = desk
         self._machine = StateMachine(desk.publish)
-        self._seat = Seat(desk.session.header.id, seats)
-        self._delivery = Delivery(desk)
+        self._seat = ExclusiveTask(desk.session.header.id, seats)
+        self._delivery = MessageDelivery(desk)
         self._compactor = Compactor(desk, self._enter, meter)
-        self.questions = Questions(desk)
+        self.questions = PermissionBroker(desk)
         """What a person is asked, and by whom it is answered."""
         self.run_id = ""
         """Of the run that is going on; empty when there is none."""
-        self._points = self._points_of(Hooks())
+        self._points = self._points_of(HookRegistry())
 
     @property
     def session(self) -> SessionState:
@@ -67,17 +67,17 @@ class Agent:
         return self._seat.taken
 
     @property
-    def waiting(self) -> tuple[tuple[QueuedText, ...], tuple[QueuedText, ...]]:
+    def queued(self) -> tuple[tuple[QueuedText, ...], tuple[QueuedText, ...]]:
         """The steers and the follow-ups that wait."""
-        shown = self._delivery.shown()
+        shown = self._delivery.snapshot()
         return shown.steering, shown.follow_ups
 
-    def context_tokens(self, equipment: Equipment) -> int:
+    def context_tokens(self, equipment: RunResources) -> int:
         """Return the tokens of the context, as far as they are known or can be estimated."""
         return self._compactor.used(equipment)
 
     async def prompt(
-        self, content: tuple[Block, ...], equipment: Equipment, *, typed: str = "", message_id: str = ""
+        self, content: tuple[Block, ...], equipment: RunResources, *, typed: str = "", message_id: str = ""
     ) -> str:
         """Accept a prompt and start its run; return the run's id once the prompt is on disk.
 
@@ -85,34 +85,34 @@ class Agent:
         message it becomes; empty makes one.
         Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was accepted.
         """
-        self._seat.take("steer it, queue a follow-up or abort it")
-        return await to_the_end(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
+        self._seat.acquire("steer it, queue a follow-up or abort it")
+        return await run_shielded(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
 
-    async def compact(self, instructions: str, equipment: Equipment) -> None:
+    async def compact(self, instructions: str, equipment: RunResources) -> None:
         """Begin to compact the context; its events tell the rest.
 
         Raises `Precondition` (BUSY, LOCKED, NOTHING_TO_COMPACT), `RunError` (COMPACTION_INEFFECTIVE) and
         `StorageError`; then nothing was begun.
         """
-        self._seat.take("compact it when the run is over")
+        self._seat.acquire("compact it when the run is over")
 
-        def prepare() -> Aside:
-            return self._compactor.by_hand(instructions, equipment, self._points_of(equipment.hooks))
+        def prepare() -> UserAction:
+            return self._compactor.compact_for_user(instructions, equipment, self._points_of(equipment.hooks))
 
-        await to_the_end(self._begin(prepare, equipment))
+        await run_shielded(self._start_user_action(prepare, equipment))
 
-    async def run_tool(self, call: ToolCall, equipment: Equipment, *, silent: bool) -> None:
+    async def run_tool(self, call: ToolCall, equipment: RunResources, *, silent: bool) -> None:
         """Begin to run a tool for a person; its events tell the rest. Unless `silent` the model is told of it.
 
         Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was begun.
         """
-        self._seat.take("run the tool when the run is over")
+        self._seat.acquire("run the tool when the run is over")
 
-        def prepare() -> Aside:
-            held = equipment.held_to(self.session.header)
-            return by_hand(call, Batch(self._ports(held), held), self._desk, silent=silent)
+        def prepare() -> UserAction:
+            held = equipment.restricted_by(self.session.header)
+            return run_user_tool(call, ToolExecutor(self._ports(held), held), self._desk, silent=silent)
 
-        await to_the_end(self._begin(prepare, equipment))
+        await run_shielded(self._start_user_action(prepare, equipment))
 
     async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
         """Queue a text for the run; return the id of the message that it becomes once it is on disk.
@@ -120,20 +120,20 @@ class Agent:
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
         how = "followUp" if follow_up else "steer"
-        return await to_the_end(self._delivery.queue(content, how, typed=typed, points=self._points))
+        return await run_shielded(self._delivery.queue(content, how, typed=typed, points=self._points))
 
     async def change(self, change: Change, keys: Redactor) -> None:
         """Change settings of the session, without `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
-        self._seat.take("change it when the run is over")
+        self._seat.acquire("change it when the run is over")
         try:
-            await to_the_end(self._change(change, keys))
+            await run_shielded(self._change(change, keys))
         finally:
-            self._seat.leave()
+            self._seat.release()
 
     def abort(self) -> bool:
         """Stop what is going on; return whether anything was. Its end is told by its events."""
         if self._seat.abort():
-            self._stop()
+            self._request_abort()
         return self._seat.taken
 
     async def settled(self) -> None:
@@ -150,16 +150,16 @@ class Agent:
         """Return the time now, as records hold it."""
         return self._desk.timestamp()
 
-    async def _accept(self, content: tuple[Block, ...], equipment: Equipment, *, typed: str, message_id: str) -> str:
+    async def _accept(self, content: tuple[Block, ...], equipment: RunResources, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
-        async with taken_up(self._seat, self._desk, equipment.keys):
-            equipment = equipment.held_to(self.session.header)
+        async with acquire_session(self._seat, self._desk, equipment.keys):
+            equipment = equipment.restricted_by(self.session.header)
             content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
             message = self._desk.user_message(message_id, content, typed)
             left = self.session.queued
-            denied = left_unanswered(self.session, self._desk.timestamp())
+            denied = find_abandoned(self.session, self._desk.timestamp())
             await self._desk.append(
-                *self._delivery.handed_back(tuple(one.id for one in left)), *denied.records, message
+                *self._delivery.undelivered_records(tuple(one.id for one in left)), *denied.records, message
             )
         self.run_id = new_id()
         self._desk.bus.begin_run(self.run_id)
@@ -172,7 +172,7 @@ class Agent:
             self._desk.publish(notice)
         self._delivery.open()
         self.questions.presence.begin_run()
-        self._seat.start(self._go(equipment), f"run {self.run_id}")
+        self._seat.start(self._run_prompt(equipment), f"run {self.run_id}")
         return self.run_id
 
     async def _change(self, change: Change, keys: Redactor) -> None:
@@ -183,36 +183,36 @@ class Agent:
         finally:
             await self._desk.unlock()
 
-    async def _go(self, equipment: Equipment) -> None:
+    async def _run_prompt(self, equipment: RunResources) -> None:
         loop = Loop(self._ports(equipment), equipment)
-        end = End(EndReason.COMPLETED)
+        end = RunOutcome(EndReason.COMPLETED)
         try:
-            if self._seat.under_way():
-                self._stop()
+            if self._seat.mark_abortable():
+                self._request_abort()
                 raise asyncio.CancelledError
             await self._points.agent_start(self.session.messages[-1].text)
             await loop.run()
         except asyncio.CancelledError:
-            end = End(EndReason.ABORTED)
+            end = RunOutcome(EndReason.ABORTED)
         except YarrowError as error:
-            end = by_error(error)
+            end = from_error(error)
         # A bug can raise any error. Uncaught, it would leave the session busy for good, and no client would see an end.
         except Exception as error:
             _logger.exception("run %s failed by a bug", self.run_id)
-            end = by_bug(error, self.run_id)
-        self._seat.ending()
+            end = from_exception(error, self.run_id)
+        self._seat.mark_finishing()
         try:
             # An abort that was put off while the last message was recorded strikes here, not in the middle of the end.
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            end = end if end.failure else End(EndReason.ABORTED)
+            end = end if end.failure else RunOutcome(EndReason.ABORTED)
         await self._finish(end, loop)
 
-    def _stop(self) -> None:
-        self._delivery.refuse()
+    def _request_abort(self) -> None:
+        self._delivery.stop_accepting()
         self._machine.enter(AgentState.ABORTING)
 
-    async def _finish(self, end: End, loop: Loop) -> None:
+    async def _finish(self, end: RunOutcome, loop: Loop) -> None:
         """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
@@ -222,15 +222,15 @@ class Agent:
             self._desk.publish(self._desk.redactor.struct(notice))
         usage = loop.usage + self._compactor.spent
         try:
-            await self._desk.append(*self._delivery.handed_back(tuple(one.message_id for one in left)))
+            await self._desk.append(*self._delivery.undelivered_records(tuple(one.message_id for one in left)))
             await self._desk.flush()
         except StorageError as error:
-            end = End(EndReason.ERROR, end.failure or error.failure())
+            end = RunOutcome(EndReason.ERROR, end.failure or error.failure())
         told = AgentEnd(end.reason, usage, end.failure, left)
         await self._points.agent_end(self._desk.redactor.struct(told))
-        failure = await self._let_go()
+        failure = await self._release()
         if failure is not None:
-            end = End(EndReason.ERROR, end.failure or failure.failure())
+            end = RunOutcome(EndReason.ERROR, end.failure or failure.failure())
         self.run_id = ""
         self._desk.publish(AgentEnd(end.reason, usage, end.failure, left))
         self._desk.bus.end_run()
@@ -243,19 +243,19 @@ class Agent:
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
-    async def _begin(self, prepare: Callable[[], Aside], equipment: Equipment) -> None:
-        async with taken_up(self._seat, self._desk, equipment.keys):
+    async def _start_user_action(self, prepare: Callable[[], UserAction], equipment: RunResources) -> None:
+        async with acquire_session(self._seat, self._desk, equipment.keys):
             self._compactor.begin()
             self._points = self._points_of(equipment.hooks)
             aside = prepare()
         self._machine.enter(aside.state)
-        self._seat.start(self._alone(aside), aside.name)
+        self._seat.start(self._run_user_action(aside), aside.name)
 
-    async def _alone(self, aside: Aside) -> None:
+    async def _run_user_action(self, aside: UserAction) -> None:
         end, failure = None, aside.abortion
         try:
-            if self._seat.under_way():
-                self._stop()
+            if self._seat.mark_abortable():
+                self._request_abort()
                 raise asyncio.CancelledError
             end = await aside.work()
         except asyncio.CancelledError:
@@ -265,14 +265,14 @@ class Agent:
         # A bug can raise any error. Uncaught, it would leave the session busy for good, as in a run.
         except Exception as error:
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
-            failure = by_bug(error, self.session.header.id).failure or failure
-        self._seat.ending()
-        refused = await self._let_go()
+            failure = from_exception(error, self.session.header.id).failure or failure
+        self._seat.mark_finishing()
+        refused = await self._release()
         if end is None or refused is not None:
             end = aside.failed(failure if end is None or refused is None else refused.failure())
         self._desk.publish(end)
 
-    async def _let_go(self) -> StorageError | None:
+    async def _release(self) -> StorageError | None:
         """Be idle again; return what the disk refused at that."""
         failure = None
         try:
@@ -280,18 +280,20 @@ class Agent:
         except StorageError as error:  # letting go may write too; the end must be told all the same
             failure = error
         self._machine.enter(AgentState.IDLE)
-        self._seat.leave()
+        self._seat.release()
         return failure
 
-    def _points_of(self, hooks: Hooks, emit: Callable[[Body], None] | None = None) -> Points:
+    def _points_of(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
         header = self.session.header
-        about = About(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
-        return Points(hooks, about, emit or self._desk.publish)
+        about = HookContext(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
+        return HookRunner(hooks, about, emit or self._desk.publish)
 
-    def _ports(self, equipment: Equipment) -> Ports:
-        within = self._compactor.within
-        return Ports(
-            emit=self._desk.bus.publish if equipment.keys.idle else Veil(self._desk.publish, equipment.keys),
+    def _ports(self, equipment: RunResources) -> LoopPorts:
+        within = self._compactor.compact_if_needed
+        return LoopPorts(
+            emit=self._desk.bus.publish
+            if equipment.keys.idle
+            else RedactingEmitter(self._desk.publish, equipment.keys),
             points=self._points,
             pause=self._desk.pause,
             questions=self.questions,

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from yarrow.agent.aside import Aside
-from yarrow.agent.context import Frame, Meter, Sent, due
-from yarrow.agent.desk import Desk
-from yarrow.agent.points import Points
-from yarrow.agent.ports import Equipment
-from yarrow.agent.retry import Retries
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.context import ContextBudget, ModelContext, TokenCounter, needs_compaction
+from yarrow.agent.hook_points import HookRunner
+from yarrow.agent.retry import RetryPolicy
+from yarrow.agent.run_context import RunResources
+from yarrow.agent.session_writer import SessionWriter
+from yarrow.agent.shield import run_shielded
 from yarrow.agent.tokens import fixed_tokens
+from yarrow.agent.user_action import UserAction
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import ToolSpec, Usage
 
 if TYPE_CHECKING:
-    from yarrow.agent.compaction.plan import Plan, Task
+    from yarrow.agent.compaction.plan import CompactionPlan, CompactionTask
 
 _ABORTED = "the compaction was aborted: nothing was changed"
 
@@ -27,7 +27,7 @@ _ABORTED = "the compaction was aborted: nothing was changed"
 class Compactor:
     """Counts and compacts one session's context; nothing is changed before a summary is whole."""
 
-    def __init__(self, desk: Desk, enter: Callable[[AgentState], None], meter: Meter) -> None:
+    def __init__(self, desk: SessionWriter, enter: Callable[[AgentState], None], meter: TokenCounter) -> None:
         self._desk = desk
         self._enter = enter
         self._meter = meter
@@ -41,32 +41,34 @@ class Compactor:
         self.spent = Usage()
         self._told.clear()
 
-    def sent(self) -> Sent:
+    def sent(self) -> ModelContext:
         """Return what of the session a model is sent."""
         return self._meter.context(self._desk.session).sent()
 
-    def used(self, equipment: Equipment) -> int:
+    def used(self, equipment: RunResources) -> int:
         """Return the tokens of the context, as far as they are known or can be estimated."""
-        return self._meter.used(self._meter.context(self._desk.session), self._frame(equipment, 0))
+        return self._meter.used(self._meter.context(self._desk.session), self._budget(equipment, 0))
 
-    async def within(self, equipment: Equipment, points: Points, *, reason: CompactionReason, window: int) -> None:
+    async def compact_if_needed(
+        self, equipment: RunResources, points: HookRunner, *, reason: CompactionReason, window: int
+    ) -> None:
         """Compact the context if it is due, or because it overflowed a window of so many tokens (0 is unknown).
 
         Raises `RunError` and `ProviderError`; then nothing was changed.
         """
-        session, frame = self._desk.session, self._frame(equipment, window)
+        session, frame = self._desk.session, self._budget(equipment, window)
         used = self._meter.used(self._meter.context(session), frame)
-        if reason == "auto" and not due(session, frame, used):
+        if reason == "auto" and not needs_compaction(session, frame, used):
             return
         # Here, since most runs compact nothing.
         from yarrow.agent.compaction.plan import plan
 
         planned = plan(self._task(equipment, reason, window), self._meter)
         if isinstance(planned, Notice):
-            self._tell(planned)
+            self._notice_once(planned)
             return
         self._enter(AgentState.COMPACTING)
-        self._announce(planned)
+        self._emit_start(planned)
         end = CompactionEnd(error=Failure(Code.ABORTED, _ABORTED))
         try:
             end = await self._carry_out(planned, equipment, points)
@@ -77,23 +79,23 @@ class Compactor:
             self._desk.publish(end)
             self._enter(AgentState.THINKING)
 
-    def by_hand(self, instructions: str, equipment: Equipment, points: Points) -> Aside:
+    def compact_for_user(self, instructions: str, equipment: RunResources, points: HookRunner) -> UserAction:
         """Return the compaction that a person asks for.
 
         Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
         """
-        planned = self._plan_by_hand(equipment, instructions)
+        planned = self._plan_for_user(equipment, instructions)
 
         async def work() -> Body:
-            self._announce(planned)
+            self._emit_start(planned)
             return await self._carry_out(planned, equipment, points)
 
         def failed(failure: Failure) -> Body:
             return CompactionEnd(error=failure)
 
-        return Aside("compaction", AgentState.COMPACTING, work, failed, _ABORTED)
+        return UserAction("compaction", AgentState.COMPACTING, work, failed, _ABORTED)
 
-    def _plan_by_hand(self, equipment: Equipment, instructions: str) -> "Plan":
+    def _plan_for_user(self, equipment: RunResources, instructions: str) -> "CompactionPlan":
         from yarrow.agent.compaction.plan import plan
 
         asked = self._desk.redactor.text(instructions)
@@ -102,34 +104,34 @@ class Compactor:
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
 
-    async def _carry_out(self, planned: "Plan", equipment: Equipment, points: Points) -> CompactionEnd:
-        from yarrow.agent.compaction.compact import compact, summarised_by
+    async def _carry_out(self, planned: "CompactionPlan", equipment: RunResources, points: HookRunner) -> CompactionEnd:
+        from yarrow.agent.compaction.compact import compact, summarize_with
 
         instructions = await points.before_compact(planned.tokens_before, planned.task.instructions)
         planned = replace(planned, task=replace(planned.task, instructions=instructions))
-        retries = partial(Retries, equipment.settings.retry, self._desk.pause, self._desk.publish)
-        summarise = summarised_by(equipment.provider, self._spend, retries)
+        retries = partial(RetryPolicy, equipment.settings.retry, self._desk.pause, self._desk.publish)
+        summarise = summarize_with(equipment.provider, self._spend, retries)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
         record = self._desk.redactor.struct(record)
-        await to_the_end(self._desk.append(record))
+        await run_shielded(self._desk.append(record))
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)
 
-    def _task(self, equipment: Equipment, reason: CompactionReason, window: int) -> "Task":
-        from yarrow.agent.compaction.plan import Task
+    def _task(self, equipment: RunResources, reason: CompactionReason, window: int) -> "CompactionTask":
+        from yarrow.agent.compaction.plan import CompactionTask
 
         session = self._desk.session
         context = self._meter.context(session)
         summariser = session.header.compaction.model
-        frame = self._frame(equipment, window)
-        return Task(session, context, frame, reason, equipment.registry, summariser=summariser)
+        frame = self._budget(equipment, window)
+        return CompactionTask(session, context, frame, reason, equipment.registry, summariser=summariser)
 
-    def _announce(self, planned: "Plan") -> None:
+    def _emit_start(self, planned: "CompactionPlan") -> None:
         self._desk.publish(CompactionStart(planned.task.reason, planned.tokens_before))
         if planned.notice is not None:
-            self._tell(planned.notice)
+            self._notice_once(planned.notice)
 
-    def _tell(self, notice: Notice) -> None:
+    def _notice_once(self, notice: Notice) -> None:
         """Tell it once in a run: it is as true before every turn."""
         if notice.code not in self._told:
             self._told.add(notice.code)
@@ -139,9 +141,9 @@ class Compactor:
         self.spent += usage
         self._desk.publish(UsageReport(usage))
 
-    def _frame(self, equipment: Equipment, window: int) -> Frame:
+    def _budget(self, equipment: RunResources, window: int) -> ContextBudget:
         settings, info = equipment.settings, equipment.info
         system, tools = settings.system, equipment.tools()
         if self._fixed[:2] != (system, tools):
             self._fixed = (system, tools, fixed_tokens(system, tools))
-        return Frame(settings.provider, settings.model, window or info.context_window, self._fixed[2])
+        return ContextBudget(settings.provider, settings.model, window or info.context_window, self._fixed[2])

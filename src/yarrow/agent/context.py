@@ -14,16 +14,16 @@ from yarrow.message import Message, Role, Text, Usage
 from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState
 
-LEAST_BELIEVED, MOST_BELIEVED = 0.5, 8.0
+MIN_RATIO, MAX_RATIO = 0.5, 8.0
 """Shares of our own estimate between which a server's count is believed.
 
 Less is reported by one that cut the prompt or leaves cached tokens out, more by one that adds up several requests; no
 text has so many more tokens than are estimated.
 """
-SUMMED_UP = "(The conversation before this point is replaced by the summary above.)"
+SUMMARY_INTRODUCTION = "(The conversation before this point is replaced by the summary above.)"
 
 
-class Frame(Struct, frozen=True):
+class ContextBudget(Struct, frozen=True):
     """What a context has to fit into; numbers are tokens."""
 
     provider: str
@@ -35,7 +35,7 @@ class Frame(Struct, frozen=True):
     """Of system prompt and tool schemas, as `fixed_tokens` estimates them."""
 
 
-class Sent(NamedTuple):
+class ModelContext(NamedTuple):
     """The messages of a model call."""
 
     messages: tuple[Message, ...]
@@ -58,10 +58,10 @@ class Context(Struct, frozen=True):
     created_at: str
     """Of the session: usage of messages from before came with them from another one."""
 
-    def sent(self) -> Sent:
+    def sent(self) -> ModelContext:
         """Return the messages, in time proportional to them."""
         unbound = len(self.opening) + max(self.rebegun_at - self.start, 0)
-        return Sent((*self.opening, *self.messages[self.start :]), unbound)
+        return ModelContext((*self.opening, *self.messages[self.start :]), unbound)
 
 
 def context_of(state: SessionState) -> Context:
@@ -81,7 +81,7 @@ def context_of(state: SessionState) -> Context:
 
 
 def _opening(record: Compaction, messages: Sequence[Message], start: int) -> tuple[Message, ...]:
-    text = Text(f"{record.summary}\n\n{SUMMED_UP}")
+    text = Text(f"{record.summary}\n\n{SUMMARY_INTRODUCTION}")
     summary = Message(id="", role=Role.USER, content=(text,), timestamp=record.timestamp)
     at = last_asked(messages, start) if record.split_turn else None
     return (summary,) if at is None else (summary, messages[at])
@@ -97,13 +97,13 @@ def is_asked(message: Message) -> bool:
     return message.role is Role.USER and not message.incomplete
 
 
-def due(state: SessionState, frame: Frame, used: int) -> bool:
+def needs_compaction(state: SessionState, frame: ContextBudget, used: int) -> bool:
     """Tell whether a context has to be compacted before the next model call. An unknown window is never full."""
     settings = state.header.compaction
     return settings.enabled and frame.window > 0 and used > frame.window - settings.reserve_tokens
 
 
-class Ratios:
+class TokenCalibration:
     """How many tokens each model reports for one that we estimate, learnt from what it reported."""
 
     MODELS = 64
@@ -123,7 +123,7 @@ class Ratios:
         self._ratios.move_to_end(key)
         return self._ratios[key]
 
-    def learn(self, frame: Frame, *, reported: int, estimated: int) -> None:
+    def learn(self, frame: ContextBudget, *, reported: int, estimated: int) -> None:
         """Take in what a model reported for a request."""
         seen = min(max(reported / max(estimated, 1), self.LEAST), self.MOST)
         key = (frame.provider, frame.model)
@@ -135,15 +135,15 @@ class Ratios:
             self._ratios.popitem(last=False)
 
 
-class Meter:
+class TokenCounter:
     """Counts the tokens of the contexts of one session; no message is counted twice.
 
     It holds one number per message that was in a context, and counts anew when the last message it counted is not
     where it was. What a compaction left out is not counted at all: that of a large session takes seconds.
     """
 
-    def __init__(self, ratios: Ratios | None = None) -> None:
-        self.ratios = ratios or Ratios()
+    def __init__(self, ratios: TokenCalibration | None = None) -> None:
+        self.ratios = ratios or TokenCalibration()
         self._begin = 0
         self._sums = [0]
         """Tokens of the first 0, 1, 2 ... messages from `begin` on."""
@@ -162,7 +162,7 @@ class Meter:
         self._context = msgspec.structs.replace(known, messages=state.messages, rebegun_at=state.rebegun_at)
         return self._context
 
-    def used(self, context: Context, frame: Frame) -> int:
+    def used(self, context: Context, frame: ContextBudget) -> int:
         """Return the tokens of the context: what the model last reported, and an estimate of what follows.
 
         All of it is estimated when the last answer was another model's or reported nothing that can be believed.
@@ -173,7 +173,7 @@ class Meter:
             return self.estimate(context, frame)
         asked = self._raw(context, frame, until=at)
         reported = usage.context - usage.output
-        if not LEAST_BELIEVED * asked <= reported <= MOST_BELIEVED * asked or usage.output > frame.window > 0:
+        if not MIN_RATIO * asked <= reported <= MAX_RATIO * asked or usage.output > frame.window > 0:
             return self.estimate(context, frame)
         answer = context.messages[at]
         if answer is not self._learnt:
@@ -181,17 +181,17 @@ class Meter:
             self.ratios.learn(frame, reported=reported, estimated=asked)
         return usage.context + self.scaled(self._sums[-1] - self._sums[at + 1 - self._begin], frame)
 
-    def estimate(self, context: Context, frame: Frame) -> int:
+    def estimate(self, context: Context, frame: ContextBudget) -> int:
         """Estimate the tokens of a whole request, whatever was reported."""
         return self.scaled(self._raw(context, frame, until=len(context.messages)), frame)
 
-    def sizes(self, context: Context, frame: Frame) -> list[int]:
+    def sizes(self, context: Context, frame: ContextBudget) -> list[int]:
         """Estimate the tokens of each message from the context's start on."""
         self._count(context.messages, context.start)
         sums = self._sums[context.start - self._begin :]
         return [self.scaled(after - before, frame) for before, after in pairwise(sums)]
 
-    def scaled(self, tokens: int, frame: Frame) -> int:
+    def scaled(self, tokens: int, frame: ContextBudget) -> int:
         """Return what the model would report for tokens that we estimate."""
         return ceil(tokens * self.ratios.of(frame.provider, frame.model))
 
@@ -208,7 +208,7 @@ class Meter:
                 return at
         return None
 
-    def _raw(self, context: Context, frame: Frame, *, until: int) -> int:
+    def _raw(self, context: Context, frame: ContextBudget, *, until: int) -> int:
         self._count(context.messages, context.start)
         said = self._sums[until - self._begin] - self._sums[context.start - self._begin]
         return frame.fixed + self._opening(context) + said
@@ -224,7 +224,7 @@ class Meter:
             self._last = message
 
 
-def _usage(context: Context, at: int, frame: Frame) -> Usage | None:
+def _usage(context: Context, at: int, frame: ContextBudget) -> Usage | None:
     """Return what an answer reported, if it speaks of this context and of the model that is asked next."""
     answer = context.messages[at]
     own = (answer.provider, answer.model) == (frame.provider, frame.model)

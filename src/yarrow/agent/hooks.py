@@ -23,7 +23,7 @@ P = TypeVar("P", bound=Struct)
 
 
 class HookName(StrEnum):
-    """Every place where a hook can look in; `yarrow.agent.payloads` says what each is given and may change."""
+    """Every place where a hook can look in; `yarrow.agent.hook_payloads` says what each is given and may change."""
 
     SESSION_START = "SessionStart"
     SESSION_END = "SessionEnd"
@@ -43,7 +43,7 @@ class HookName(StrEnum):
     AFTER_COMPACT = "AfterCompact"
 
 
-class About(Struct, frozen=True, rename="camel"):
+class HookContext(Struct, frozen=True, rename="camel"):
     """Where a hook was called, the second thing it is given."""
 
     session_id: str
@@ -57,7 +57,7 @@ class About(Struct, frozen=True, rename="camel"):
 
 
 class Hook(Struct, frozen=True):
-    """One function. It takes the payload and the `About` as JSON, and returns the changed payload, or `null`."""
+    """One function. It takes the payload and the `HookContext` as JSON, and returns the changed payload, or `null`."""
 
     label: str
     """How it is told to people."""
@@ -73,7 +73,7 @@ class RequiredHookFailed(Exception):
         super().__init__(f"the hook {label} failed: {reason}")
 
 
-class Hooks:
+class HookRegistry:
     """All hooks of a service, in the order in which they were registered."""
 
     def __init__(self, hooks: Mapping[HookName, Sequence[Hook]] | None = None) -> None:
@@ -84,7 +84,7 @@ class Hooks:
         """Say whether there is one of that name, so that no payload is made for nobody."""
         return name in self._hooks
 
-    async def through(self, name: HookName, payload: P, *, about: About, notify: Callable[[Notice], None]) -> P:
+    async def run(self, name: HookName, payload: P, *, about: HookContext, notify: Callable[[Notice], None]) -> P:
         """Return the payload as the hooks leave it. One that fails, is slow or returns nonsense is skipped.
 
         Raises `RequiredHookFailed` when that one is required.

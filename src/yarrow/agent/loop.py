@@ -5,12 +5,12 @@ from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from itertools import count
 
-from yarrow.agent.batch import Batch
-from yarrow.agent.draft import Draft
 from yarrow.agent.hooks import HookName
-from yarrow.agent.ports import Equipment, Ports
+from yarrow.agent.message_builder import MessageBuilder
 from yarrow.agent.recovery import Recovery
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.run_context import LoopPorts, RunResources
+from yarrow.agent.shield import run_shielded
+from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.errors import Code, Failure, ProviderError, RunError, YarrowError
 from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, QueuedText, TurnEnd, TurnStart
 from yarrow.message import Message, StopReason, Usage
@@ -27,10 +27,10 @@ _UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: 
 class Loop:
     """One run. Whatever ends it, every bracket it opened is closed before the exception leaves."""
 
-    def __init__(self, ports: Ports, equipment: Equipment) -> None:
+    def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
         self._ports = ports
         self._equipment = equipment
-        self._batch = Batch(ports, equipment)
+        self._batch = ToolExecutor(ports, equipment)
         self._recovery = Recovery(ports, equipment.settings.retry)
         self.usage = Usage()
         """Tokens of the run so far."""
@@ -50,7 +50,7 @@ class Loop:
             try:
                 message = await self._turn(turn, request, delivered=delivered)
             except (ProviderError, RunError) as error:
-                await self._recovery.after(error)
+                await self._recovery.handle(error)
                 delivered = await self._ports.deliver(ending=False)
                 continue
             self._recovery.succeeded(message)
@@ -63,7 +63,7 @@ class Loop:
 
     async def _prepare(self, turn: int) -> CompletionRequest:
         self._ports.enter(AgentState.THINKING)
-        await self._recovery.make_room()
+        await self._recovery.compact_if_due()
         await self._ports.points.turn(HookName.TURN_START, turn)
         return await self._request()
 
@@ -92,7 +92,7 @@ class Loop:
 
     async def _message(self, request: CompletionRequest) -> Message:
         """Stream one answer and record it; it is on disk before its end is told."""
-        draft = Draft(self._ports, self._equipment.settings, frozenset(tool.name for tool in request.tools))
+        draft = MessageBuilder(self._ports, self._equipment.settings, frozenset(tool.name for tool in request.tools))
         self._ports.emit(MessageStart(draft.id))
         try:
             async with aclosing(self._equipment.provider.stream(request)) as pieces:
@@ -105,16 +105,16 @@ class Loop:
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)
-        await to_the_end(self._end_message(message, None))
+        await run_shielded(self._end_message(message, None))
         if message.stop_reason is StopReason.OTHER:
             self._ports.emit(_UNKNOWN_STOP)
         return message
 
-    async def _cut(self, draft: Draft, failure: Failure | None) -> None:
+    async def _cut(self, draft: MessageBuilder, failure: Failure | None) -> None:
         """Close the message of a stream that failed or was aborted; its calls are answered and never run."""
         message = draft.message(incomplete=True)
-        await to_the_end(self._end_message(message, failure))
-        await self._batch.answer_cut(message.tool_calls)
+        await run_shielded(self._end_message(message, failure))
+        await self._batch.answer_truncated(message.tool_calls)
 
     async def _end_message(self, message: Message, failure: Failure | None) -> None:
         recorded, refused = "", None
@@ -128,7 +128,7 @@ class Loop:
             refused, failure = error, error.failure()
         self._ports.emit(MessageEnd(recorded, message.stop_reason, message.usage, failure))
         if refused is not None:
-            self._batch.tell_unrun(message.tool_calls)
+            self._batch.emit_not_run(message.tool_calls)
             raise refused
 
     @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from yarrow._version import VERSION
-from yarrow.agent.added import Added
-from yarrow.agent.permission import Consent
+from yarrow.agent.contributions import Contributions
+from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import user_directory, user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.obeyed import obeyed_paths
@@ -33,7 +33,7 @@ TELEMETRY_VARIABLES = (
 
 
 def compose(
-    settings: Settings, environment: Mapping[str, str], added: Added, *, private: Iterable[Path] = ()
+    settings: Settings, environment: Mapping[str, str], added: Contributions, *, private: Iterable[Path] = ()
 ) -> Servicer:
     """Return the service for `settings`; nothing is read, started or reached before a request needs it.
 
@@ -98,7 +98,7 @@ def _real(path: Path) -> Path:
         return path
 
 
-def _consent(permissions: PermissionSettings, file: Path) -> Consent:
+def _consent(permissions: PermissionSettings, file: Path) -> PermissionConfig:
     """Return what is configured; what is allowed always from now on is kept in the user's own file."""
     always = set(permissions.always)
 
@@ -115,7 +115,7 @@ def _consent(permissions: PermissionSettings, file: Path) -> Consent:
         await asyncio.to_thread(revoke, file, call)
         always.discard(call)
 
-    return Consent(
+    return PermissionConfig(
         rules=permissions.rules,
         always=always,
         keep=keep,

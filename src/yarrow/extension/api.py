@@ -67,8 +67,8 @@ class Yarrow:
 
         A BeforeToolCall hook that is `required` is a guard: when it fails, the call that it should look at is not run.
 
-        The payload is a dict (`yarrow.agent.payloads`). The function returns it, whole and changed, or None. What it
-        only changes in place changes nothing.
+        The payload is a dict (`yarrow.agent.hook_payloads`). The function returns it, whole and changed, or
+        None. What it only changes in place changes nothing.
         """
         try:
             place = HookName(name)

@@ -7,8 +7,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from yarrow.agent.added import Added, AddedCommand
-from yarrow.agent.hooks import Hook, HookName, Hooks
+from yarrow.agent.contributions import ContributedCommand, Contributions
+from yarrow.agent.hooks import Hook, HookName, HookRegistry
 from yarrow.config.settings import BUILT_IN
 from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow
 from yarrow.extension.commands import hosted_command
@@ -34,7 +34,7 @@ class Assembly:
         self._warnings = list(warnings)
         self._hooks: dict[HookName, list[Hook]] = {}
         self._tools: list[HostedTool] = []
-        self._commands: dict[str, AddedCommand] = {}
+        self._commands: dict[str, ContributedCommand] = {}
         self._providers: dict[str, Builder] = {}
 
     def load(self, source: Source) -> None:
@@ -61,10 +61,10 @@ class Assembly:
         for registration in registered:
             self._take(host, registration)
 
-    def added(self, files: tuple[Path, ...] = ()) -> Added:
+    def added(self, files: tuple[Path, ...] = ()) -> Contributions:
         """Return everything, in order; `files` are those that the extensions came from."""
-        return Added(
-            Hooks(self._hooks),
+        return Contributions(
+            HookRegistry(self._hooks),
             tuple(self._tools),
             tuple(self._commands.values()),
             self._providers,

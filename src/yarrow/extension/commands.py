@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from yarrow.agent.added import AddedCommand
+from yarrow.agent.contributions import ContributedCommand
 from yarrow.extension.host import Host
 
 MAX_PROMPT = 1 << 20
@@ -14,7 +14,7 @@ CommandFunction = Callable[[str, str], "str | Awaitable[str]"]
 """Takes what follows the command's name, and the working directory; returns the prompt to send."""
 
 
-def hosted_command(host: Host, name: str, function: CommandFunction, *, description: str) -> AddedCommand:
+def hosted_command(host: Host, name: str, function: CommandFunction, *, description: str) -> ContributedCommand:
     """Return the command that calls `function` in the extension's thread; it raises `YarrowError`."""
 
     async def expand(arguments: str, cwd: str) -> str:
@@ -30,4 +30,4 @@ def hosted_command(host: Host, name: str, function: CommandFunction, *, descript
 
         return await host.call(work)
 
-    return AddedCommand(name, description, expand)
+    return ContributedCommand(name, description, expand)

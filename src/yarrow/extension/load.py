@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from yarrow.agent.added import Added, nothing
+from yarrow.agent.contributions import Contributions, no_contributions
 from yarrow.extension.discovery import entry_points
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ExtensionFunction = Callable[["Yarrow"], Any]
 class Extensions:
     """What was loaded, and the threads it runs in."""
 
-    def __init__(self, added: Added, hosts: Sequence["Host"], printed: TextIO | None) -> None:
+    def __init__(self, added: Contributions, hosts: Sequence["Host"], printed: TextIO | None) -> None:
         self.added = added
         self._hosts = hosts
         self._printed = printed
@@ -50,7 +50,7 @@ class Extensions:
 
 def no_extensions() -> Extensions:
     """Return what there is where none are loaded, such as beside a service that runs elsewhere."""
-    return Extensions(nothing(), (), None)
+    return Extensions(no_contributions(), (), None)
 
 
 def load(
@@ -73,7 +73,7 @@ def load(
     """
     points, warnings = entry_points()
     if not (points or files or given):
-        return Extensions(Added(nothing().hooks, warnings=tuple(warnings)), (), None)
+        return Extensions(Contributions(no_contributions().hooks, warnings=tuple(warnings)), (), None)
     from yarrow.extension.assembly import Assembly
     from yarrow.extension.origins import origins
     from yarrow.extension.sources import from_entry_point, from_file, from_function

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.agent.added import AddedCommand
+from yarrow.agent.contributions import ContributedCommand
 from yarrow.errors import InvalidArgument, YarrowError
 from yarrow.message import Block, Text
 from yarrow.service.parts import Parts
@@ -81,7 +81,7 @@ def _with(content: tuple[Block, ...], attachments: tuple[str, ...]) -> tuple[Blo
     return (Text("\n\n".join((*said, *attachments))), *images)
 
 
-async def _by_extension(command: AddedCommand, arguments: str, cwd: Path) -> str:
+async def _by_extension(command: ContributedCommand, arguments: str, cwd: Path) -> str:
     name = command.name
     try:
         expanded = await asyncio.wait_for(command.expand(arguments, str(cwd)), COMMAND_SECONDS)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from yarrow.agent.agent import Agent
-from yarrow.agent.hooks import About, HookName, Hooks
-from yarrow.agent.payloads import SessionPayload
-from yarrow.agent.ports import Equipment
+from yarrow.agent.hook_payloads import SessionPayload
+from yarrow.agent.hooks import HookContext, HookName, HookRegistry
+from yarrow.agent.run_context import RunResources
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
@@ -33,7 +33,7 @@ MAX_WARNINGS = 100
 class Entry:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: Hooks, most: int) -> None:
+    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: HookRegistry, most: int) -> None:
         self.agent = agent
         self.bus = bus
         self._log = log
@@ -49,7 +49,7 @@ class Entry:
         """Why the provider was chosen; empty when it was named or not yet needed."""
         self.give_back: Callable[[], object] = bool
         """Gives back what the session's tools kept outside of it; called in a thread when the session is closed."""
-        self.equipment: Equipment | None = None
+        self.equipment: RunResources | None = None
         """What the last run worked with."""
         self._translated: dict[int, pb.AgentEvent] = {}
         self._order: deque[int] = deque()
@@ -99,8 +99,8 @@ class Entry:
         if name in self._hooks:
             header = self.state.header
             payload = SessionPayload(header.provider, header.model, len(self.state.messages))
-            about = About(self.id, header.cwd, dry_run=header.dry_run)
-            await self._hooks.through(name, payload, about=about, notify=self._warn)
+            about = HookContext(self.id, header.cwd, dry_run=header.dry_run)
+            await self._hooks.run(name, payload, about=about, notify=self._warn)
 
     def _warn(self, notice: Notice) -> None:
         if len(self.warnings) < MAX_WARNINGS:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from yarrow.agent.compaction.compact import summarised_by
-from yarrow.agent.condense import Scribe, condensed, joined
+from yarrow.agent.compaction.compact import summarize_with
 from yarrow.agent.context import context_of
-from yarrow.agent.retry import Retries
+from yarrow.agent.retry import RetryPolicy
+from yarrow.agent.summarizer import SummaryModel, summarize_messages, write_merge_turn
 from yarrow.errors import Precondition
 from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage
@@ -54,7 +54,7 @@ class Lineage:
         if squash and left_out:
             scribe = await self._scribe(await self._entry(session_id))
             with self._sessions.writing():
-                summary = await condensed(left_out, scribe)
+                summary = await summarize_messages(left_out, scribe)
         made = await asyncio.to_thread(
             lineage.rebase, source, indices, new_id=new_id(), timestamp=self._now(), summary=summary
         )
@@ -72,8 +72,8 @@ class Lineage:
         scribe = await self._scribe(entry)
         state = fold(SessionState(current.header), (stored.value for stored in current.records))
         with self._sessions.writing():
-            short = await condensed(news, scribe) if summary else None
-            text = await joined(context_of(state).sent().messages, news, scribe)
+            short = await summarize_messages(news, scribe) if summary else None
+            text = await write_merge_turn(context_of(state).sent().messages, news, scribe)
         synthesis = self._synthesis(other, text, entry)
         return await self._keep(
             lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, condensed=short)
@@ -109,11 +109,13 @@ class Lineage:
             raise Precondition(f"session {session_id} is not kept on disk, so nothing can be made of it")
         return await self._parts.manager.load(session_id)
 
-    async def _scribe(self, entry: Entry) -> Scribe:
+    async def _scribe(self, entry: Entry) -> SummaryModel:
         equipment = await self._sessions.equip(entry)
         settings, info = equipment.settings, equipment.info
-        retries = partial(Retries, settings.retry, self._parts.pause, _untold)
-        return Scribe(settings.model, info.context_window, summarised_by(equipment.provider, _uncounted, retries))
+        retries = partial(RetryPolicy, settings.retry, self._parts.pause, _untold)
+        return SummaryModel(
+            settings.model, info.context_window, summarize_with(equipment.provider, _uncounted, retries)
+        )
 
     def _synthesis(self, other: Loaded, text: str, entry: Entry) -> tuple[Message, Message]:
         header, now = entry.state.header, self._now()

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from yarrow.agent.added import Added
-from yarrow.agent.permission import Consent
-from yarrow.agent.retry import WITH_TIME, Pause
+from yarrow.agent.contributions import Contributions
+from yarrow.agent.permission_broker import PermissionConfig
+from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings
 from yarrow.event.bus import Tap
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
@@ -45,12 +45,12 @@ class Parts(Struct, frozen=True):
     registry: Registry
     now: Callable[[], float]
     version: str
-    added: Added
+    added: Contributions
     home: Path
     """The person's home directory."""
     users: Path
     """The directory of the person's own things."""
-    consent: Consent = Consent()
+    consent: PermissionConfig = PermissionConfig()
     """What is configured about calls that would be asked."""
     boxes: Boxes = NO_BOXES
     """What shell commands run in."""
@@ -58,7 +58,7 @@ class Parts(Struct, frozen=True):
     """Files of the service that no tool may reach: real paths."""
     obeyed: tuple[Path, ...] = ()
     """Files that the next start executes or obeys, which no tool writes to: as named, and their real paths."""
-    pause: Pause = WITH_TIME
+    pause: Clock = REAL_CLOCK
     """How is waited before a failed model call is tried again."""
     secrets: Callable[[], Collection[str]] = tuple
     """Values that no tool puts out and no export holds: secrets of the environment, and keys."""

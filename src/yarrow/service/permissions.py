@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from yarrow.agent.permission import Given
+from yarrow.agent.permission_broker import PermissionDecision
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound
 from yarrow.service.answers import Context, answers
@@ -80,7 +80,7 @@ def attending(entry: Entry, *, answers: bool) -> ExitStack:
     """Say that a client which `answers` questions, or not, is there until what is returned is closed."""
     stack = ExitStack()
     if answers:
-        stack.enter_context(entry.agent.questions.presence.attended())
+        stack.enter_context(entry.agent.questions.presence.connected())
     return stack
 
 
@@ -88,12 +88,12 @@ def _order(call: AllowedCall) -> tuple[str, ...]:
     return call.cwd, call.tool, call.subject, str(call.uncontained)
 
 
-def _given(request: pb.AnswerPermissionRequest) -> Given:
+def _given(request: pb.AnswerPermissionRequest) -> PermissionDecision:
     if len(request.text) > MAX_TEXT:
         raise LimitExceeded(f"text has {len(request.text)} characters; the limit is {MAX_TEXT}")
     for answer, number in ANSWERS.items():
         if number == request.answer:
             if request.text and answer != "no":
                 raise InvalidArgument("text", "goes with PERMISSION_ANSWER_NO alone")
-            return Given(answer, request.text)
+            return PermissionDecision(answer, request.text)
     raise InvalidArgument("answer", f"{request.answer} is no answer: say ONCE, SESSION, ALWAYS or NO")

@@ -11,11 +11,11 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import Meter, Ratios
-from yarrow.agent.desk import Desk, Source
+from yarrow.agent.context import TokenCalibration, TokenCounter
+from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.hooks import HookName
-from yarrow.agent.ports import Equipment, RunSettings
-from yarrow.agent.seat import Seats
+from yarrow.agent.run_context import RunResources, RunSettings
+from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.event.events import Notice
@@ -48,12 +48,12 @@ class Sessions:
         self._active = Active(parts.settings.service.sessions)
         if parts.watch is not None:
             parts.watch.begin(self._active.__len__)
-        self._seats = Seats()
+        self._seats = RunningCount()
         self._draining = False
         self._written = 0
         self._all_written = asyncio.Event()
         self._all_written.set()
-        self._ratios = Ratios()
+        self._ratios = TokenCalibration()
         self.redactors = Redactors(parts)
         """What takes out what is told to nobody."""
         # A lock lives as long as somebody opens the session it is for.
@@ -98,7 +98,7 @@ class Sessions:
             )
         raise _unknown(session_id)
 
-    async def equip(self, entry: Entry) -> Equipment:
+    async def equip(self, entry: Entry) -> RunResources:
         """Return what a run of the session works with. Raises `ProviderError` when its provider cannot be had."""
         header, settings = entry.state.header, self._parts.settings
         built = await self._parts.providers.get(header.provider, header.model)
@@ -119,7 +119,7 @@ class Sessions:
         )
         redactor = self.redactors.secrets()
         context = sifting(await self.context(entry), redactor)
-        entry.equipment = Equipment(
+        entry.equipment = RunResources(
             settings=run,
             provider=built.provider,
             info=built.info,
@@ -303,10 +303,10 @@ class Sessions:
         session_id = state.header.id
         remember_roots(Path(state.header.cwd), self._parts.settings.workspace.extra)
         bus = Bus(session_id, now=self._parts.now)
-        source = Source(log, state, partial(self._reread, session_id))
+        source = SessionSource(log, state, partial(self._reread, session_id))
         limits = self._parts.settings.service
-        desk = Desk(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
-        agent = Agent(desk, Meter(self._ratios), self._seats)
+        desk = SessionWriter(source, bus, now=self._parts.now, pause=self._parts.pause, limits=limits)
+        agent = Agent(desk, TokenCounter(self._ratios), self._seats)
         entry = Entry(agent, bus, log, hooks=self._parts.added.hooks, most=limits.subscribers)
         entry.give_back = partial(self._parts.boxes.release, session_id)
         if not state.header.dry_run:

@@ -43,7 +43,7 @@ def messages(entry: Entry, after: str, limit: int) -> pb.GetMessagesResponse:
 
 def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
     """Return what the agent is doing and how the session is set."""
-    steering, follow_ups = entry.agent.waiting
+    steering, follow_ups = entry.agent.queued
     return pb.GetStateResponse(
         session_id=entry.id,
         name=entry.state.header.name,

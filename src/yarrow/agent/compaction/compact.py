@@ -8,14 +8,22 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.compaction.asking import PREFIX, WHOLE, Wanted, request, room, take_piece, within
-from yarrow.agent.compaction.files import files_of
-from yarrow.agent.compaction.plan import Plan, ineffective
-from yarrow.agent.compaction.summary import notes_of, summary_text, written
-from yarrow.agent.compaction.transcript import fitted, thinned, told
-from yarrow.agent.context import Meter, context_of, last_asked
-from yarrow.agent.draft import MAX_ANSWER
-from yarrow.agent.retry import TOO_LARGE, Retries, retried
+from yarrow.agent.compaction.files import list_touched_files
+from yarrow.agent.compaction.plan import CompactionPlan, ineffective
+from yarrow.agent.compaction.summary import parse_summary, strip_marker, summary_text
+from yarrow.agent.compaction.summary_request import (
+    FULL_PROMPT,
+    TURN_PREFIX_PROMPT,
+    SummarySpec,
+    input_budget,
+    request,
+    take_chunk,
+    truncate,
+)
+from yarrow.agent.compaction.transcript import drop_middle, render_message, truncate_to_budget
+from yarrow.agent.context import TokenCounter, context_of, last_asked
+from yarrow.agent.message_builder import MAX_ANSWER_CHARACTERS
+from yarrow.agent.retry import TOO_LARGE, RetryPolicy, run_with_retries
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import (
@@ -40,18 +48,18 @@ NOTHING_SAID = "(nothing)"
 CUT_SUMMARY = "[cut here at the output limit]"
 
 
-class Answer(Struct, frozen=True):
+class SummaryAnswer(Struct, frozen=True):
     """What a model wrote, and what that cost."""
 
     text: str
     usage: Usage | None = None
 
 
-Summarise = Callable[[CompletionRequest], Awaitable[Answer]]
+Summarize = Callable[[CompletionRequest], Awaitable[SummaryAnswer]]
 """Makes one model call, whose answer has text. Raises `ProviderError` and `RunError`."""
 
 
-async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: str) -> Compaction:
+async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summarize, timestamp: str) -> Compaction:
     """Return the record of a compaction, which is for the caller to append; until then nothing has changed.
 
     Raises `RunError` (COMPACTION_INEFFECTIVE) when the context would not become smaller, and what `summarise` raises.
@@ -59,7 +67,7 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
     task = plan.task
     writer, notes, prefix = await _written(plan, meter, summarise)
     previous = task.state.compaction
-    files = files_of(plan.dropped, previous, cwd=task.state.header.cwd, registry=task.registry)
+    files = list_touched_files(plan.dropped, previous, cwd=task.state.header.cwd, registry=task.registry)
     messages = task.context.messages
     kept = messages[plan.cut.first_kept].id if plan.cut.first_kept < len(messages) else ""
     draft = Compaction(
@@ -78,7 +86,7 @@ async def compact(plan: Plan, meter: Meter, *, summarise: Summarise, timestamp: 
     return _shrinking(draft, plan, meter)
 
 
-async def _written(plan: Plan, meter: Meter, summarise: Summarise) -> tuple["_Writer", str, str]:
+async def _written(plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> tuple["_Writer", str, str]:
     """Return the notes, those of a turn that is cut in two, and who wrote them.
 
     What a request may hold is not always known, and never in bytes; one that is too large is parted.
@@ -98,7 +106,7 @@ async def _written(plan: Plan, meter: Meter, summarise: Summarise) -> tuple["_Wr
             halvings += 1
 
 
-def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], Retries]) -> Summarise:
+def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], RetryPolicy]) -> Summarize:
     """Return how a provider writes summaries; `spent` is told what each call cost, also one that fails later.
 
     `retries` are made for each text.
@@ -107,10 +115,10 @@ def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: C
     is longer than any answer may be, EMPTY_RESPONSE when there is none.
     """
 
-    async def summarise(asked: CompletionRequest) -> Answer:
-        return await retried(lambda: once(asked), retries())
+    async def summarise(asked: CompletionRequest) -> SummaryAnswer:
+        return await run_with_retries(lambda: once(asked), retries())
 
-    async def once(asked: CompletionRequest) -> Answer:
+    async def once(asked: CompletionRequest) -> SummaryAnswer:
         text = ""
         usage: Usage | None = None
         stop: StopReason | None = None
@@ -132,23 +140,23 @@ def summarised_by(provider: Provider, spent: Callable[[Usage], None], retries: C
             raise RunError("the backend withheld the summary by its content rules", code=Code.CONTENT_FILTER)
         if stop is None:
             raise ProviderError(Code.STREAM_TRUNCATED, "the summary broke off before it was whole", retryable=True)
-        if not written(text):
+        if not strip_marker(text):
             raise RunError(f"{asked.model} answered the request for a summary with no text: nothing was changed")
         cut = stop is StopReason.MAX_TOKENS and text.strip()
-        return Answer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
+        return SummaryAnswer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
 
     return summarise
 
 
 def _check_length(text: str) -> None:
-    if len(text) > MAX_ANSWER:
-        raise RunError(f"the summary is longer than {MAX_ANSWER} characters", code=Code.OUTPUT_LIMIT)
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        raise RunError(f"the summary is longer than {MAX_ANSWER_CHARACTERS} characters", code=Code.OUTPUT_LIMIT)
 
 
 class _Writer:
     """Has the texts of one compaction written by a model."""
 
-    def __init__(self, plan: Plan, meter: Meter, summarise: Summarise) -> None:
+    def __init__(self, plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> None:
         task = plan.task
         self.model = task.summariser or task.frame.model
         self.usage: Usage | None = None
@@ -156,49 +164,53 @@ class _Writer:
         self._summarise = summarise
         # Windows are in the model's tokens; a ratio below 1 is not trusted to make room.
         self._window = int(plan.window / max(1.0, meter.ratios.of(task.frame.provider, self.model)))
-        self._before = notes_of(task.state.compaction.summary) if task.state.compaction else ""
+        self._before = parse_summary(task.state.compaction.summary) if task.state.compaction else ""
 
     async def whole(self) -> str:
         """Return the notes of all that is dropped, written piece by piece where it does not fit at once."""
-        wanted = self._wanted(WHOLE, self._plan.most)
+        wanted = self._wanted(FULL_PROMPT, self._plan.most)
         notes = self._before
-        left = deque(self._entries(self._plan.dropped, wanted, pieces=MAX_PIECES, notes=within(wanted, notes)))
+        left = deque(self._entries(self._plan.dropped, wanted, pieces=MAX_PIECES, notes=truncate(wanted, notes)))
         while left:
-            notes = within(wanted, notes)
-            piece = take_piece(left, room(wanted, notes) if wanted.window else None)
+            notes = truncate(wanted, notes)
+            piece = take_chunk(left, input_budget(wanted, notes) if wanted.window else None)
             notes = await self._ask(request(wanted, piece, notes))
         return notes
 
     async def prefix(self) -> str:
         """Return the notes of the dropped part of the turn that is cut in two."""
         plan = self._plan
-        context, wanted = plan.task.context, self._wanted(PREFIX, plan.most // 2)
+        context, wanted = plan.task.context, self._wanted(TURN_PREFIX_PROMPT, plan.most // 2)
         asked = last_asked(context.messages, plan.cut.first_kept)
         began = max(asked or 0, context.start)
         # What was dropped of this same turn before is in the notes of that time.
-        notes = within(wanted, self._before) if asked is not None and asked < context.start else ""
+        notes = truncate(wanted, self._before) if asked is not None and asked < context.start else ""
         entries = self._entries(context.messages[began : plan.cut.first_kept], wanted, notes=notes)
         return await self._ask(request(wanted, "\n".join(entries), notes))
 
-    def _wanted(self, text: str, most: int) -> Wanted:
-        return Wanted(self.model, self._window, most, text, self._plan.task.instructions)
+    def _wanted(self, text: str, most: int) -> SummarySpec:
+        return SummarySpec(self.model, self._window, most, text, self._plan.task.instructions)
 
-    def _entries(self, messages: Sequence[Message], wanted: Wanted, *, pieces: int = 1, notes: str = "") -> list[str]:
+    def _entries(
+        self, messages: Sequence[Message], wanted: SummarySpec, *, pieces: int = 1, notes: str = ""
+    ) -> list[str]:
         """Tell messages, so that they fit into so many requests; one alone takes at most a quarter of them."""
-        entries = [entry for entry in map(told, messages) if entry] or [NOTHING_SAID]
+        entries = [entry for entry in map(render_message, messages) if entry] or [NOTHING_SAID]
         if not wanted.window:
             return entries
-        space = room(wanted, notes)
-        return thinned([fitted(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces)
+        space = input_budget(wanted, notes)
+        return drop_middle(
+            [truncate_to_budget(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces
+        )
 
     async def _ask(self, asked: CompletionRequest) -> str:
         answer = await self._summarise(asked)
         if answer.usage is not None:
             self.usage = answer.usage + (self.usage or Usage())
-        return written(answer.text)
+        return strip_marker(answer.text)
 
 
-def _shrinking(draft: Compaction, plan: Plan, meter: Meter) -> Compaction:
+def _shrinking(draft: Compaction, plan: CompactionPlan, meter: TokenCounter) -> Compaction:
     """Return the record with its estimate. Raises `RunError` when the context would not become smaller."""
     task = plan.task
     after = context_of(apply(task.state, draft))

@@ -15,7 +15,7 @@ class Cut(Struct, frozen=True):
     split_turn: bool
 
 
-class Amount(Struct, frozen=True):
+class KeepBudget(Struct, frozen=True):
     """How much is kept, in tokens."""
 
     keep: int
@@ -26,7 +26,7 @@ class Amount(Struct, frozen=True):
     """The user message of the turn that the first message is in the middle of: it is kept whatever is cut."""
 
 
-def cut(messages: Sequence[Message], sizes: Sequence[int], amount: Amount) -> Cut | None:
+def cut(messages: Sequence[Message], sizes: Sequence[int], amount: KeepBudget) -> Cut | None:
     """Return where to cut; None when there is nothing to drop. `sizes` are the tokens of each message.
 
     Kept is the shortest legal end that holds `keep` tokens; where that is more than `limit`, the longest legal end

@@ -14,14 +14,16 @@ from yarrow.tool.paths import locate, shown
 from yarrow.tool.registry import NOTHING_CHANGED, Registry
 
 
-class Files(Struct, frozen=True):
+class TouchedFiles(Struct, frozen=True):
     """Paths as a model is told them, sorted; a file that was modified is not listed as read."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
 
 
-def files_of(messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: Registry) -> Files:
+def list_touched_files(
+    messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: Registry
+) -> TouchedFiles:
     """Return the files of the calls that succeeded, and those of the previous compaction."""
     read = set(previous.read_files if previous else ())
     modified = set(previous.modified_files if previous else ())
@@ -29,7 +31,7 @@ def files_of(messages: Iterable[Message], previous: Compaction | None, *, cwd: s
         access = registry.access(call.name)
         if access.kind is Kind.FILE and (path := _path(call, access, Path(cwd))):
             (read if registry.read_only(call.name) else modified).add(path)
-    return Files(tuple(sorted(read - modified)), tuple(sorted(modified)))
+    return TouchedFiles(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 
 def _succeeded(messages: Iterable[Message]) -> Iterable[ToolCall]:

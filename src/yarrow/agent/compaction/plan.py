@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from yarrow.agent.compaction.cut import Amount, Cut, cut
-from yarrow.agent.context import Context, Frame, Meter, last_asked
+from yarrow.agent.compaction.cut import Cut, KeepBudget, cut
+from yarrow.agent.context import Context, ContextBudget, TokenCounter, last_asked
 from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, RunError
@@ -24,12 +24,12 @@ SUMMARY_SHARE = 0.8
 """Of the reserve: the most tokens of a summary."""
 
 
-class Task(Struct, frozen=True):
+class CompactionTask(Struct, frozen=True):
     """A context that is too large, or that a person wants smaller."""
 
     state: SessionState
     context: Context
-    frame: Frame
+    frame: ContextBudget
     reason: CompactionReason
     registry: Registry
     """Tools of the session."""
@@ -41,10 +41,10 @@ class Task(Struct, frozen=True):
     """Of that model; 0 is unknown."""
 
 
-class Plan(Struct, frozen=True):
+class CompactionPlan(Struct, frozen=True):
     """What a compaction will do; numbers are tokens."""
 
-    task: Task
+    task: CompactionTask
     cut: Cut
     """In the session's messages."""
     tokens_before: int
@@ -63,7 +63,7 @@ class Plan(Struct, frozen=True):
         return self.task.context.messages[self.task.context.start : self.cut.first_kept]
 
 
-def plan(task: Task, meter: Meter) -> Plan | Notice:
+def plan(task: CompactionTask, meter: TokenCounter) -> CompactionPlan | Notice:
     """Return what to do, or a notice that nothing can be cut and the context is good as it is.
 
     Raises `RunError` (COMPACTION_INEFFECTIVE) when nothing can be cut and the context does not fit.
@@ -71,24 +71,24 @@ def plan(task: Task, meter: Meter) -> Plan | Notice:
     before = meter.estimate(task.context, task.frame)
     settings = task.state.header.compaction
     window = _window(task, before)
-    keep, limit, most = _amounts(settings, window, fixed=meter.scaled(task.frame.fixed, task.frame))
+    keep, limit, most = _keep_budgets(settings, window, fixed=meter.scaled(task.frame.fixed, task.frame))
     place = _cut(task, meter, keep=keep, limit=limit)
-    gain = 0 if place is None else _gain(task, meter, place, most=most)
+    gain = 0 if place is None else _tokens_freed(task, meter, place, most=most)
     if place is None or gain < 2 * MIN_SUMMARY:
-        return _nothing(task, meter)
+        return _nothing_to_compact(task, meter)
     own = task.summariser in ("", task.frame.model)
-    return Plan(
+    return CompactionPlan(
         task,
         place,
         tokens_before=before,
         most=min(most, gain // 2),
         listing=max(most // 4, window // 32),
         window=window if own else task.summariser_window,
-        notice=_shrunk(task, keep),
+        notice=_keep_shrunk_notice(task, keep),
     )
 
 
-def _window(task: Task, before: int) -> int:
+def _window(task: CompactionTask, before: int) -> int:
     """Return the window to fit into; when what should have fitted overflowed, the window is not what we believed."""
     window = task.frame.window
     if task.reason != "overflow" or 0 < window < before:
@@ -96,7 +96,7 @@ def _window(task: Task, before: int) -> int:
     return int(before * REFUTED)
 
 
-def _amounts(settings: CompactionSettings, window: int, *, fixed: int) -> tuple[int, int | None, int]:
+def _keep_budgets(settings: CompactionSettings, window: int, *, fixed: int) -> tuple[int, int | None, int]:
     """Return the tokens to keep at least, to keep at most, and of the summary at most.
 
     In a window that is too small for reserve and kept messages together, half of what the reserve leaves is kept.
@@ -111,13 +111,13 @@ def _amounts(settings: CompactionSettings, window: int, *, fixed: int) -> tuple[
     return min(keep, room // 2), max(0, window - reserve // 2 - fixed - most), most
 
 
-def _cut(task: Task, meter: Meter, *, keep: int, limit: int | None) -> Cut | None:
+def _cut(task: CompactionTask, meter: TokenCounter, *, keep: int, limit: int | None) -> Cut | None:
     """Return where to cut the session's messages; where the context begins already, when only its summary can go."""
     context, frame = task.context, task.frame
     asked = last_asked(context.messages, context.start)
     carried = 0 if asked is None else meter.scaled(message_tokens(context.messages[asked]), frame)
     messages = context.messages[context.start :]
-    place = cut(messages, meter.sizes(context, frame), Amount(keep, limit, carried))
+    place = cut(messages, meter.sizes(context, frame), KeepBudget(keep, limit, carried))
     if place is not None:
         return Cut(context.start + place.first_kept, place.split_turn)
     names = [message.id for message in messages]
@@ -125,7 +125,7 @@ def _cut(task: Task, meter: Meter, *, keep: int, limit: int | None) -> Cut | Non
     return Cut(context.start, split_turn=len(context.opening) > 1) if context.opening and nameable else None
 
 
-def _gain(task: Task, meter: Meter, place: Cut, *, most: int) -> int:
+def _tokens_freed(task: CompactionTask, meter: TokenCounter, place: Cut, *, most: int) -> int:
     """Return the tokens that go: of the messages, and of a summary that is longer than one may be here."""
     context, frame = task.context, task.frame
     dropped = sum(meter.sizes(context, frame)[: place.first_kept - context.start])
@@ -133,7 +133,7 @@ def _gain(task: Task, meter: Meter, place: Cut, *, most: int) -> int:
     return dropped + max(0, meter.scaled(summary, frame) - 2 * most)
 
 
-def _nothing(task: Task, meter: Meter) -> Notice:
+def _nothing_to_compact(task: CompactionTask, meter: TokenCounter) -> Notice:
     used = meter.used(task.context, task.frame)
     # What only the server's own count says is too large is left to it to refuse: some count what was not sent.
     least = min(used, meter.estimate(task.context, task.frame))
@@ -143,7 +143,7 @@ def _nothing(task: Task, meter: Meter) -> Notice:
     raise ineffective(task, meter)
 
 
-def ineffective(task: Task, meter: Meter) -> RunError:
+def ineffective(task: CompactionTask, meter: TokenCounter) -> RunError:
     """Return the error of a context that cannot be made smaller."""
     context, frame = task.context, task.frame
     asked = last_asked(context.messages, len(context.messages))
@@ -159,7 +159,7 @@ def ineffective(task: Task, meter: Meter) -> RunError:
     )
 
 
-def _shrunk(task: Task, keep: int) -> Notice | None:
+def _keep_shrunk_notice(task: CompactionTask, keep: int) -> Notice | None:
     window, wanted = task.frame.window, task.state.header.compaction.keep_recent_tokens
     if keep >= wanted or task.reason == "overflow":
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from yarrow.agent.compaction.files import Files
+from yarrow.agent.compaction.files import TouchedFiles
 from yarrow.agent.tokens import text_tokens
 
 MARK = "<!-- yarrow-summary -->"
@@ -12,7 +12,7 @@ _MODIFIED = "\n\n## Files Modified\n"
 _PREFIX = "\n\n## Turn Prefix Summary\n"
 
 
-def summary_text(notes: str, files: Files, *, listing: int, prefix: str = "") -> str:
+def summary_text(notes: str, files: TouchedFiles, *, listing: int, prefix: str = "") -> str:
     """Return the summary of a compaction; `prefix` is the summary of the beginning of a turn that was cut in two.
 
     Each list of files has at most `listing` tokens; the record of the compaction has all of them.
@@ -21,18 +21,18 @@ def summary_text(notes: str, files: Files, *, listing: int, prefix: str = "") ->
     return f"{text}{_PREFIX}{prefix}" if prefix else text
 
 
-def written(answer: str) -> str:
+def strip_marker(answer: str) -> str:
     """Return what a model wrote, without the mark that is ours to make; empty when it wrote nothing."""
     return answer.replace(MARK, "").strip()
 
 
-def notes_of(summary: str) -> str:
+def parse_summary(summary: str) -> str:
     """Return what models wrote of a summary: all but the mark and the lists of files."""
     notes, found, rest = summary.rpartition(_READ)
     if not found:
-        return written(summary)
+        return strip_marker(summary)
     _, split, prefix = rest.partition(_PREFIX)
-    return written(f"{notes}{_PREFIX}{prefix}" if split else notes)
+    return strip_marker(f"{notes}{_PREFIX}{prefix}" if split else notes)
 
 
 def _listed(paths: Sequence[str], tokens: int) -> str:

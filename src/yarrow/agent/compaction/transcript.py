@@ -17,20 +17,20 @@ ARGUMENT_CHARACTERS = 200
 _LABEL = re.compile(r"^(?=\[(?:User|Assistant|Call|Result|Error)\b)", re.MULTILINE)
 
 
-def told(message: Message) -> str:
+def render_message(message: Message) -> str:
     """Return a message as text with labels, without its thinking; empty when nothing of it is ever sent."""
     if message.incomplete:
         return ""
     if message.role is Role.TOOL:
         label = f"[{'Error' if message.is_error else 'Result'} of {_name(message.tool_name or message.tool_call_id)}]"
-        return f"{label} {_said(message, lambda text: shortened(text, RESULT_CHARACTERS))}"
+        return f"{label} {_said(message, lambda text: shorten(text, RESULT_CHARACTERS))}"
     label = "[User]" if message.role is Role.USER else "[Assistant]"
     said = _said(message, str)
     lines = ([f"{label} {said}"] if said else []) + [f"[Call] {_called(call)}" for call in message.tool_calls]
     return "\n".join(lines)
 
 
-def shortened(text: str, characters: int) -> str:
+def shorten(text: str, characters: int) -> str:
     """Return the beginning and the end of a text, and how much is between."""
     if len(text) <= characters:
         return text
@@ -39,18 +39,18 @@ def shortened(text: str, characters: int) -> str:
     return f"{text[:head]}[... {len(text) - characters:,} characters left out ...]{text[len(text) - tail :]}"
 
 
-def fitted(text: str, tokens: int) -> str:
+def truncate_to_budget(text: str, tokens: int) -> str:
     """Return a text shortened until it is estimated at no more than `tokens`, as far as the mark allows."""
     if len(text) <= tokens:  # no character is estimated at more than a token
         return text
     size, characters = text_tokens(text), len(text)
     while size > tokens and characters > 1:
         characters = int(min(characters * tokens / size, characters - 1) * 0.9)
-        size = text_tokens(shortened(text, characters))
-    return shortened(text, characters)
+        size = text_tokens(shorten(text, characters))
+    return shorten(text, characters)
 
 
-def thinned(entries: Sequence[str], tokens: int) -> list[str]:
+def drop_middle(entries: Sequence[str], tokens: int) -> list[str]:
     """Return entries estimated at no more than `tokens` together: a quarter from the front, the rest the newest."""
     sizes = [text_tokens(entry) for entry in entries]
     if sum(sizes) <= tokens:
@@ -91,8 +91,8 @@ def _called(call: ToolCall) -> str:
 
 
 def _value(value: object) -> str:
-    return shortened(msgspec.json.encode(value).decode(), ARGUMENT_CHARACTERS)
+    return shorten(msgspec.json.encode(value).decode(), ARGUMENT_CHARACTERS)
 
 
 def _name(name: str) -> str:
-    return " ".join(shortened(name, 80).split())
+    return " ".join(shorten(name, 80).split())

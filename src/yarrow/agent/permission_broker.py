@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.desk import Desk
-from yarrow.agent.presence import Later, Presence
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.client_presence import ClientPresence, Later
+from yarrow.agent.session_writer import SessionWriter
+from yarrow.agent.shield import run_shielded
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
@@ -22,13 +22,13 @@ from yarrow.session.ids import new_id
 from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState
 
-KEPT_ANSWERS = 256
+MAX_KEPT_ANSWERS = 256
 """Settled questions that are remembered, to tell a late answer from an unknown one; then the oldest is forgotten."""
 TIMEOUT = 600.0
 """Seconds that a question waits unless it is configured otherwise."""
 
 
-class Given(Struct, frozen=True):
+class PermissionDecision(Struct, frozen=True):
     """An answer."""
 
     answer: Answer
@@ -37,9 +37,9 @@ class Given(Struct, frozen=True):
     by: AnsweredBy = "person"
 
 
-_NOBODY = Given("no", by="nobody")
-_TOO_LATE = Given("no", by="timeout")
-_ABORTED = Given("no", by="abort")
+_NO_CLIENT = PermissionDecision("no", by="nobody")
+_TOO_LATE = PermissionDecision("no", by="timeout")
+_ABORTED = PermissionDecision("no", by="abort")
 _NOT_KEPT = Notice(
     "NOT_KEPT", "the call is allowed for this session alone and not always: it holds a key, which is written nowhere"
 )
@@ -53,7 +53,7 @@ async def _forget_nothing(_call: AllowedCall) -> None:
     """Stand in for it where a call is revoked."""
 
 
-class Consent(Struct, frozen=True):
+class PermissionConfig(Struct, frozen=True):
     """What was settled about calls before they are made."""
 
     rules: Mapping[str, str] = {}
@@ -70,49 +70,49 @@ class Consent(Struct, frozen=True):
     """Seconds."""
 
 
-class _Question:
-    def __init__(self, told: PermissionRequest, like: AllowedCall, consent: Consent):
+class _PendingRequest:
+    def __init__(self, told: PermissionRequest, like: AllowedCall, consent: PermissionConfig):
         self.told = told
         self.like = like
         self.consent = consent
         self.holds_key = False
         """Whether it is about a call that is not to be kept."""
-        self.claimed: Given | None = None
+        self.claimed: PermissionDecision | None = None
         """The answer that will count, unless it cannot be kept."""
-        self.otherwise: Given | None = None
+        self.otherwise: PermissionDecision | None = None
         """The answer that counts if that one cannot be kept, since meanwhile it was due."""
-        self.answered: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
+        self.answered: asyncio.Future[PermissionDecision] = asyncio.get_running_loop().create_future()
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the answer is on disk, or when the disk refused it."""
 
-    def unless_claimed(self, given: Given) -> None:
+    def decide_if_unclaimed(self, given: PermissionDecision) -> None:
         """Answer in place of a person; when one is about to, only if that comes to nothing."""
         if self.claimed is None:
             self.give(given)
         else:
             self.otherwise = given
 
-    def unclaim(self) -> None:
+    def release_claim(self) -> None:
         """Wait for another answer, unless it is too late for one."""
         self.claimed = None
         if self.otherwise is not None:
             self.give(self.otherwise)
 
-    def give(self, given: Given) -> None:
+    def give(self, given: PermissionDecision) -> None:
         """Answer."""
         if not self.answered.done():
             self.claimed = given
             self.answered.set_result(given)
 
 
-class Questions:
+class PermissionBroker:
     """All calls belong to one event loop; a question belongs to the run that asks it."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SessionWriter) -> None:
         self._desk = desk
-        self._open: dict[str, _Question] = {}
-        self._past: OrderedDict[str, Given] = OrderedDict()
-        self.presence = Presence(self._nobody, self._call_later)
+        self._open: dict[str, _PendingRequest] = {}
+        self._past: OrderedDict[str, PermissionDecision] = OrderedDict()
+        self.presence = ClientPresence(self._nobody, self._call_later)
         """Who can answer; what is open is denied when nobody is left."""
         self.allowed: set[AllowedCall] = set()
         """What was allowed for the session, as long as it is in memory."""
@@ -124,7 +124,9 @@ class Questions:
         """What waits for an answer, in order."""
         return tuple(question.told for question in self._open.values() if not question.answered.done())
 
-    async def ask(self, call: ToolCall, request: Request, reason: str, *, consent: Consent) -> Given:
+    async def ask(
+        self, call: ToolCall, request: Request, reason: str, *, consent: PermissionConfig
+    ) -> PermissionDecision:
         """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
 
         Raises `StorageError`. When this is cancelled the answer is no.
@@ -144,17 +146,17 @@ class Questions:
             rule=redactor.json(msgspec.json.encode(request.like).decode()),
             rule_file="" if holds_key else consent.file,
         )
-        question = _Question(told, request.like, consent)
+        question = _PendingRequest(told, request.like, consent)
         question.holds_key = holds_key
-        await to_the_end(self._begin(question))
-        timer = self._call_later(consent.timeout, lambda: question.unless_claimed(_TOO_LATE))
+        await run_shielded(self._begin(question))
+        timer = self._call_later(consent.timeout, lambda: question.decide_if_unclaimed(_TOO_LATE))
         try:
             return await asyncio.shield(question.answered)
         finally:
             timer.cancel()
-            await to_the_end(self._settle(question))
+            await run_shielded(self._settle(question))
 
-    async def answer(self, request_id: str, given: Given) -> None:
+    async def answer(self, request_id: str, given: PermissionDecision) -> None:
         """Answer a question; it is on disk when this returns. The same answer again is no failure.
 
         Raises `NotFound` (NOT_FOUND), `Precondition` (NOT_RUNNING) when it was answered otherwise, and what keeping an
@@ -173,19 +175,19 @@ class Questions:
             if before is None:
                 # Before anything is waited for, so that no other answer can come between.
                 question.claimed = given
-                await to_the_end(self._give(question, given))
+                await run_shielded(self._give(question, given))
             await asyncio.shield(question.settled)
 
-    async def _give(self, question: _Question, given: Given) -> None:
+    async def _give(self, question: _PendingRequest, given: PermissionDecision) -> None:
         if given.answer == "always" and not question.holds_key:
             with ExitStack() as undo:
                 # A question that stayed claimed though its answer was not kept could never be answered.
-                undo.callback(question.unclaim)
+                undo.callback(question.release_claim)
                 await question.consent.keep(question.like)
                 undo.pop_all()
         question.give(given)
 
-    async def _begin(self, question: _Question) -> None:
+    async def _begin(self, question: _PendingRequest) -> None:
         told = question.told
         await self._desk.append(
             PermissionAsked(
@@ -198,17 +200,17 @@ class Questions:
         )
         self._open[told.request_id] = question
         self._desk.publish(told)
-        if not self.presence.is_anybody:
-            question.give(_NOBODY)
+        if not self.presence.any_connected:
+            question.give(_NO_CLIENT)
 
     def _nobody(self) -> None:
         for question in self._open.values():
-            question.unless_claimed(_NOBODY)
+            question.decide_if_unclaimed(_NO_CLIENT)
 
     def _call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         return (self.later or asyncio.get_running_loop().call_later)(seconds, then)
 
-    async def _settle(self, question: _Question) -> None:
+    async def _settle(self, question: _PendingRequest) -> None:
         """Make the answer durable and tell it; what was not answered until here was aborted."""
         question.give(question.claimed or _ABORTED)
         given = question.answered.result()
@@ -232,18 +234,18 @@ class Questions:
         finally:
             del self._open[request_id]
             self._past[request_id] = given
-            while len(self._past) > KEPT_ANSWERS:
+            while len(self._past) > MAX_KEPT_ANSWERS:
                 self._past.popitem(last=False)
 
 
-class LeftUnanswered(Struct, frozen=True):
+class AbandonedRequests(Struct, frozen=True):
     """What a run that was cut off left open: the records that close it, and what a person is told of it."""
 
     records: tuple[Record, ...]
     notices: tuple[Notice, ...]
 
 
-def left_unanswered(session: SessionState, now: str) -> LeftUnanswered:
+def find_abandoned(session: SessionState, now: str) -> AbandonedRequests:
     """Return no as the answer to every question that waits in the file of a session whose run is gone.
 
     The call gets its result when it is one of the last answer's that has none; else the history is repaired on its
@@ -253,7 +255,7 @@ def left_unanswered(session: SessionState, now: str) -> LeftUnanswered:
     notices: list[Notice] = []
     waiting = _unanswered_calls(session) if session.asked else set[str]()
     for asked in session.asked:
-        records.append(_answered(asked.id, now, Given("no", by="restart")))
+        records.append(_answered(asked.id, now, PermissionDecision("no", by="restart")))
         text = "Not run: the service ended before anybody said whether it may. Ask again if it is still needed."
         if asked.tool_call_id in waiting:
             waiting.remove(asked.tool_call_id)
@@ -270,7 +272,7 @@ def left_unanswered(session: SessionState, now: str) -> LeftUnanswered:
             )
         told = f"{asked.tool} was denied: the service ended before anybody said whether it may run"
         notices.append(Notice("PERMISSION_DENIED", told))
-    return LeftUnanswered(tuple(records), tuple(notices))
+    return AbandonedRequests(tuple(records), tuple(notices))
 
 
 def _unanswered_calls(session: SessionState) -> set[str]:
@@ -282,5 +284,5 @@ def _unanswered_calls(session: SessionState) -> set[str]:
     return set()
 
 
-def _answered(request_id: str, now: str, given: Given) -> PermissionAnswered:
+def _answered(request_id: str, now: str, given: PermissionDecision) -> PermissionAnswered:
     return PermissionAnswered(id=request_id, timestamp=now, answer=given.answer, by=given.by, text=given.text)

@@ -4,7 +4,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from yarrow.agent.compaction.transcript import fitted
+from yarrow.agent.compaction.transcript import truncate_to_budget
 from yarrow.agent.tokens import text_tokens
 from yarrow.message import Message, Role, Text
 from yarrow.prompt.untrusted import wrap
@@ -26,7 +26,7 @@ SECTIONS = """\
 ## Next Steps
 ## Critical Context"""
 
-WHOLE = f"""\
+FULL_PROMPT = f"""\
 Write the notes of this conversation under these headings, with short points:
 
 {SECTIONS}
@@ -34,11 +34,11 @@ Write the notes of this conversation under these headings, with short points:
 Keep exact paths, names, commands, numbers and error messages that are still needed. Keep what the user asked for and \
 forbade in the user's own words. Do not list the files that were read or modified: that is done elsewhere."""
 
-UPDATE = """\
+UPDATE_PROMPT = """\
 The notes so far cover what was said before. Bring them up to date with the conversation: keep what still holds, move \
 what is done to Done, drop what no longer matters."""
 
-PREFIX = """\
+TURN_PREFIX_PROMPT = """\
 This is the beginning of a turn whose later part the agent still sees. Write what it must know to understand the rest: \
 what the user asked for in this turn, what was done and found so far, and what the tool calls that follow build on. \
 Write a few short points and no headings."""
@@ -49,7 +49,7 @@ MIN_PIECE = 128
 """Tokens of conversation in one request, however small the window."""
 
 
-class Wanted(Struct, frozen=True):
+class SummarySpec(Struct, frozen=True):
     """What kind of summary is asked for, of whom, and how long."""
 
     model: str
@@ -58,12 +58,12 @@ class Wanted(Struct, frozen=True):
     most: int
     """Tokens of the answer."""
     task: str
-    """`WHOLE` or `PREFIX`."""
+    """`FULL_PROMPT` or `TURN_PREFIX_PROMPT`."""
     instructions: str = ""
     """What the user asks of the summary."""
 
 
-def request(wanted: Wanted, conversation: str, notes: str) -> CompletionRequest:
+def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionRequest:
     """Return the request for notes of a conversation; `notes` are those to update, empty for none."""
     parts = [f"The notes so far:\n{wrap(notes)}"] if notes else []
     parts += [f"The conversation:\n{wrap(conversation)}", _task(wanted, update=bool(notes))]
@@ -71,24 +71,24 @@ def request(wanted: Wanted, conversation: str, notes: str) -> CompletionRequest:
     return CompletionRequest(model=wanted.model, messages=(message,), system=SYSTEM, max_tokens=wanted.most)
 
 
-def room(wanted: Wanted, notes: str) -> int:
+def input_budget(wanted: SummarySpec, notes: str) -> int:
     """Return the tokens of conversation that one request has room for."""
     empty = text_tokens(SYSTEM) + sum(text_tokens(message.text) for message in request(wanted, "", notes).messages)
     return max(MIN_PIECE, int((wanted.window - wanted.most) * SAFETY) - empty)
 
 
-def within(wanted: Wanted, notes: str) -> str:
+def truncate(wanted: SummarySpec, notes: str) -> str:
     """Return notes that leave room for a conversation beside them."""
-    return fitted(notes, max(MIN_PIECE, (wanted.window - wanted.most) // 3)) if wanted.window else notes
+    return truncate_to_budget(notes, max(MIN_PIECE, (wanted.window - wanted.most) // 3)) if wanted.window else notes
 
 
-def take_piece(entries: deque[str], tokens: int | None) -> str:
+def take_chunk(entries: deque[str], tokens: int | None) -> str:
     """Take the first entries that fit together, at least one, which is cut when it does not fit alone."""
     if tokens is None:
         taken = list(entries)
         entries.clear()
         return "\n".join(taken)
-    taken = [fitted(entries.popleft(), tokens)]
+    taken = [truncate_to_budget(entries.popleft(), tokens)]
     left = tokens - text_tokens(taken[0])
     while entries and (size := text_tokens(entries[0]) + 1) <= left:
         taken.append(entries.popleft())
@@ -96,8 +96,8 @@ def take_piece(entries: deque[str], tokens: int | None) -> str:
     return "\n".join(taken)
 
 
-def _task(wanted: Wanted, *, update: bool) -> str:
-    parts = [wanted.task, *([UPDATE] if update and wanted.task == WHOLE else [])]
+def _task(wanted: SummarySpec, *, update: bool) -> str:
+    parts = [wanted.task, *([UPDATE_PROMPT] if update and wanted.task == FULL_PROMPT else [])]
     parts.append(f"Write at most {wanted.most // 2:,} words.")
     if wanted.instructions:
         parts.append(f"The user asks of these notes: {wanted.instructions}")

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.permission import Given, Questions
-from yarrow.agent.ports import Equipment
+from yarrow.agent.permission_broker import PermissionBroker, PermissionDecision
+from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
@@ -28,10 +28,10 @@ SESSION_PREFIX = "session:"
 """Begins the directory of an allowed call that lies in the session's own /tmp."""
 
 
-class Permission:
+class ToolAuthorizer:
     """Of one call; it is a `Permit` of the registry."""
 
-    def __init__(self, call: ToolCall, equipment: Equipment, questions: Questions | None) -> None:
+    def __init__(self, call: ToolCall, equipment: RunResources, questions: PermissionBroker | None) -> None:
         """`questions` is None for a call that a person makes: what they would be asked, they have said."""
         self._call = call
         self._equipment = equipment
@@ -40,8 +40,8 @@ class Permission:
     async def __call__(self, tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
         """Return where the call may run, or why it does not. Raises `StorageError`."""
         equipment, consent = self._equipment, self._equipment.consent
-        request = request_of(tool, arguments, context, contained=equipment.contained)
-        context = _closed(context, request, consent.rules)
+        request = describe_call(tool, arguments, context, contained=equipment.contained)
+        context = _deny_paths(context, request, consent.rules)
         if rule := _closes_where_it_runs(context.workspace.closed, request):
             return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
         if context.dry_run and not tool.read_only:
@@ -52,19 +52,19 @@ class Permission:
         decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
         match decision:
             case Allow():
-                return _widened(context, request)
+                return _with_extra_root(context, request)
             case Deny(text):
                 return ToolFailed(text)
             case Ask(reason):
                 if self._questions is None:
-                    return _widened(context, request)
+                    return _with_extra_root(context, request)
                 given = await self._questions.ask(self._call, request, reason, consent=consent)
-                return _refusal(given, reason) if given.answer == "no" else _widened(context, request)
+                return _refusal(given, reason) if given.answer == "no" else _with_extra_root(context, request)
             case _:
                 assert_never(decision)
 
 
-def _closed(context: ToolContext, request: Request, rules: Mapping[str, str]) -> ToolContext:
+def _deny_paths(context: ToolContext, request: Request, rules: Mapping[str, str]) -> ToolContext:
     """Return the context in which the rules close what a call may not reach, wherever it finds it.
 
     What a rule says to ask about is open to a call that is itself asked about, and to a shell.
@@ -95,7 +95,7 @@ def _closes_where_it_runs(closed: Closed, request: Request) -> str:
     return closed.against(str(_real(Path(request.like.cwd))))
 
 
-def request_of(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
+def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
     """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
     access = access_of(tool)
     named = access.named(arguments)
@@ -195,7 +195,7 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
     return not any(_real(step).is_relative_to(root) for step in (way, *way.parents) for root in roots)
 
 
-def _widened(context: ToolContext, request: Request) -> ToolContext:
+def _with_extra_root(context: ToolContext, request: Request) -> ToolContext:
     """Return the context with what was allowed for this one call: a directory outside the workspace, or no sandbox."""
     if request.leaves_sandbox:
         return replace(context, sandbox=None, outside=Path(request.like.cwd))
@@ -230,7 +230,7 @@ def _real_in(workspace: Workspace, path: Path, *, writes: bool) -> Path:
         return path
 
 
-def _refusal(given: Given, reason: str) -> ToolFailed:
+def _refusal(given: PermissionDecision, reason: str) -> ToolFailed:
     """Return what the model is told of a no."""
     match given.by:
         case "person" if given.text:

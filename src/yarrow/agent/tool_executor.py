@@ -8,11 +8,11 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from yarrow.agent.permit import Permission, asks_outside
-from yarrow.agent.ports import Equipment, Ports
-from yarrow.agent.repetition import END_AT, NOTE, NOTE_AT, Repetition
-from yarrow.agent.settle import to_the_end
-from yarrow.agent.traces import Traces
+from yarrow.agent.authorization import ToolAuthorizer, asks_outside
+from yarrow.agent.executed_files import ExecutedFiles
+from yarrow.agent.loop_detector import END_AT, NOTE, NOTE_AT, LoopDetector
+from yarrow.agent.run_context import LoopPorts, RunResources
+from yarrow.agent.shield import run_shielded
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
@@ -30,21 +30,21 @@ ABORTED = ToolFailed("aborted: the run was stopped before this call was done; wh
 CUT = ToolFailed("not run: the message that asked for it was cut")
 
 
-class _Ran(Struct, frozen=True):
+class _BufferedResult(Struct, frozen=True):
     """A call that ran ahead of its turn to be told."""
 
     deltas: tuple[str, ...]
     result: Result
 
 
-class Batch:
+class ToolExecutor:
     """The tool side of one run."""
 
-    def __init__(self, ports: Ports, equipment: Equipment) -> None:
+    def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
         self._ports = ports
         self._equipment = equipment
-        self._repetition = Repetition()
-        self.traces = Traces()
+        self._repetition = LoopDetector()
+        self.traces = ExecutedFiles()
         """Files written that other tools execute."""
         self._offered: frozenset[str] = frozenset()
         self._by_person = False
@@ -64,34 +64,34 @@ class Batch:
             for alone, group in groupby(calls, key=self._runs_alone):
                 if alone:
                     for call in group:
-                        worst = max(worst, await self._finish(unanswered, call, await self._live(call)))
+                        worst = max(worst, await self._finish(unanswered, call, await self._run_streaming(call)))
                 else:
-                    worst = max(worst, await self._together(unanswered, tuple(group)))
+                    worst = max(worst, await self._run_parallel(unanswered, tuple(group)))
         except asyncio.CancelledError:
             await self._answer_all(unanswered, ABORTED)
             raise
         except YarrowError:
-            self.tell_unrun(unanswered)
+            self.emit_not_run(unanswered)
             raise
         if worst >= END_AT:
             raise RunError(
                 f"the model made the same call with the same result {worst} times in a row", code=Code.LOOP_DETECTED
             )
 
-    async def by_hand(self, call: ToolCall) -> Result:
+    async def run_for_user(self, call: ToolCall) -> Result:
         """Run a call that a person makes, tell its output as it comes and return its result, which nobody recorded.
 
         Any tool can be run, and what a person would be asked is taken as answered: they asked for it.
         """
         self._offered = frozenset(self._equipment.registry.names())
         self._by_person = True
-        return await self._live(call)
+        return await self._run_streaming(call)
 
-    async def answer_cut(self, calls: Sequence[ToolCall]) -> None:
+    async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of a message that is kept and never sent back; their results are kept likewise."""
         await self._answer_all(list(calls), CUT, incomplete=True)
 
-    def tell_unrun(self, calls: Sequence[ToolCall]) -> None:
+    def emit_not_run(self, calls: Sequence[ToolCall]) -> None:
         """Tell calls as not run and not recorded, for a run that ends because nothing can be recorded."""
         for call in calls:
             self._ports.emit(ToolOutput(call.id, call.name, "not run: the run ended before it", "", is_error=True))
@@ -99,7 +99,7 @@ class Batch:
     def _runs_alone(self, call: ToolCall) -> bool:
         return not self._equipment.registry.read_only(call.name)
 
-    async def _live(self, call: ToolCall) -> Result:
+    async def _run_streaming(self, call: ToolCall) -> Result:
         """Run a call and tell its output as it comes."""
         # An abort that was put off while something was recorded strikes here, before the tool starts.
         await asyncio.sleep(0)
@@ -112,14 +112,14 @@ class Batch:
                     result = piece
         return result
 
-    async def _together(self, unanswered: list[ToolCall], calls: tuple[ToolCall, ...]) -> int:
+    async def _run_parallel(self, unanswered: list[ToolCall], calls: tuple[ToolCall, ...]) -> int:
         """Run read-only calls side by side and tell each whole, in call order."""
         if len(calls) == 1:
-            return await self._finish(unanswered, calls[0], await self._live(calls[0]))
+            return await self._finish(unanswered, calls[0], await self._run_streaming(calls[0]))
         gate = asyncio.Semaphore(MAX_PARALLEL)
         worst = 0
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._ahead(call, gate)) for call in calls]
+            tasks = [group.create_task(self._run_buffered(call, gate)) for call in calls]
         for call, task in zip(calls, tasks, strict=True):
             ran = task.result()
             for text in ran.deltas:
@@ -127,7 +127,7 @@ class Batch:
             worst = max(worst, await self._finish(unanswered, call, ran.result))
         return worst
 
-    async def _ahead(self, call: ToolCall, gate: asyncio.Semaphore) -> _Ran:
+    async def _run_buffered(self, call: ToolCall, gate: asyncio.Semaphore) -> _BufferedResult:
         deltas: list[str] = []
         result: Result = ToolFailed("the tool ended without a result")
         async with gate, aclosing(self._execute(call)) as pieces:
@@ -136,14 +136,14 @@ class Batch:
                     result = piece
                 elif len(deltas) < MAX_HELD_DELTAS:
                     deltas.append(piece.text)
-        return _Ran(tuple(deltas), result)
+        return _BufferedResult(tuple(deltas), result)
 
     def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
         equipment = self._equipment
         pieces = equipment.registry.execute(
             call,
             equipment.context,
-            permit=Permission(call, equipment, None if self._by_person else self._ports.questions),
+            permit=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )
@@ -151,12 +151,12 @@ class Batch:
             pieces = self.traces.left_by(pieces, call, equipment)
         if self._ports.points.at_tools:
             # Hooks are told what came of it without keys, and may put others in.
-            pieces = self._hooked(call, self._discreet(pieces))
+            pieces = self._hooked(call, self._redacted(pieces))
         if equipment.running is not None:
-            pieces = _measured(pieces, equipment.running(call.id))
-        return self._discreet(pieces)
+            pieces = _timed(pieces, equipment.running(call.id))
+        return self._redacted(pieces)
 
-    def _discreet(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
+    def _redacted(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
         redactor = self._equipment.redactor
         return pieces if redactor.idle else _without_secrets(pieces, redactor)
 
@@ -190,7 +190,7 @@ class Batch:
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a call that ran; return how often it came in a row with this result."""
         unanswered.remove(call)
-        times = self._repetition.saw(call, result.text)
+        times = self._repetition.record(call, result.text)
         await self._answer(call, result, note=NOTE if times >= NOTE_AT else "")
         return times
 
@@ -211,14 +211,14 @@ class Batch:
             incomplete=incomplete,
         )
         told = ToolOutput(call.id, call.name, text, message.id, message.is_error, diff)
-        await to_the_end(self._record(message, told))
+        await run_shielded(self._record(message, told))
 
     async def _answer_all(self, calls: list[ToolCall], result: Result, *, incomplete: bool = False) -> None:
         try:
             while calls:
                 await self._answer(calls.pop(0), result, incomplete=incomplete)
         except YarrowError:
-            self.tell_unrun(calls)
+            self.emit_not_run(calls)
             raise
 
     async def _record(self, message: Message, told: ToolOutput) -> None:
@@ -231,7 +231,7 @@ class Batch:
         self._ports.emit(told)
 
 
-async def _measured(
+async def _timed(
     pieces: AsyncGenerator[Progress | Result], running: AbstractContextManager[None]
 ) -> AsyncGenerator[Progress | Result]:
     """Pass on what a tool puts out, with `running` open until its end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from yarrow.agent.ports import Equipment
+from yarrow.agent.run_context import RunResources
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
 from yarrow.policy.executed import changed, is_executed, look
@@ -42,7 +42,7 @@ class _Left(Struct, frozen=True):
     unchecked: Sequence[str] = ()
 
 
-class Traces:
+class ExecutedFiles:
     """Files of one run that other tools execute."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Traces:
         """Commands of git operations that had stopped then."""
 
     async def left_by(
-        self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: Equipment
+        self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: RunResources
     ) -> AsyncGenerator[Progress | Result]:
         """Pass on what a tool yields, and note which of those files it wrote."""
         access, context = equipment.registry.access(call.name), equipment.context

@@ -75,7 +75,7 @@ class ResponsePayload(Struct, frozen=True, rename="camel"):
     message: Message
 
 
-class Call(Struct, frozen=True, rename="camel"):
+class ToolCallPayload(Struct, frozen=True, rename="camel"):
     """A tool call."""
 
     id: str
@@ -83,7 +83,7 @@ class Call(Struct, frozen=True, rename="camel"):
     arguments: dict[str, Any]
 
 
-class Answer(Struct, frozen=True, rename="camel"):
+class ToolAnswerPayload(Struct, frozen=True, rename="camel"):
     """What the model is told instead of a tool's result."""
 
     text: str
@@ -93,17 +93,17 @@ class Answer(Struct, frozen=True, rename="camel"):
 class BeforeToolCallPayload(Struct, frozen=True, rename="camel"):
     """BeforeToolCall: a call that would be run now. With `answer` set it is not run, and that is its result."""
 
-    call: Call
+    call: ToolCallPayload
     read_only: bool
     contained: bool = False
     """Whether it would run in a sandbox. Nothing is done when this is changed."""
-    answer: Answer | None = None
+    answer: ToolAnswerPayload | None = None
 
 
 class AfterToolCallPayload(Struct, frozen=True, rename="camel"):
     """AfterToolCall: a result before it is recorded. The text, whether it is an error, and the diff may be changed."""
 
-    call: Call
+    call: ToolCallPayload
     text: str
     is_error: bool = False
     diff: str = ""

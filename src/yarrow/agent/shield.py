@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(step: Coroutine[Any, Any, T]) -> T:
+async def run_shielded(step: Coroutine[Any, Any, T]) -> T:
     """Run `step` to its end whatever happens to the caller, and return its result.
 
     A cancellation that comes meanwhile is put off: it strikes the caller at its next wait.

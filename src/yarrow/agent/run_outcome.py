@@ -8,19 +8,19 @@ from yarrow.event.events import EndReason
 _REASONS = {Code.TURN_LIMIT: EndReason.TURN_LIMIT, Code.LOOP_DETECTED: EndReason.LOOP_DETECTED}
 
 
-class End(Struct, frozen=True):
+class RunOutcome(Struct, frozen=True):
     """What is told of the end of a run."""
 
     reason: EndReason
     failure: Failure | None = None
 
 
-def by_error(error: YarrowError) -> End:
+def from_error(error: YarrowError) -> RunOutcome:
     """Return the end that an error of the tree makes."""
-    return End(_REASONS.get(error.code, EndReason.ERROR), error.failure())
+    return RunOutcome(_REASONS.get(error.code, EndReason.ERROR), error.failure())
 
 
-def by_bug(error: Exception, run_id: str) -> End:
+def from_exception(error: Exception, run_id: str) -> RunOutcome:
     """Return the end that a bug of ours makes; the log has the rest of it under the run's id."""
     text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {run_id}"
-    return End(EndReason.ERROR, Failure(Code.INTERNAL, text))
+    return RunOutcome(EndReason.ERROR, Failure(Code.INTERNAL, text))

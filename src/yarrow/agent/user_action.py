@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from yarrow.agent.batch import Batch
-from yarrow.agent.desk import Desk
-from yarrow.agent.settle import to_the_end
+from yarrow.agent.session_writer import SessionWriter
+from yarrow.agent.shield import run_shielded
+from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.errors import Code, Failure
 from yarrow.event.events import AgentState, Body, ToolOutput
 from yarrow.message import Block, Text, ToolCall
@@ -16,7 +16,7 @@ from yarrow.tool.base import Done, Result, ToolFailed
 _ABORTED = "aborted: what was done until then stays done"
 
 
-class Aside(Struct, frozen=True):
+class UserAction(Struct, frozen=True):
     """One such thing."""
 
     name: str
@@ -34,23 +34,23 @@ class Aside(Struct, frozen=True):
         return Failure(Code.ABORTED, self.aborted)
 
 
-def by_hand(call: ToolCall, batch: Batch, desk: Desk, *, silent: bool) -> Aside:
+def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, silent: bool) -> UserAction:
     """Return the run of a tool by a person; unless `silent` the model will be told what was run and what came of it."""
 
     async def work() -> Body:
-        result = await batch.by_hand(call)
+        result = await batch.run_for_user(call)
         is_error = isinstance(result, ToolFailed)
         diff = result.diff if isinstance(result, Done) else ""
-        message_id = "" if silent else await to_the_end(_tell(call, result, desk))
+        message_id = "" if silent else await run_shielded(_record_for_model(call, result, desk))
         return ToolOutput(call.id, call.name, result.text, message_id, is_error, diff)
 
     def failed(failure: Failure) -> Body:
         return ToolOutput(call.id, call.name, failure.message, "", is_error=True)
 
-    return Aside(f"{call.name} by hand", AgentState.EXECUTING, work, failed, _ABORTED)
+    return UserAction(f"{call.name} by hand", AgentState.EXECUTING, work, failed, _ABORTED)
 
 
-async def _tell(call: ToolCall, result: Result, desk: Desk) -> str:
+async def _record_for_model(call: ToolCall, result: Result, desk: SessionWriter) -> str:
     """Record for the model what a person ran; return the message's id."""
     # Here, since most sessions run nothing by hand.
     from yarrow.prompt.untrusted import inert, wrap

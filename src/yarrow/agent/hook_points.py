@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from yarrow.agent import payloads as pl
-from yarrow.agent.hooks import About, HookName, Hooks, RequiredHookFailed
+from yarrow.agent import hook_payloads as pl
+from yarrow.agent.hooks import HookContext, HookName, HookRegistry, RequiredHookFailed
 from yarrow.event.events import AgentEnd, Body
 from yarrow.message import Block, Image, Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
@@ -16,10 +16,10 @@ from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Result, ToolFailed
 
 
-class Points:
+class HookRunner:
     """Each does nothing, and costs nothing, where no hook is registered."""
 
-    def __init__(self, hooks: Hooks, about: About, emit: Callable[[Body], None]) -> None:
+    def __init__(self, hooks: HookRegistry, about: HookContext, emit: Callable[[Body], None]) -> None:
         self._hooks = hooks
         self._about = about
         self._emit = emit
@@ -111,12 +111,12 @@ class Points:
             await self._run(HookName.AFTER_COMPACT, pl.AfterCompactPayload(before, after, summary))
 
     async def _run(self, name: HookName, payload: Any) -> Any:
-        return await self._hooks.through(name, payload, about=self._about, notify=self._emit)
+        return await self._hooks.run(name, payload, about=self._about, notify=self._emit)
 
 
 def _newest(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role is Role.USER), "")
 
 
-def _call(call: ToolCall) -> pl.Call:
-    return pl.Call(call.id, call.name, msgspec.json.decode(call.arguments, type=dict[str, Any]))
+def _call(call: ToolCall) -> pl.ToolCallPayload:
+    return pl.ToolCallPayload(call.id, call.name, msgspec.json.decode(call.arguments, type=dict[str, Any]))

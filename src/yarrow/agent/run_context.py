@@ -7,11 +7,11 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.context import Sent
-from yarrow.agent.hooks import Hooks
-from yarrow.agent.permission import Consent, Questions
-from yarrow.agent.points import Points
-from yarrow.agent.retry import Pause
+from yarrow.agent.context import ModelContext
+from yarrow.agent.hook_points import HookRunner
+from yarrow.agent.hooks import HookRegistry
+from yarrow.agent.permission_broker import PermissionBroker, PermissionConfig
+from yarrow.agent.retry import Clock
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, Notice, QueuedText
@@ -43,7 +43,7 @@ class RunSettings(Struct, frozen=True):
     temperature: float | None = None
 
 
-class Equipment(Struct, frozen=True):
+class RunResources(Struct, frozen=True):
     """What a run works with."""
 
     settings: RunSettings
@@ -51,8 +51,8 @@ class Equipment(Struct, frozen=True):
     info: ProviderInfo
     registry: Registry
     context: ToolContext
-    hooks: Hooks
-    consent: Consent = Consent()
+    hooks: HookRegistry
+    consent: PermissionConfig = PermissionConfig()
     """What a person said beforehand about calls that would be asked."""
     redactor: Redactor = NOTHING_SECRET
     """Takes out of tool outputs what must not go further."""
@@ -65,7 +65,7 @@ class Equipment(Struct, frozen=True):
     running: Callable[[str], AbstractContextManager[None]] | None = None
     """Returns what is open while the tool call of an id runs; None when nobody measures."""
 
-    def held_to(self, header: Header) -> "Equipment":
+    def restricted_by(self, header: Header) -> "RunResources":
         """Return this with what the session may do as `header` has it.
 
         Whoever else writes to the session may have changed that since this was put together. What was put together for
@@ -91,7 +91,7 @@ class Deliver(Protocol):
         ...
 
 
-class Ports(Struct, frozen=True):
+class LoopPorts(Struct, frozen=True):
     """The callables of a run. `emit` may drop, `record` may not: it returns when the message is on disk."""
 
     emit: Callable[[Body], None]
@@ -99,10 +99,10 @@ class Ports(Struct, frozen=True):
     """Raises `StorageError`."""
     deliver: Deliver
     enter: Callable[[AgentState], None]
-    points: Points
-    pause: Pause
-    questions: Questions
-    context: Callable[[], Sent]
+    points: HookRunner
+    pause: Clock
+    questions: PermissionBroker
+    context: Callable[[], ModelContext]
     """What of the session the model is sent."""
     compact: Callable[[CompactionReason, int], Awaitable[None]]
     """Compacts the context if it is due, or because it overflowed a window of so many tokens; 0 is unknown.

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import assert_never
 
-from yarrow.agent.ports import Ports, RunSettings
 from yarrow.agent.repeated_text import RepeatedText
+from yarrow.agent.run_context import LoopPorts, RunSettings
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.event.events import Notice, TextDelta, ThinkingDelta, ToolCallEvent, UsageReport
 from yarrow.message import Block, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
@@ -20,14 +20,14 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.call_repair import repaired_call
 
-MAX_ANSWER = 8 << 20
+MAX_ANSWER_CHARACTERS = 8 << 20
 """Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
 
 
-class Draft:
+class MessageBuilder:
     """One model message in the making; neighbouring pieces of a kind become one block."""
 
-    def __init__(self, ports: Ports, settings: RunSettings, offered: Collection[str]) -> None:
+    def __init__(self, ports: LoopPorts, settings: RunSettings, offered: Collection[str]) -> None:
         """`offered` are the names of the tools that the model was told."""
         self._ports = ports
         self._offered = offered
@@ -76,9 +76,10 @@ class Draft:
 
     def _bounded(self, text: str) -> str:
         self._size += len(text)
-        if self._size > MAX_ANSWER:
+        if self._size > MAX_ANSWER_CHARACTERS:
             raise RunError(
-                f"the answer is longer than {MAX_ANSWER} characters and was cut: ask for less, or set maxTokens",
+                f"the answer is longer than {MAX_ANSWER_CHARACTERS} characters and was cut: "
+                "ask for less, or set maxTokens",
                 code=Code.OUTPUT_LIMIT,
             )
         if self._repeated.add(text):

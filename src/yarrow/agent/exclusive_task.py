@@ -7,17 +7,17 @@ from typing import Any
 from yarrow.errors import Code, Precondition
 
 
-class Seats:
+class RunningCount:
     """Those of all sessions of a service: how many are taken is known without asking each."""
 
     def __init__(self) -> None:
         self.taken = 0
 
 
-class Seat:
+class ExclusiveTask:
     """Taken before anything else is done, so that two callers never work on one session."""
 
-    def __init__(self, session_id: str, among: Seats) -> None:
+    def __init__(self, session_id: str, among: RunningCount) -> None:
         self._session_id = session_id
         self._among = among
         self._task: asyncio.Task[None] | None = None
@@ -26,7 +26,7 @@ class Seat:
         self.taken = False
         """Whether the agent is busy, or about to be."""
 
-    def take(self, advice: str) -> None:
+    def acquire(self, advice: str) -> None:
         """Take the seat. Raises `Precondition` (BUSY) with advice."""
         if self.taken:
             raise Precondition(f"session {self._session_id} is running: {advice}", code=Code.BUSY)
@@ -34,26 +34,26 @@ class Seat:
         self._among.taken += 1
         self._abort_early = False
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Let the next one have it; without effect when it is free."""
         self._among.taken -= self.taken
         self.taken = False
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
-        """Run what can be aborted as a task of its own; it calls `under_way` first and `ending` before its end."""
+        """Run what can be aborted as a task of its own; it calls `mark_abortable` first and `mark_finishing` before its end."""
         self._task = asyncio.create_task(doing, name=name)
 
-    def under_way(self) -> bool:
+    def mark_abortable(self) -> bool:
         """Say that an abort may strike from now on; return whether one was asked for before."""
         self._abortable = not self._abort_early
         return self._abort_early
 
-    def ending(self) -> None:
+    def mark_finishing(self) -> None:
         """Say that an abort strikes no more."""
         self._abortable = False
 
     def abort(self) -> bool:
-        """Cancel the task; return whether that was possible now. If not, it is remembered for `under_way`."""
+        """Cancel the task; return whether that was possible now. If not, it is remembered for `mark_abortable`."""
         if self._task is not None and self._abortable:
             self._abortable = False
             self._task.cancel()

@@ -5,10 +5,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from yarrow.agent.compaction.asking import WHOLE, Wanted, request, room, take_piece, within
-from yarrow.agent.compaction.compact import MAX_PIECES, Summarise
-from yarrow.agent.compaction.summary import written
-from yarrow.agent.compaction.transcript import fitted, thinned, told
+from yarrow.agent.compaction.compact import MAX_PIECES, Summarize
+from yarrow.agent.compaction.summary import strip_marker
+from yarrow.agent.compaction.summary_request import (
+    FULL_PROMPT,
+    SummarySpec,
+    input_budget,
+    request,
+    take_chunk,
+    truncate,
+)
+from yarrow.agent.compaction.transcript import drop_middle, render_message, truncate_to_budget
 from yarrow.message import Message
 
 MOST = 2000
@@ -20,38 +27,38 @@ be decided, and the next steps. Short points, exact paths and names."""
 PRESENT, OTHER = "[The present session]", "[The session that is brought in]"
 
 
-class Scribe(Struct, frozen=True):
+class SummaryModel(Struct, frozen=True):
     """The model that writes."""
 
     model: str
     window: int
     """In tokens; 0 is unknown."""
-    summarise: Summarise
+    summarise: Summarize
 
-    def wanted(self, task: str) -> Wanted:
+    def wanted(self, task: str) -> SummarySpec:
         """Return what is asked for."""
-        return Wanted(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
+        return SummarySpec(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
 
 
-async def condensed(messages: Sequence[Message], scribe: Scribe) -> str:
+async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) -> str:
     """Return notes of messages, written in pieces where they do not fit at once.
 
     Raises what `scribe.summarise` raises.
     """
-    wanted = scribe.wanted(WHOLE)
-    left = deque(_entries(messages, room(wanted, ""), limit=bool(wanted.window), pieces=MAX_PIECES))
+    wanted = scribe.wanted(FULL_PROMPT)
+    left = deque(_entries(messages, input_budget(wanted, ""), limit=bool(wanted.window), pieces=MAX_PIECES))
     notes = ""
     while left:
-        notes = within(wanted, notes)
-        piece = take_piece(left, room(wanted, notes) if wanted.window else None)
+        notes = truncate(wanted, notes)
+        piece = take_chunk(left, input_budget(wanted, notes) if wanted.window else None)
         notes = await _ask(scribe, wanted, piece, notes=notes)
     return notes
 
 
-async def joined(present: Sequence[Message], other: Sequence[Message], scribe: Scribe) -> str:
+async def write_merge_turn(present: Sequence[Message], other: Sequence[Message], scribe: SummaryModel) -> str:
     """Return how two sessions go on as one; each may take half of what one request has room for. Raises as above."""
     wanted = scribe.wanted(MERGE)
-    half = room(wanted, "") // 2
+    half = input_budget(wanted, "") // 2
     parts: list[str] = []
     for label, messages in ((PRESENT, present), (OTHER, other)):
         parts += [label, *_entries(messages, half, limit=bool(wanted.window), pieces=1)]
@@ -59,11 +66,13 @@ async def joined(present: Sequence[Message], other: Sequence[Message], scribe: S
 
 
 def _entries(messages: Sequence[Message], space: int, *, limit: bool, pieces: int) -> list[str]:
-    entries = [entry for entry in map(told, messages) if entry] or ["(nothing)"]
+    entries = [entry for entry in map(render_message, messages) if entry] or ["(nothing)"]
     if not limit:
         return entries
-    return thinned([fitted(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces)
+    return drop_middle(
+        [truncate_to_budget(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces
+    )
 
 
-async def _ask(scribe: Scribe, wanted: Wanted, conversation: str, *, notes: str) -> str:
-    return written((await scribe.summarise(request(wanted, conversation, notes))).text)
+async def _ask(scribe: SummaryModel, wanted: SummarySpec, conversation: str, *, notes: str) -> str:
+    return strip_marker((await scribe.summarise(request(wanted, conversation, notes))).text)

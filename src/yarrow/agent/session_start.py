@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from yarrow.agent.desk import Desk
-from yarrow.agent.seat import Seat
+from yarrow.agent.exclusive_task import ExclusiveTask
+from yarrow.agent.session_writer import SessionWriter
 from yarrow.session.redaction import Redactor
 
 
 @asynccontextmanager
-async def taken_up(seat: Seat, desk: Desk, keys: Redactor) -> AsyncGenerator[None]:
+async def acquire_session(seat: ExclusiveTask, desk: SessionWriter, keys: Redactor) -> AsyncGenerator[None]:
     """Become the session's only writer, for a seat that is taken; `keys` are kept out of all that is written.
 
     Unless what is inside is done, file and seat are given back: what was not accepted, for a failure or for a service
@@ -17,7 +17,7 @@ async def taken_up(seat: Seat, desk: Desk, keys: Redactor) -> AsyncGenerator[Non
     """
     async with AsyncExitStack() as undo:
         undo.push_async_callback(desk.unlock)
-        undo.callback(seat.leave)
+        undo.callback(seat.release)
         await seat.settled()
         desk.redactor = keys
         await desk.lock()

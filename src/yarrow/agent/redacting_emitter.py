@@ -13,22 +13,22 @@ from yarrow.event.events import (
 from yarrow.session.redacting_stream import RedactingStream
 from yarrow.session.redaction import Redactor
 
-Piece = TextDelta | ThinkingDelta
+Delta = TextDelta | ThinkingDelta
 
 
-def veiled(body: Body, redactor: Redactor) -> Body:
+def redact_event(body: Body, redactor: Redactor) -> Body:
     """Return an event without secrets; pieces of a text are the business of whoever has the text."""
     if redactor.idle or isinstance(body, TextDelta | ThinkingDelta | ToolDelta):
         return body
     return redactor.struct(body)
 
 
-class Veil:
+class RedactingEmitter:
     """Passes on the events of one run; of a model's text it holds back what may become a key."""
 
     def __init__(self, emit: Callable[[Body], None], redactor: Redactor) -> None:
         self._emit = emit
-        self._kind: type[Piece] = TextDelta
+        self._kind: type[Delta] = TextDelta
         self._stream = RedactingStream(redactor)
 
     def __call__(self, body: Body) -> None:

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-RETURN_SECONDS = 30.0
+MAX_ABSENCE_SECONDS = 30.0
 """For which the last client may be gone from a run before nobody is there: one that was cut off is back in seconds."""
 Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 """Calls something after so many seconds."""
 
 
-class Presence:
+class ClientPresence:
     """The clients of one session that can answer. All calls belong to one event loop."""
 
     def __init__(self, gone: Callable[[], None], later: Later) -> None:
@@ -22,7 +22,7 @@ class Presence:
         self._awaited: asyncio.TimerHandle | None = None
 
     @property
-    def is_anybody(self) -> bool:
+    def any_connected(self) -> bool:
         """Whether somebody is there, or may be back in a moment."""
         return self._present > 0 or self._awaited is not None
 
@@ -36,7 +36,7 @@ class Presence:
         self._stop_waiting()
 
     @contextmanager
-    def attended(self) -> Generator[None]:
+    def connected(self) -> Generator[None]:
         """Say that somebody who can answer is there meanwhile."""
         self._stop_waiting()
         self._present += 1
@@ -46,7 +46,7 @@ class Presence:
             self._present -= 1
             # What ends a stream does not tell a client that left from one that was cut off.
             if not self._present and self._running:
-                self._awaited = self._later(RETURN_SECONDS, self._give_up)
+                self._awaited = self._later(MAX_ABSENCE_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
         self._awaited = None

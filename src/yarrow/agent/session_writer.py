@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
-from yarrow.agent.retry import WITH_TIME, Pause
-from yarrow.agent.veil import veiled
+from yarrow.agent.redacting_emitter import redact_event
+from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
@@ -18,11 +18,11 @@ from yarrow.session.redaction import NOTHING_SECRET
 from yarrow.session.state import SessionState, fold
 from yarrow.session.store import Log
 
-USUAL_LIMITS = ServiceSettings()
+DEFAULT_LIMITS = ServiceSettings()
 """Of the texts that wait, where nothing else is configured."""
 
 
-class Source(Struct, frozen=True):
+class SessionSource(Struct, frozen=True):
     """Where an agent's session comes from and goes to."""
 
     log: Log
@@ -31,17 +31,17 @@ class Source(Struct, frozen=True):
     """Reads the session anew, after another process wrote to it."""
 
 
-class Desk:
+class SessionWriter:
     """One session and its only writer's means. What is appended is durable first, and then part of the session."""
 
     def __init__(
         self,
-        source: Source,
+        source: SessionSource,
         bus: Bus,
         *,
         now: Callable[[], float] = time.time,
-        pause: Pause = WITH_TIME,
-        limits: ServiceSettings = USUAL_LIMITS,
+        pause: Clock = REAL_CLOCK,
+        limits: ServiceSettings = DEFAULT_LIMITS,
     ) -> None:
         self.session = source.state
         self.bus = bus
@@ -67,7 +67,7 @@ class Desk:
 
     def publish(self, body: Body) -> None:
         """Tell whoever watches."""
-        self.bus.publish(veiled(body, self.redactor))
+        self.bus.publish(redact_event(body, self.redactor))
 
     async def append(self, *records: Record) -> None:
         """Make records durable, then part of the session, both without keys. Raises `StorageError`.

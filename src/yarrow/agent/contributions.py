@@ -5,12 +5,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.agent.hooks import Hooks
+from yarrow.agent.hooks import HookRegistry
 from yarrow.provider.factory import Builder
 from yarrow.tool.base import Tool
 
 
-class AddedCommand(Struct, frozen=True):
+class ContributedCommand(Struct, frozen=True):
     """A command that a prompt can begin with."""
 
     name: str
@@ -19,12 +19,12 @@ class AddedCommand(Struct, frozen=True):
     """Takes what follows the command's name and the working directory; returns the prompt to send."""
 
 
-class Added(Struct, frozen=True):
+class Contributions(Struct, frozen=True):
     """Everything that was registered, in order."""
 
-    hooks: Hooks
+    hooks: HookRegistry
     tools: tuple[Tool, ...] = ()
-    commands: tuple[AddedCommand, ...] = ()
+    commands: tuple[ContributedCommand, ...] = ()
     providers: Mapping[str, Builder] = {}
     """What builds a provider, by the id it is configured and named with."""
     files: tuple[Path, ...] = ()
@@ -33,6 +33,6 @@ class Added(Struct, frozen=True):
     """What a person should be told: an extension that could not be loaded, a name that was taken."""
 
 
-def nothing() -> Added:
+def no_contributions() -> Contributions:
     """Return what a service without extensions has."""
-    return Added(Hooks())
+    return Contributions(HookRegistry())

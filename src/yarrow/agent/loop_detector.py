@@ -10,14 +10,14 @@ END_AT = 5
 NOTE = f"\n[This is the same call with the same result {NOTE_AT} times or more in a row. Do something else.]"
 
 
-class Repetition:
+class LoopDetector:
     """Counts how often the last call came in a row with the same result."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str, str] | None = None
         self.count = 0
 
-    def saw(self, call: ToolCall, result: str) -> int:
+    def record(self, call: ToolCall, result: str) -> int:
         """Take in a finished call and return how often it has come in a row, 1 for the first time."""
         this = (call.name, call.arguments, result)
         self.count = self.count + 1 if this == self._last else 1

@@ -10,27 +10,27 @@ from yarrow.event.events import QueuedText, QueueUpdate
 from yarrow.message import Block
 
 
-class Waiting(Struct, frozen=True):
+class QueuedMessage(Struct, frozen=True):
     """A text as it waits: what is shown of it, and the blocks of the message that it becomes."""
 
     shown: QueuedText
     content: tuple[Block, ...]
 
 
-class Queues:
+class MessageQueue:
     """Open while a run takes texts; whoever closes it gets what was not delivered."""
 
     def __init__(self, limits: ServiceSettings) -> None:
         self._limits = limits
-        self._steers: deque[Waiting] = deque()
-        self._follow_ups: deque[Waiting] = deque()
+        self._steers: deque[QueuedMessage] = deque()
+        self._follow_ups: deque[QueuedMessage] = deque()
         self._open = False
 
     def open(self) -> None:
         """Take texts from now on."""
         self._open = True
 
-    def push(self, waiting: Waiting) -> None:
+    def push(self, waiting: QueuedMessage) -> None:
         """Add a text at the end of its queue. Raises `Precondition` (NOT_RUNNING) and `LimitExceeded` (TOO_MANY)."""
         if not self._open:
             raise Precondition(
@@ -47,7 +47,7 @@ class Queues:
             )
         (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)
 
-    def withdraw(self, waiting: Waiting) -> bool:
+    def withdraw(self, waiting: QueuedMessage) -> bool:
         """Take a text out again; return whether it was still there."""
         for queue in (self._steers, self._follow_ups):
             if waiting in queue:
@@ -55,16 +55,16 @@ class Queues:
                 return True
         return False
 
-    def refuse(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no more texts; those that wait go on waiting."""
         self._open = False
 
-    def put_back(self, taken: tuple[Waiting, ...]) -> None:
+    def put_back(self, taken: tuple[QueuedMessage, ...]) -> None:
         """Put what could not be delivered at the head again."""
         for waiting in reversed(taken):
             (self._follow_ups if waiting.shown.follow_up else self._steers).appendleft(waiting)
 
-    def take(self, *, ending: bool) -> tuple[Waiting, ...]:
+    def take_due(self, *, ending: bool) -> tuple[QueuedMessage, ...]:
         """Return what is delivered now: all steers, else one follow-up if the run would end.
 
         When the run would end and nothing waits, the queues close in the same step, so that no text can slip in
@@ -80,7 +80,7 @@ class Queues:
             self._open = False
         return ()
 
-    def close(self) -> tuple[Waiting, ...]:
+    def close(self) -> tuple[QueuedMessage, ...]:
         """Take no more texts and return those that wait, steers first."""
         self._open = False
         left = (*self._steers, *self._follow_ups)
@@ -88,6 +88,6 @@ class Queues:
         self._follow_ups.clear()
         return left
 
-    def shown(self) -> QueueUpdate:
+    def snapshot(self) -> QueueUpdate:
         """Return the pending lists in full."""
         return QueueUpdate(tuple(one.shown for one in self._steers), tuple(one.shown for one in self._follow_ups))
