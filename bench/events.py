@@ -15,7 +15,7 @@ from parts import Found, Table, Values, at_most, figure, in_turns, middle, parse
 
 from yarrow.event.bus import Bus
 from yarrow.event.events import TextDelta
-from yarrow.service.following import BATCH_EVENTS
+from yarrow.service.event_stream import BATCH_EVENTS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel

@@ -291,7 +291,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "silent connections stay",
-        "service/options.py",
+        "service/grpc_options.py",
         '        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),\n',
         "",
         "tests/service/test_service_refusals.py",

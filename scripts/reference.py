@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from yarrow.errors import Code
-from yarrow.service.errors import DOMAIN, RETRY_SECONDS, STATUS, UNAUTHENTICATED
+from yarrow.service.grpc_status import DOMAIN, RETRY_SECONDS, STATUS_BY_CODE, UNAUTHENTICATED
 
 ROOT = Path(__file__).parents[1]
 PROTO = "yarrow/v1/agent.proto"
@@ -183,7 +183,7 @@ def errors() -> str:
     rows = [f"| `{UNAUTHENTICATED}` | UNAUTHENTICATED | | The call does not carry the service's token. |"]
     for code in Code:
         wait = f" {RETRY_SECONDS[code]:g} s" if code in RETRY_SECONDS else ""
-        rows.append(f"| `{code.value}` | {STATUS[code].name} |{wait} | {MEANINGS[code]} |")
+        rows.append(f"| `{code.value}` | {STATUS_BY_CODE[code].name} |{wait} | {MEANINGS[code]} |")
     return "\n".join(rows) + "\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 from yarrow.cli.arguments import parse
 from yarrow.cli.prompt import PROMPT_LIMIT, TEXT_LIMIT, Prompt, PromptImage, compose
 from yarrow.errors import UsageError
-from yarrow.service.choices import MAX_TEXT_BYTES
+from yarrow.service.request_fields import MAX_TEXT_BYTES
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 

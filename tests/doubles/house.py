@@ -15,9 +15,9 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
-from yarrow.service.parts import Parts, Watch
-from yarrow.service.providers import Providers
-from yarrow.service.registering import register
+from yarrow.service.dependencies import Dependencies, Telemetry
+from yarrow.service.provider_cache import ProviderCache
+from yarrow.service.registration import register_service
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
@@ -42,7 +42,7 @@ class House:
         added: Contributions | None = None,
         rules: dict[str, str] | None = None,
         keys: Sequence[str] = (),
-        watch: Watch | None = None,
+        watch: Telemetry | None = None,
         **settings: Any,
     ) -> None:
         self.sessions = folder / "sessions"
@@ -62,23 +62,23 @@ class House:
         """What a person allowed always."""
         self._always: set[AllowedCall] = set()
         added = added or no_contributions()
-        self.providers = Providers(self.settings, {}, added.providers)
+        self.providers = ProviderCache(self.settings, {}, added.providers)
         self.act = ActTool()
-        self.parts = Parts(
+        self.parts = Dependencies(
             settings=self.settings,
             manager=SessionManager(self.sessions, sync="message", disk=Disk()),
             providers=self.providers,
             registry=Registry([EchoTool(), self.act, *added.tools]),
             now=lambda: 1_700_000_000.0,
-            pause=Clock(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
+            retry_clock=Clock(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
             version="1.2.3",
-            added=added,
+            contributions=added,
             home=self.home,
-            users=self.users,
-            keys=lambda: keys,
-            secrets=lambda: keys,
-            watch=watch,
-            consent=PermissionConfig(
+            user_dir=self.users,
+            key_values=lambda: keys,
+            secret_values=lambda: keys,
+            telemetry=watch,
+            permission_config=PermissionConfig(
                 rules={"act": "auto"} if rules is None else rules,
                 always=self._always,
                 keep=self._keep,
@@ -103,11 +103,11 @@ class House:
 
     def running(self, session_id: str) -> bool:
         """Whether a run of the session goes on."""
-        return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
+        return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._cache)  # pyright: ignore[reportPrivateUsage]
 
     def watched(self, session_id: str) -> bool:
         """Whether a stream follows the session."""
-        return any(entry.id == session_id and entry.bus.subscribers for entry in self.servicer._sessions._active)  # pyright: ignore[reportPrivateUsage]
+        return any(entry.id == session_id and entry.bus.subscribers for entry in self.servicer._sessions._cache)  # pyright: ignore[reportPrivateUsage]
 
     async def open_gate(self, name: str) -> None:
         (await self.scripted()).gates.setdefault(name, asyncio.Event()).set()
@@ -121,7 +121,7 @@ class House:
 @asynccontextmanager
 async def stub_of(house: House) -> AsyncGenerator["AgentServiceAsyncStub"]:
     registrar = Registrar()
-    register(house.servicer, registrar)
+    register_service(house.servicer, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield AgentServiceStub(channel)
     await house.servicer.close()

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import grpc
 
-from yarrow.service.auth import token_beside
+from yarrow.service.authentication import token_path_for
 
 
 def channel(socket: Path) -> grpc.aio.Channel:
     """A channel whose every call carries the token beside `socket`, which must be served by now."""
-    bearer = grpc.access_token_call_credentials(token_beside(socket).read_text().strip())
+    bearer = grpc.access_token_call_credentials(token_path_for(socket).read_text().strip())
     local = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
     return grpc.aio.secure_channel(f"unix:{socket}", grpc.composite_channel_credentials(local, bearer))

@@ -10,10 +10,10 @@ from google.protobuf.descriptor import MethodDescriptor
 from grpc import aio
 
 from doubles.house import House
-from yarrow.service.auth import Guard, own_token, token_beside
-from yarrow.service.certificate import NAME, Tls, self_made
-from yarrow.service.registering import register
-from yarrow.service.server import Listening, Tcp, serving
+from yarrow.service.authentication import TokenInterceptor, load_or_create_token, token_path_for
+from yarrow.service.registration import register_service
+from yarrow.service.server import ListenConfig, TcpAddress, run_server
+from yarrow.service.tls_certificate import CERTIFICATE_NAME, TlsCertificate, load_or_create_certificate
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
@@ -34,7 +34,7 @@ class Door:
         """A channel whose calls carry no token."""
         if self._credentials is None:
             return aio.insecure_channel(self.address, options=more)
-        options = (("grpc.ssl_target_name_override", NAME), *more)
+        options = (("grpc.ssl_target_name_override", CERTIFICATE_NAME), *more)
         return aio.secure_channel(self.address, self._credentials, options=options)
 
     @property
@@ -48,10 +48,10 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
     """Serve on every kind of door there is and open one; `tcp` without TLS is here alone."""
     folder.mkdir(mode=0o700, exist_ok=True)
     socket = folder / "yarrow.sock"
-    token = own_token(token_beside(socket))
+    token = load_or_create_token(token_path_for(socket))
     if kind == "tcp":
-        server = aio.server(interceptors=(Guard(token, house.servicer.refusals),))
-        register(house.servicer, server)
+        server = aio.server(interceptors=(TokenInterceptor(token, house.servicer.refusal_log),))
+        register_service(house.servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
@@ -62,22 +62,22 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
         return
     tcp, credentials = None, None
     if kind != "unix":
-        tls, client = self_made(folder / "tls"), self_made(folder / "client")
+        tls, client = load_or_create_certificate(folder / "tls"), load_or_create_certificate(folder / "client")
         if kind == "mtls":
-            tls = Tls(tls.certificate, tls.key, client.certificate)
+            tls = TlsCertificate(tls.certificate, tls.key, client.certificate)
             credentials = grpc.ssl_channel_credentials(tls.certificate, client.key, client.certificate)
         else:
             credentials = grpc.ssl_channel_credentials(tls.certificate)
-        tcp = Tcp("127.0.0.1:0", tls)
-    listening = Listening(socket=socket, token=token, tcp=tcp, limits=house.settings.service, **more)
-    async with serving(house.servicer, listening) as addresses:
+        tcp = TcpAddress("127.0.0.1:0", tls)
+    listening = ListenConfig(socket=socket, token=token, tcp=tcp, limits=house.settings.service, **more)
+    async with run_server(house.servicer, listening) as addresses:
         yield Door(addresses[-1], token, credentials)
 
 
 @asynccontextmanager
 async def in_process(house: House) -> AsyncGenerator[aio.Channel]:
     registrar = Registrar()
-    register(house.servicer, registrar)
+    register_service(house.servicer, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield channel
     await house.servicer.close()

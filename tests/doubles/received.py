@@ -8,7 +8,7 @@ from doubles.grammar import check_begun, check_run
 from yarrow.errors import Code, Failure
 from yarrow.event import events as ev
 from yarrow.message import Usage
-from yarrow.service.translate import ANSWERS, END_REASONS, STATES
+from yarrow.service.translation import ANSWERS, END_REASONS, STATES
 from yarrow.v1 import agent_pb2 as pb
 
 _OF_A_RUN = (ev.AgentStart, ev.TurnStart, ev.MessageStart, ev.TextDelta, ev.MessageEnd, ev.TurnEnd, ev.AgentEnd)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from doubles.serving import listening
 from doubles.world import World
-from yarrow.service.certificate import fingerprint
+from yarrow.service.tls_certificate import compute_fingerprint
 
 HERE = "127.0.0.1"
 NOW = datetime.now(UTC)
@@ -85,7 +85,7 @@ async def test_a_certificate_that_is_pinned_is_trusted_for_itself(world: World, 
     one = made(name, AUTHORITY if signed else None)
     async with showing(world, one) as attach:
         certificate = world.home / "given" / "service.crt"
-        for pin in (str(certificate), fingerprint(certificate.read_bytes())):
+        for pin in (str(certificate), compute_fingerprint(certificate.read_bytes())):
             ended = await world.run(*attach, "--tls-pin", pin, "hi")
             assert (ended.code, ended.out) == (0, "Hello.\n"), ended.err
 
@@ -110,7 +110,7 @@ async def test_an_authority_that_is_pinned_is_trusted_for_the_address(world: Wor
 
 async def test_a_certificate_that_was_replaced_is_another(world: World) -> None:
     before = made(HERE)
-    pin = fingerprint(before.certificate.public_bytes(Encoding.PEM))
+    pin = compute_fingerprint(before.certificate.public_bytes(Encoding.PEM))
     async with showing(world, made(HERE)) as attach:
         ended = await world.run(*attach, "--tls-pin", pin, "hi")
     assert ended.code == 2

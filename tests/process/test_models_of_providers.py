@@ -7,7 +7,7 @@ import pytest
 from doubles.house import House, stub_of
 from doubles.world import World
 from yarrow.config.settings import CompactionSettings, ProviderSettings, Settings
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -49,7 +49,7 @@ async def test_a_session_that_goes_to_another_provider_leaves_the_models_of_its_
 async def test_the_model_is_that_of_the_only_provider_also_where_that_is_named(world: World) -> None:
     world.script([{"text": "one"}])
     work = ProviderSettings("scripted", script=str(world.home / "script.json"))
-    providers = Providers(Settings(model="big", providers={"work": work}), {})
+    providers = ProviderCache(Settings(model="big", providers={"work": work}), {})
     assert [(await providers.get(name, "")).info.model for name in ("", "work")] == ["big", "big"]
     await providers.close()
 

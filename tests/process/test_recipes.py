@@ -23,7 +23,7 @@ from yarrow.extension.commands import MAX_PROMPT
 from yarrow.extension.sources import MAX_FILE
 from yarrow.message import Message, Role
 from yarrow.provider.base import CompletionRequest
-from yarrow.service.commands import COMMAND_SECONDS
+from yarrow.service.command_expander import COMMAND_SECONDS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

@@ -17,8 +17,8 @@ from doubles.serving import served
 from doubles.world import World
 from yarrow.cli.interrupts import BOUNCE_SECONDS
 from yarrow.message import Message, Role
-from yarrow.service.auth import token_beside
-from yarrow.service.server import lock_beside
+from yarrow.service.authentication import token_path_for
+from yarrow.service.server import lock_path_for
 from yarrow.session.reader import load
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -44,7 +44,7 @@ async def test_a_foreign_client_sees_the_main_job(world: World, socket: Path) ->
     async with served(world, socket):
         assert socket.parent.stat().st_mode & 0o777 == 0o700
         assert socket.stat().st_mode & 0o077 == 0
-        assert token_beside(socket).stat().st_mode & 0o777 == 0o600
+        assert token_path_for(socket).stat().st_mode & 0o777 == 0o600
         process = await asyncio.create_subprocess_exec(node, *client, stdout=PIPE, stderr=PIPE)
         out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, err
@@ -164,7 +164,7 @@ async def test_the_socket_of_a_service_that_has_not_ended_is_not_taken(world: Wo
     """Nobody listens on it any more, or not yet; the one that has it would take the other's away."""
     world.script(*TURNS)
     socket.parent.mkdir(mode=0o700)
-    with lock_beside(socket).open("w") as held:
+    with lock_path_for(socket).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         ended = await world.run("serve", "--socket", str(socket))
         assert ended.code == 2

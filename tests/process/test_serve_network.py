@@ -12,7 +12,7 @@ import pytest
 
 from doubles.serving import Reached, listening
 from doubles.world import World
-from yarrow.service.certificate import fingerprint, make
+from yarrow.service.tls_certificate import compute_fingerprint, create_certificate
 
 TURNS = [[{"text": "Hello."}]] * 2
 
@@ -31,7 +31,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         (pin,) = re.findall(r"sha256:[0-9a-f]{64}", reached.said)
         attach = ["--attach", reached.address, "--token-file", str(beside)]
         certificate = world.home / ".yarrow" / "tls" / "service.crt"
-        assert fingerprint(certificate.read_bytes()) == pin
+        assert compute_fingerprint(certificate.read_bytes()) == pin
         assert {path.stat().st_mode & 0o777 for path in certificate.parent.iterdir()} == {0o600}
         for given in (pin, str(certificate)):
             ended = await world.run(*attach, "--tls-pin", given, "hi")
@@ -68,7 +68,7 @@ async def test_given_certificates_on_both_sides(world: World) -> None:
     world.script(*TURNS)
     files: dict[str, str] = {}
     for name in ("server", "client"):
-        made = make()
+        made = create_certificate()
         for kind, data in (("crt", made.certificate), ("key", made.key)):
             path = world.home / f"{name}.{kind}"
             path.write_bytes(data)

@@ -8,7 +8,7 @@ from pathlib import Path
 from doubles.relay import relay
 from doubles.serving import served
 from doubles.world import Ended, World
-from yarrow.service.auth import own_token, token_beside
+from yarrow.service.authentication import load_or_create_token, token_path_for
 
 HELD = [[{"text": "begin "}, {"delay": 600}]]
 
@@ -48,8 +48,8 @@ async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, t
     async with served(world, socket) as process:
         client = await begun(world, socket)
         await kill(process)
-    token_beside(socket).unlink()
-    own_token(token_beside(socket))
+    token_path_for(socket).unlink()
+    load_or_create_token(token_path_for(socket))
     async with served(world, socket):
         ended = await world.finish(client)
     assert ended.code == 3
@@ -78,7 +78,7 @@ async def test_a_cut_is_not_seen_in_what_is_printed(world: World, tmp_path: Path
     world.script([{"text": "begin "}, {"delay": 1.5}, {"text": "end"}])
     socket = tmp_path / "run" / "yarrow.sock"
     async with served(world, socket), relay(str(socket), tmp_path / "wire") as wire:
-        flags = ("--token-file", str(token_beside(socket)))
+        flags = ("--token-file", str(token_path_for(socket)))
         client = await world.start("--attach", str(tmp_path / "wire"), *flags, "go")
         assert client.stdout is not None
         await asyncio.wait_for(client.stdout.readuntil(b"begin "), 30)

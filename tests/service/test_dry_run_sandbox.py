@@ -42,9 +42,9 @@ def house_of(
     parts = made.parts
     home = home or parts.home
     settings = replace(parts.settings, sandbox=level)
-    boxes = Boxes(level, home=home, hidden=(parts.users,), notes=parts.users / "sandbox")
+    boxes = Boxes(level, home=home, hidden=(parts.user_dir,), notes=parts.user_dir / "sandbox")
     made.servicer = Servicer(
-        replace(parts, boxes=boxes, settings=settings, home=home, registry=Registry(BUILTIN_TOOLS))
+        replace(parts, sandboxes=boxes, settings=settings, home=home, registry=Registry(BUILTIN_TOOLS))
     )
     unavailable.forget()
     ask.forget()

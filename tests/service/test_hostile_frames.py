@@ -96,7 +96,7 @@ async def test_the_health_of_the_service_is_told_before_anything_of_the_request_
 async def test_those_who_watch_the_health_of_the_service_are_bounded(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "MOST_WATCHES", 2)
+    monkeypatch.setattr(health, "MAX_WATCHES", 2)
     watch = calling("/grpc.health.v1.Health/Watch")
     async with wired(door.address) as wire:
         for stream in (1, 3):

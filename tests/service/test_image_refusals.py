@@ -23,7 +23,7 @@ from doubles.ollama_server import OllamaServer
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.imaging.fit import Fitting, fit
 from yarrow.provider.history import HIDDEN_IMAGE
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
@@ -46,7 +46,7 @@ class RealHouse(House):
         super().__init__(folder, [])
         providers = {"acme": ProviderSettings(kind, base_url=server.root)}
         self.settings = Settings(provider="acme", model="m", providers=providers)
-        self.providers = Providers(self.settings, {})
+        self.providers = ProviderCache(self.settings, {})
         self.parts = replace(self.parts, settings=self.settings, providers=self.providers)
         self.servicer = Servicer(self.parts)
 

@@ -10,7 +10,7 @@ import pytest
 from doubles.house import House, stub_of
 from yarrow.client.command import Here
 from yarrow.client.table import PROMPT_LINES, perform
-from yarrow.service.imported_prompt import SHOWN_CHARACTERS
+from yarrow.service.imported_prompt import MAX_SHOWN_CHARACTERS
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -106,7 +106,7 @@ async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(hous
     async with stub_of(house) as stub:
         head, *rest = await export(stub, house)
         head["systemPrompt"] = prompt
-        assert len((await take_in(stub, [head, *rest], house.cwd)).system_prompt) == SHOWN_CHARACTERS
+        assert len((await take_in(stub, [head, *rest], house.cwd)).system_prompt) == MAX_SHOWN_CHARACTERS
         path = tmp_path / "other.jsonl"
         path.write_text("\n".join(map(json.dumps, [head, *rest])))
         answer = await perform(Here(stub, "", str(house.cwd)), "import", [str(path)])

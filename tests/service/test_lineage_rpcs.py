@@ -349,7 +349,7 @@ async def test_secrets_leave_in_no_export(tmp_path: Path) -> None:
     from yarrow.service.servicer import Servicer
 
     house = House(tmp_path, [[{"text": "the key is hunter2hunter2"}]])
-    house.servicer = Servicer(msgspec.structs.replace(house.parts, secrets=lambda: ("hunter2hunter2",)))
+    house.servicer = Servicer(msgspec.structs.replace(house.parts, secret_values=lambda: ("hunter2hunter2",)))
     async with stub_of(house) as stub:
         await play(stub, house.prompt("go", "s1"))
         for export_format in (pb.EXPORT_FORMAT_JSONL, pb.EXPORT_FORMAT_HTML):

@@ -96,6 +96,6 @@ async def test_what_file_tools_leave_out_is_not_listed(house: House, stub: "Stub
     for prefix in ("", "prod", "config/", "config/prod", "./config/"):
         assert not [path for path in (await listed(house, stub, prefix)).paths if "production" in path], prefix
     assert list((await listed(house, stub, "config/")).paths) == ["config/token"]
-    house.servicer = Servicer(replace(house.parts, private=(house.cwd / "config/token",)))
+    house.servicer = Servicer(replace(house.parts, protected_files=(house.cwd / "config/token",)))
     async with stub_of(house) as other:
         assert list((await listed(house, other, "config/")).paths) == []

@@ -12,12 +12,12 @@ from doubles.house import House, play, stub_of
 from yarrow.agent.agent import Agent
 from yarrow.event.events import Event
 from yarrow.message import Message
-from yarrow.service import active
-from yarrow.service.entry import Entry
+from yarrow.service import session_cache
+from yarrow.service.loaded_session import LoadedSession
 from yarrow.session.disk import Disk
 from yarrow.v1 import agent_pb2 as pb
 
-KEPT = (Entry, Agent, Event, Message, asyncio.Task, asyncio.TimerHandle)
+KEPT = (LoadedSession, Agent, Event, Message, asyncio.Task, asyncio.TimerHandle)
 """Kinds of things that a session in memory has."""
 MOST_HANDED_OVER = 4
 """Times that a prompt waits for a thread: for what is around it, for the file's lock, its message and the answer."""
@@ -93,14 +93,14 @@ async def test_sessions_that_left_memory_leave_nothing_behind(tmp_path: Path, mo
             await play(stub, house.prompt("more", f"s{number}"))
         (await house.scripted()).requests.clear()
         grown = kept()
-        assert grown["Entry"] == before["Entry"] + 20
+        assert grown["LoadedSession"] == before["LoadedSession"] + 20
         # Two questions and two answers each, and the events of the last run, for a minute.
         assert before["Message"] < grown["Message"] <= before["Message"] + 20 * 4
         assert before["Event"] < grown["Event"]
         assert grown["Task"] <= before["Task"] + 20
-        monkeypatch.setattr(active, "IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(session_cache, "IDLE_SECONDS", -1.0)
         await stub.NewSession(pb.NewSessionRequest(session_id="last", cwd=str(house.cwd)))
         left = kept()
-    assert left["Entry"] == 1
+    assert left["LoadedSession"] == 1
     for kind in ("Agent", "Message", "Event", "Task", "TimerHandle"):
         assert left[kind] <= before[kind], kind

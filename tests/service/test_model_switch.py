@@ -18,7 +18,7 @@ from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from yarrow.config.settings import CompactionSettings, ProviderSettings, Settings
 from yarrow.provider.pairing import NO_RESULT
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
@@ -115,7 +115,7 @@ async def client_of(folder: Path, servers: dict[str, tuple[str, ChatServer]], **
     house = House(folder, [])
     providers = {name: ProviderSettings(kind, base_url=server.root) for name, (kind, server) in servers.items()}
     chosen = Settings(provider=next(iter(servers)), model="m", providers=providers, **more)
-    house.parts = replace(house.parts, settings=chosen, providers=Providers(chosen, {}))
+    house.parts = replace(house.parts, settings=chosen, providers=ProviderCache(chosen, {}))
     house.servicer = Servicer(house.parts)
     async with stub_of(house) as stub:
         yield Client(stub, house)

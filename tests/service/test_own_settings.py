@@ -22,7 +22,7 @@ async def outputs(folder: Path, *names: str, sessions: str = "project/conf/sessi
     house = House(folder, [*calls, [{"text": "done"}]])
     (house.cwd / "conf").mkdir()
     manager = SessionManager(folder / sessions, sync="message", disk=Disk())
-    parts = replace(house.parts, users=house.cwd / "conf", manager=manager, registry=Registry(BUILTIN_TOOLS))
+    parts = replace(house.parts, user_dir=house.cwd / "conf", manager=manager, registry=Registry(BUILTIN_TOOLS))
     house.servicer = Servicer(parts)
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt())

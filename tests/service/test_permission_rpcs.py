@@ -110,7 +110,7 @@ async def test_when_the_only_client_that_can_answer_goes_for_good_it_is_denied(
         call = stub.Prompt(house.prompt(answers_permissions=True))
         event = await until_asked(call)
         call.cancel()
-        await asyncio.wait_for(house.servicer.settled(), 5)
+        await asyncio.wait_for(house.servicer.wait_until_idle(), 5)
         messages = (await stub.GetMessages(pb.GetMessagesRequest(session_id=event.session_id))).messages
     assert "nobody is there" in messages[2].content[0].text.text
     assert messages[3].content[0].text.text == "done"

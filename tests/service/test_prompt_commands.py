@@ -247,12 +247,12 @@ async def test_warnings_of_extensions_and_of_what_was_left_out_reach_every_clien
 
 async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House) -> None:
     from yarrow.policy.workspace import Refused
-    from yarrow.service.making import SessionPlan
+    from yarrow.service.new_session import SessionPlan
     from yarrow.service.sessions import Sessions
 
     sessions = Sessions(house.parts)
     entry, _ = await sessions.get_or_create("s1", SessionPlan(house.cwd))
-    workspace = (await sessions.equip(entry)).context.workspace
+    workspace = (await sessions.prepare_resources(entry)).context.workspace
     skill = house.users / "skills" / "deploy" / "SKILL.md"
     assert not isinstance(workspace.resolve_read(skill), Refused)
     assert isinstance(workspace.resolve_write(skill), Refused)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from doubles.house import House, kinds, play, reason_of, stub_of
 from yarrow.errors import InvalidArgument
-from yarrow.service.images import fitted
+from yarrow.service.images import fit_images
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -22,12 +22,12 @@ def png(width: int, height: int) -> bytes:
 
 
 async def test_an_image_within_the_limits_keeps_its_bytes_and_gets_the_type_of_its_content():
-    (image,) = await fitted([pb.Image(media_type="image/jpeg", data=png(3, 2))])
+    (image,) = await fit_images([pb.Image(media_type="image/jpeg", data=png(3, 2))])
     assert image == pb.Image(media_type="image/png", data=png(3, 2))
 
 
 async def test_case_T_12_a_prompt_image_over_the_limits_is_scaled():
-    (image,) = await fitted([pb.Image(media_type="image/png", data=png(8_400, 100))])
+    (image,) = await fit_images([pb.Image(media_type="image/png", data=png(8_400, 100))])
     assert Image.open(io.BytesIO(image.data)).size == (2_000, 24)
 
 
@@ -35,7 +35,7 @@ async def test_the_error_names_which_image_and_why(monkeypatch: pytest.MonkeyPat
     images = [pb.Image(media_type="image/png", data=png(*size)) for size in ((1, 1), (8_400, 100))]
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(InvalidArgument, match=r"images\[1\].*8400x100.*'\.\[images\]'"):
-        await fitted(images)
+        await fit_images(images)
 
 
 def request(house: House, data: bytes) -> pb.PromptRequest:

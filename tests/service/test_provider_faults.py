@@ -27,7 +27,7 @@ from doubles.ollama_server import OllamaServer
 from doubles.received import check_stream
 from doubles.soak import seeds
 from yarrow.config.settings import ProviderSettings, RetrySettings, Settings
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
@@ -149,7 +149,7 @@ async def scene(folder: Path, kind: str) -> AsyncGenerator[Scene]:
             house = House(folder, [])
             provider = ProviderSettings(kind, base_url=proxy.root, first_byte_timeout=SILENCE, idle_timeout=SILENCE)
             settings = Settings(provider="p", model="m", providers={"p": provider}, retry=RETRIES)
-            house.parts = replace(house.parts, settings=settings, providers=Providers(settings, {}))
+            house.parts = replace(house.parts, settings=settings, providers=ProviderCache(settings, {}))
             house.servicer = Servicer(house.parts)
             async with stub_of(house) as stub:
                 yield Scene(stub, house, proxy)

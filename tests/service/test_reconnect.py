@@ -21,7 +21,7 @@ from yarrow.client.run import Outcome, follow
 from yarrow.client.session import Session, make_session
 from yarrow.config.settings import ServiceSettings
 from yarrow.event import bus
-from yarrow.service.options import client_options
+from yarrow.service.grpc_options import make_client_options
 from yarrow.v1 import agent_pb2 as pb
 
 TURNS: list[list[dict[str, Any]]] = [
@@ -83,7 +83,7 @@ async def wired(house: House, folder: Path, **more: Any) -> AsyncGenerator[tuple
         behind(house, folder / "run", **more) as door,
         relay(door.address.removeprefix("unix:"), folder / "wire") as wire,
     ):
-        options = client_options(ServiceSettings())
+        options = make_client_options(ServiceSettings())
         async with grpc.aio.insecure_channel(f"unix:{folder / 'wire'}", options=options) as channel:
             yield wire, bearing(channel, door.token)
 

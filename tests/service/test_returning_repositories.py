@@ -41,7 +41,7 @@ async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> l
     house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
     make_repository(house.cwd)
     boxes = Boxes("workspace", home=house.home, notes=house.users / "sandbox")
-    house.servicer = Servicer(replace(house.parts, boxes=boxes, registry=Registry([Bash(), Write()])))
+    house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=Registry([Bash(), Write()])))
     told: list[list[str]] = []
     session = ""
     async with stub_of(house) as stub:

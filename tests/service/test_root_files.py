@@ -26,7 +26,7 @@ class BoxesOf(Boxes):
 async def notices(folder: Path, found: RootFiles) -> list[list[str]]:
     """Return the texts of the notices of two runs of one session."""
     house = House(folder, [[{"text": "one"}], [{"text": "two"}]])
-    house.servicer = Servicer(replace(house.parts, boxes=BoxesOf(found)))
+    house.servicer = Servicer(replace(house.parts, sandboxes=BoxesOf(found)))
     texts: list[list[str]] = []
     async with stub_of(house) as stub:
         for text in ("first", "second"):

@@ -150,7 +150,7 @@ SECRET = "swordfish-and-more"
 async def test_a_known_key_leaves_a_tool_for_nobody(tmp_path: Path) -> None:
     turns = [[call("echo", f"the key is {SECRET}")], [{"text": "done"}]]
     house = House(tmp_path, turns)
-    house.servicer = Servicer(replace(house.parts, secrets=lambda: (SECRET,)))
+    house.servicer = Servicer(replace(house.parts, secret_values=lambda: (SECRET,)))
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt("go"))
         by_hand = await run(stub, events[0].session_id, "act", SECRET)

@@ -29,7 +29,7 @@ def house(tmp_path: Path) -> House:
     secret_files = SecretFilesSettings(more=("*.pem", "secrets.yml"), fewer=(".ENV.test",))
     settings = replace(made.parts.settings, secret_files=secret_files)
     boxes = Boxes("workspace", home=made.home)
-    made.servicer = Servicer(replace(made.parts, boxes=boxes, settings=settings, registry=Registry(BUILTIN_TOOLS)))
+    made.servicer = Servicer(replace(made.parts, sandboxes=boxes, settings=settings, registry=Registry(BUILTIN_TOOLS)))
     for name in CLOSED[:-1]:
         (made.cwd / name).parent.mkdir(exist_ok=True)
         (made.cwd / name).write_text(SECRET)

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2
 from doubles.house import House
 from doubles.reached import DOORS, METHODS, behind, call, in_process, request_of
 from yarrow.errors import UsageError
-from yarrow.service.auth import own_token, read_token
-from yarrow.service.certificate import self_made
+from yarrow.service.authentication import load_or_create_token, read_token
+from yarrow.service.tls_certificate import load_or_create_certificate
 from yarrow.v1 import agent_pb2 as pb
 
 S = grpc.StatusCode
@@ -136,7 +136,7 @@ async def test_a_client_without_the_certificate_that_is_asked_for_is_not_let_in(
 
 async def test_another_certificate_than_the_pinned_one_is_not_trusted(house: House, tmp_path: Path) -> None:
     async with behind(house, tmp_path / "run", "tls") as reached:
-        other = grpc.ssl_channel_credentials(self_made(tmp_path / "other").certificate)
+        other = grpc.ssl_channel_credentials(load_or_create_certificate(tmp_path / "other").certificate)
         options = (("grpc.ssl_target_name_override", "yarrow"),)
         async with grpc.aio.secure_channel(reached.address, other, options=options) as channel:
             assert (await call(channel, METHODS["ListModels"], pb.ListModelsRequest()))[0] is S.UNAVAILABLE
@@ -147,17 +147,17 @@ async def test_another_certificate_than_the_pinned_one_is_not_trusted(house: Hou
 
 def test_a_token_is_made_once_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    token = own_token(path)
+    token = load_or_create_token(path)
     assert len(token) >= 43
     assert path.stat().st_mode & 0o777 == 0o600
-    assert own_token(path) == read_token(path) == token
-    assert own_token(tmp_path / "other") != token
+    assert load_or_create_token(path) == read_token(path) == token
+    assert load_or_create_token(tmp_path / "other") != token
 
 
 @pytest.mark.parametrize("kind", ["wide", "link", "empty", "spaces", "folder", "binary", "missing"])
 def test_a_token_that_cannot_be_trusted_is_refused(tmp_path: Path, kind: str) -> None:
     path, real = tmp_path / "token", tmp_path / "real"
-    token = own_token(real)
+    token = load_or_create_token(real)
     contents = {"empty": b"", "spaces": b"a b\n", "binary": b"\xff\xfe"}
     if kind == "link":
         path.symlink_to(real)
@@ -171,7 +171,7 @@ def test_a_token_that_cannot_be_trusted_is_refused(tmp_path: Path, kind: str) ->
     assert token not in refused.value.message
     if kind != "missing":
         with pytest.raises(UsageError):
-            own_token(path)
+            load_or_create_token(path)
 
 
 # ---- what a web page could send (X-07) ----
@@ -232,5 +232,5 @@ async def test_a_foreign_authority_opens_nothing(house: House, tmp_path: Path) -
 def test_a_certificate_without_the_library_that_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(UsageError, match=r"'\.\[tls\]'.*--tls-cert"):
-        self_made(tmp_path / "tls")
+        load_or_create_certificate(tmp_path / "tls")
     assert not list((tmp_path / "tls").iterdir())

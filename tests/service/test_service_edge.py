@@ -12,8 +12,8 @@ from google.rpc import error_details_pb2, status_pb2
 from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.reached import METHODS, Door, behind, call, in_process, request_of
 from yarrow.config.settings import ServiceSettings
-from yarrow.service import entry
-from yarrow.service.translate_events import to_event
+from yarrow.service import loaded_session
+from yarrow.service.event_translation import to_event
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -306,7 +306,7 @@ async def test_an_event_is_translated_once_however_many_watch(house: House, monk
         made.append(event.sequence)
         return to_event(event)
 
-    monkeypatch.setattr(entry, "to_event", counted)
+    monkeypatch.setattr(loaded_session, "to_event", counted)
     async with stub_of(house) as stub:
         session, prompt = await running(house, stub)
         request = pb.StreamEventsRequest(session_id=session, after_sequence=0)

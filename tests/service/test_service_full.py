@@ -70,7 +70,7 @@ async def test_a_merge_under_way_is_waited_for_as_a_run_is(tmp_path: Path) -> No
         while len((await house.scripted()).requests) < 3:
             await asyncio.sleep(0)
         house.servicer.drain()
-        settled = asyncio.ensure_future(house.servicer.settled())
+        settled = asyncio.ensure_future(house.servicer.wait_until_idle())
         for _ in range(100):
             await asyncio.sleep(0)
         assert not settled.done()

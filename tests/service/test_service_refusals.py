@@ -13,8 +13,8 @@ from doubles.house import House
 from doubles.reached import METHODS, Door, behind, call
 from yarrow.config.settings import ServiceSettings
 from yarrow.platform import system
-from yarrow.service import options
-from yarrow.service.refusals import LOG_SECONDS, LOOK_SECONDS, Refusals, host_of
+from yarrow.service import grpc_options
+from yarrow.service.refusal_log import CHECK_SECONDS, LOG_SECONDS, RefusalLog, parse_peer_host
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -38,7 +38,7 @@ async def served(door: Door) -> bool:
 
 
 def test_case_rs_m1_the_limits_of_a_service() -> None:
-    given = dict(options.server_options(ServiceSettings()))
+    given = dict(grpc_options.make_server_options(ServiceSettings()))
     assert given["grpc.server_handshake_timeout_ms"] == 10_000
     assert given["grpc.max_allowed_incoming_connections"] == 4_096
 
@@ -46,7 +46,7 @@ def test_case_rs_m1_the_limits_of_a_service() -> None:
 async def test_case_rs_m1_silent_connections_end_and_the_owner_is_served_again(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(options, "HANDSHAKE_MILLISECONDS", 500)
+    monkeypatch.setattr(grpc_options, "HANDSHAKE_MILLISECONDS", 500)
     limits = ServiceSettings(connections=FEW)
     house.settings = replace(house.settings, service=limits)
     async with behind(house, tmp_path / "run", "tls") as door:
@@ -79,12 +79,12 @@ async def test_a_refused_call_is_counted_and_logged_with_its_peer(
 
 def test_one_line_a_minute_of_each_peer_says_how_many_there_were(caplog: pytest.LogCaptureFixture) -> None:
     time = [0.0]
-    refusals = Refusals(lambda: time[0])
+    refusals = RefusalLog(lambda: time[0])
     for port in range(1_000):
-        refusals.call("/yarrow.v1.AgentService/Prompt", f"ipv4:192.0.2.1:{port}")
-    refusals.call("/yarrow.v1.AgentService/GetState", "ipv6:%5B2001:db8::1%5D:5")
+        refusals.record_call("/yarrow.v1.AgentService/Prompt", f"ipv4:192.0.2.1:{port}")
+    refusals.record_call("/yarrow.v1.AgentService/GetState", "ipv6:%5B2001:db8::1%5D:5")
     time[0] = LOG_SECONDS
-    refusals.call("/yarrow.v1.AgentService/Prompt", "ipv4:192.0.2.1:9")
+    refusals.record_call("/yarrow.v1.AgentService/Prompt", "ipv4:192.0.2.1:9")
     assert [record.getMessage() for record in caplog.records] == [
         "Prompt from 192.0.2.1 refused: UNAUTHENTICATED",
         "GetState from 2001:db8::1 refused: UNAUTHENTICATED",
@@ -94,10 +94,10 @@ def test_one_line_a_minute_of_each_peer_says_how_many_there_were(caplog: pytest.
 
 
 def test_however_many_peers_call_the_memory_is_bounded() -> None:
-    refusals = Refusals(lambda: 0.0)
+    refusals = RefusalLog(lambda: 0.0)
     for number in range(5_000):
-        refusals.call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:1")
-        refusals.call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:2")
+        refusals.record_call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:1")
+        refusals.record_call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:2")
     assert refusals.calls == 10_000
     assert max(len(value) for value in vars(refusals).values() if isinstance(value, dict)) <= 1_024
 
@@ -115,20 +115,20 @@ def test_however_many_peers_call_the_memory_is_bounded() -> None:
     ],
 )
 def test_the_host_of_a_peer(peer: str, host: str) -> None:
-    assert host_of(peer) == host
+    assert parse_peer_host(peer) == host
 
 
 def test_full_connections_are_logged_with_the_peers_that_hold_most(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals = Refusals(lambda: 0.0)
+    refusals = RefusalLog(lambda: 0.0)
     there = ["192.0.2.1"] * 5 + ["192.0.2.2"] * 2 + ["192.0.2.3"]
-    monkeypatch.setattr("yarrow.service.refusals.system.connected_to", lambda port: there)
-    refusals.look(1, len(there) + 1)
+    monkeypatch.setattr("yarrow.service.refusal_log.system.connected_to", lambda port: there)
+    refusals.check_connections(1, len(there) + 1)
     assert refusals.full_seconds == 0
     for _ in range(3):
-        refusals.look(1, len(there))
-    assert refusals.full_seconds == 3 * LOOK_SECONDS
+        refusals.check_connections(1, len(there))
+    assert refusals.full_seconds == 3 * CHECK_SECONDS
     assert [record.getMessage() for record in caplog.records] == [
         "no more than 8 connections are accepted (service.connections): 192.0.2.1 (5), 192.0.2.2 (2), 192.0.2.3 (1)"
     ]

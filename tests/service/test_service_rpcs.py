@@ -13,10 +13,10 @@ from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.rig import call
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code
-from yarrow.service import active, translate
-from yarrow.service.choices import MAX_NAME, MAX_TEXT_BYTES
-from yarrow.service.entry import BATCH_BYTES
-from yarrow.service.errors import STATUS
+from yarrow.service import session_cache, translation
+from yarrow.service.grpc_status import STATUS_BY_CODE
+from yarrow.service.loaded_session import MAX_BATCH_BYTES
+from yarrow.service.request_fields import MAX_NAME_CHARACTERS, MAX_TEXT_BYTES
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ async def test_events_are_replayed_and_then_live_for_several_clients(house: Hous
 
 
 async def test_a_batch_waits_for_what_follows_soon_and_for_nothing_after_the_end(house: House, stub: "Stub") -> None:
-    house.servicer.window = 60.0  # so that only the end of the run ends it
+    house.servicer.batch_window = 60.0  # so that only the end of the run ends it
     responses = [response async for response in stub.Prompt(house.prompt(batch=True))]
     assert len(responses) == 1
     assert responses[0].more[-1].HasField("agent_end")
@@ -356,7 +356,7 @@ async def test_absurd_token_counts_brick_no_session(house: House, stub: "Stub", 
     state = await stub.GetState(pb.GetStateRequest(session_id=session))
     assert 0 < state.context_tokens < 10_000  # what cannot be is not believed
     usage = (await stub.GetMessages(pb.GetMessagesRequest(session_id=session))).messages[1].usage
-    assert (usage.input, usage.output) == (translate.MAX_COUNT, translate.MAX_COUNT)
+    assert (usage.input, usage.output) == (translation.MAX_COUNT, translation.MAX_COUNT)
     again = await play(stub, house.prompt(session_id=session))
     assert again[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
@@ -375,7 +375,7 @@ async def test_an_empty_id_names_nothing_and_a_part_only_what_is_read(house: Hou
 
 
 async def test_a_name_is_bounded(house: House, stub: "Stub") -> None:
-    new = stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), name="x" * (MAX_NAME + 1)))
+    new = stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), name="x" * (MAX_NAME_CHARACTERS + 1)))
     assert await refused(new) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
@@ -390,7 +390,7 @@ async def make_room(house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch)
     one = (await stub.NewSession(new)).session_id
     two = (await stub.NewSession(new)).session_id
     assert await refused(stub.NewSession(new)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY")
-    monkeypatch.setattr(active, "UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr(session_cache, "RECENT_USE_SECONDS", -1.0)
     watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=one, after_sequence=0))
     prompted = await play(stub, house.prompt(session_id=one))
     assert (await read(watching)).event == prompted[0]
@@ -411,7 +411,7 @@ async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path:
     pieces = [{"text": chr(97 + number) * 700_000} for number in range(10)]
     (tmp_path / "script.json").write_text(json.dumps([pieces]))
     responses = [response async for response in stub.Prompt(house.prompt(batch=True))]
-    assert max(response.ByteSize() for response in responses) < 2 * BATCH_BYTES
+    assert max(response.ByteSize() for response in responses) < 2 * MAX_BATCH_BYTES
     events = [event for response in responses for event in (response.event, *response.more)]
     assert "".join(event.text_delta.text for event in events) == "".join(piece["text"] for piece in pieces)
 
@@ -426,4 +426,4 @@ def test_every_rpc_is_here() -> None:
 
 
 def test_every_code_has_a_status() -> None:
-    assert set(STATUS) == set(Code)
+    assert set(STATUS_BY_CODE) == set(Code)

@@ -27,7 +27,7 @@ def house(tmp_path: Path) -> House:
     assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
     boxes = Boxes("workspace", home=made.home, notes=made.users / "sandbox")
-    made.servicer = Servicer(replace(made.parts, boxes=boxes, registry=Registry([Bash()])))
+    made.servicer = Servicer(replace(made.parts, sandboxes=boxes, registry=Registry([Bash()])))
     return made
 
 
@@ -74,7 +74,7 @@ async def test_a_workspace_that_can_have_no_sandbox_says_so(house: House, place:
     extra = [str(house.home)] if place == "an extra root" else []
     settings = replace(house.parts.settings, workspace=replace(house.parts.settings.workspace, extra=extra))
     boxes = Boxes("workspace", home=house.home)
-    house.servicer = Servicer(replace(house.parts, boxes=boxes, settings=settings))
+    house.servicer = Servicer(replace(house.parts, sandboxes=boxes, settings=settings))
     async with stub_of(house) as stub:
         session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(cwd)))).session_id
         warnings = (await stub.GetState(pb.GetStateRequest(session_id=session_id))).warnings

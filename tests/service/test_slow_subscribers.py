@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from doubles.house import House, read
 from doubles.reached import Door, behind
 from yarrow.event.bus import BUFFER_EVENTS
-from yarrow.service.following import BATCH_EVENTS
+from yarrow.service.event_stream import MAX_BATCH_EVENTS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -91,7 +91,7 @@ async def test_fifty_that_hardly_read_keep_a_buffer_each_and_no_more(tmp_path: P
         after = 0 if lost else after + 1
         covered += lost or [event.sequence]
     assert covered == list(range(1, last + 1)), "what was lost is told, and each event comes once"
-    assert after <= BUFFER_EVENTS + BATCH_EVENTS  # one take may be in the hand of the stream
+    assert after <= BUFFER_EVENTS + MAX_BATCH_EVENTS  # one take may be in the hand of the stream
     assert told[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
@@ -123,7 +123,7 @@ async def test_a_batch_holds_no_more_than_is_promised(tmp_path: Path) -> None:
             sizes.append(1 + len(response.more))
             if (response.event, *response.more)[-1].sequence >= last:
                 break
-    assert max(sizes) == BATCH_EVENTS
+    assert max(sizes) == MAX_BATCH_EVENTS
 
 
 async def _rest(call: Any, last: int) -> list[pb.AgentEvent]:

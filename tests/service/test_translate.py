@@ -9,8 +9,8 @@ from google.protobuf.json_format import MessageToJson
 from yarrow.errors import Code, Failure
 from yarrow.event import events as ev
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
-from yarrow.service import translate
-from yarrow.service.translate_events import to_event
+from yarrow.service import translation
+from yarrow.service.event_translation import to_event
 from yarrow.v1 import agent_pb2 as pb
 
 USAGE = Usage(1, 2, 3, 4)
@@ -100,7 +100,7 @@ def test_there_is_a_case_for_every_kind() -> None:
 
 def test_a_message_with_every_block() -> None:
     blocks = (Text("t"), Thinking("h"), ToolCall("c", "n", '{"a": 1}', "x"), Image("image/png", "AAE="), Opaque("{}"))
-    message = translate.to_message(
+    message = translation.to_message(
         Message(id="m", role=Role.ASSISTANT, content=blocks, timestamp="2023-11-14T22:13:20.500Z", usage=USAGE)
     )
     assert [block.WhichOneof("block") for block in message.content] == [
@@ -112,7 +112,7 @@ def test_a_message_with_every_block() -> None:
 
 def test_every_value_of_an_enum_has_a_number_of_its_own() -> None:
     for table in (
-        translate.STATES, translate.END_REASONS, translate.STOP_REASONS, translate.ROLES, translate.THINKING,
+        translation.STATES, translation.END_REASONS, translation.STOP_REASONS, translation.ROLES, translation.THINKING,
     ):  # fmt: skip
         kind = type(next(iter(table)))
         assert set(table) == set(kind)
@@ -121,7 +121,7 @@ def test_every_value_of_an_enum_has_a_number_of_its_own() -> None:
 
 
 def test_images_come_in_and_go_out_whole() -> None:
-    (text, image) = translate.from_content("see", [pb.Image(media_type="image/gif", data=b"\0\xff")])
+    (text, image) = translation.to_blocks("see", [pb.Image(media_type="image/gif", data=b"\0\xff")])
     assert text == Text("see")
     assert image == Image("image/gif", "AP8=")
-    assert translate.from_content("", []) == ()
+    assert translation.to_blocks("", []) == ()

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from yarrow.service.certificate import NAME, make
+from yarrow.service.tls_certificate import CERTIFICATE_NAME, create_certificate
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -97,8 +97,8 @@ def tcp(server: aio.Server, directory: Path) -> str:
 
 
 # Made once: it takes longer than most checks.
-MADE = make()
-TLS_NAME = ("grpc.ssl_target_name_override", NAME)
+MADE = create_certificate()
+TLS_NAME = ("grpc.ssl_target_name_override", CERTIFICATE_NAME)
 
 
 def tls(server: aio.Server, directory: Path) -> str:

@@ -40,7 +40,7 @@ class ExclusiveTask:
         self.taken = False
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
-        """Run what can be aborted as a task of its own; it calls `mark_abortable` first and `mark_finishing` before its end."""
+        """Run it as a task, which calls `mark_abortable` first and `mark_finishing` before its end."""
         self._task = asyncio.create_task(doing, name=name)
 
     def mark_abortable(self) -> bool:

@@ -13,8 +13,8 @@ from yarrow.client.bearer import bearing
 from yarrow.client.stub import Stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
-from yarrow.service.auth import read_token, token_beside
-from yarrow.service.options import client_options
+from yarrow.service.authentication import read_token, token_path_for
+from yarrow.service.grpc_options import make_client_options
 
 UNIX = "unix:"
 
@@ -31,14 +31,14 @@ async def attached(arguments: Arguments, token: Path | None, limits: ServiceSett
     Raises `UsageError` when the token or a certificate cannot be used.
     """
     address, remote = address_of(arguments.attach), arguments.remote
-    options: tuple[tuple[str, int | str], ...] = client_options(limits)
+    options: tuple[tuple[str, int | str], ...] = make_client_options(limits)
     if address.startswith(UNIX):
         socket = Path(address.removeprefix(UNIX).removeprefix("//"))
         try:
             check_socket(socket)
         except OSError as error:
             raise UsageError(f"cannot use the socket {socket}: {error.strerror}") from error
-        bearer = read_token(token or token_beside(socket))
+        bearer = read_token(token or token_path_for(socket))
         channel = grpc.aio.insecure_channel(address, options=options)
     else:
         split_address(address, "--attach")

@@ -4,16 +4,16 @@ import ssl
 from pathlib import Path
 
 from yarrow.errors import UsageError
-from yarrow.service.certificate import Tls, read_pem
+from yarrow.service.tls_certificate import TlsCertificate, read_pem
 
 
-def given(certificate: Path, key: Path) -> Tls:
+def given(certificate: Path, key: Path) -> TlsCertificate:
     """Return a certificate and its key from their files.
 
     Raises `UsageError` when one cannot be read or is none, when the key is open to others or locked, and when it is
     that of another certificate: the transport would say no more than that something is wrong.
     """
-    found = Tls(read_pem(certificate), read_pem(key, secret=True))
+    found = TlsCertificate(read_pem(certificate), read_pem(key, secret=True))
     if b"ENCRYPTED" in found.key:
         raise UsageError(f"{key} is locked with a password, for which nobody can be asked: keep it without one")
     try:

@@ -14,8 +14,8 @@ from yarrow.policy.obeyed import obeyed_paths
 from yarrow.policy.sandbox.boxes import Boxes, Reach
 from yarrow.policy.secrets import secret_values
 from yarrow.provider.keys import configured_names, key_names, known_keys
-from yarrow.service.parts import Parts, Watch
-from yarrow.service.providers import Providers
+from yarrow.service.dependencies import Dependencies, Telemetry
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
@@ -43,36 +43,36 @@ def compose(
     users = user_directory(home, environment)
     root = Path(settings.session_dir) if settings.session_dir else users / "sessions"
     return Servicer(
-        Parts(
+        Dependencies(
             settings=settings,
             manager=SessionManager(root, sync=settings.sync, disk=Disk()),
-            providers=Providers(settings, environment, added.providers),
+            providers=ProviderCache(settings, environment, added.providers),
             registry=Registry((*BUILTIN_TOOLS, *added.tools)),
             now=time.time,
             version=VERSION,
-            added=added,
+            contributions=added,
             home=home,
-            users=users,
-            consent=_consent(settings.permissions, user_file(home, environment)),
-            boxes=Boxes(
+            user_dir=users,
+            permission_config=_consent(settings.permissions, user_file(home, environment)),
+            sandboxes=Boxes(
                 settings.sandbox,
                 home=home,
                 hidden=(_real(users), _real(root.expanduser())),
                 notes=_real(users) / "sandbox",
                 reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
             ),
-            obeyed=_obeyed(settings, environment, added.files),
-            private=tuple({_real(path) for path in private}),
-            secrets=lambda: {*secret_values(environment), *known_keys(settings, environment)},
-            keys=lambda: known_keys(settings, environment),
+            startup_files=_obeyed(settings, environment, added.files),
+            protected_files=tuple({_real(path) for path in private}),
+            secret_values=lambda: {*secret_values(environment), *known_keys(settings, environment)},
+            key_values=lambda: known_keys(settings, environment),
             key_names=lambda: key_names(settings),
-            withheld=lambda: configured_names(settings),
-            watch=_watch(settings, environment),
+            withheld_names=lambda: configured_names(settings),
+            telemetry=_watch(settings, environment),
         )
     )
 
 
-def _watch(settings: Settings, environment: Mapping[str, str]) -> Watch | None:
+def _watch(settings: Settings, environment: Mapping[str, str]) -> Telemetry | None:
     """Return what tells OpenTelemetry of the service; None unless it is wanted. Raises `ConfigError`."""
     if settings.telemetry.send == "off" or (
         settings.telemetry.send == "auto" and not any(environment.get(name) for name in TELEMETRY_VARIABLES)

@@ -19,7 +19,7 @@ from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.load import Extensions
-from yarrow.service.registering import register
+from yarrow.service.registration import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
@@ -65,7 +65,7 @@ async def opened(start: Start) -> AsyncGenerator[Stub]:
     private = (token,) if token else ()
     servicer = compose(start.loaded.settings, os.environ, start.extensions.added, private=private)
     registrar = Registrar()
-    register(servicer, registrar)
+    register_service(servicer, registrar)
     try:
         async with InMemoryChannel(registrar) as channel:
             yield AgentServiceStub(channel)

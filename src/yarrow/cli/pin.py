@@ -12,7 +12,7 @@ from yarrow.cli.arguments import Remote
 from yarrow.cli.certificates import given, trust
 from yarrow.cli.places import absolute, split_address
 from yarrow.errors import Code, ProviderError, UsageError
-from yarrow.service.certificate import NAME, fingerprint, read_pem
+from yarrow.service.tls_certificate import CERTIFICATE_NAME, compute_fingerprint, read_pem
 
 DIGEST = "sha256:"
 LOOK_SECONDS = 10.0
@@ -52,13 +52,13 @@ def _look(address: tuple[str, int], remote: Remote) -> Pinned:
     trusted = b"" if pin.startswith(DIGEST) else read_pem(absolute(pin, "--tls-pin"))
     # What is shown proves nothing yet: the connection that is used trusts what is returned alone.
     _, shown = _shown(address, _context(ssl.CERT_NONE, remote))
-    found = fingerprint(shown)
+    found = compute_fingerprint(shown)
     if not trusted and found != pin.lower():
         where = f"the service at {address[0]}:{address[1]}"
         raise UsageError(f"{where} shows {found}, which is not --tls-pin {pin}: it may be another's")
     context = _context(ssl.CERT_REQUIRED, remote)
     trust(context, trusted := trusted or shown, f"--tls-pin {pin}")
-    is_its_own = found == fingerprint(trusted)
+    is_its_own = found == compute_fingerprint(trusted)
     # Whoever trusts an authority has only the name to tell its certificates apart.
     context.check_hostname = not is_its_own
     names, _ = _shown(address, context)
@@ -96,4 +96,4 @@ def _name(certificate: dict[str, Any]) -> str:
     """Return a name that a certificate bears."""
     names = [name for kind, name in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
     names += [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return next((name for name in names if "*" not in name), NAME)
+    return next((name for name in names if "*" not in name), CERTIFICATE_NAME)

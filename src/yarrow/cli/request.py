@@ -5,7 +5,7 @@ from yarrow.cli.prompt import Prompt
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import Settings
 from yarrow.message import ThinkingLevel
-from yarrow.service.translate import PERMISSION_MODES, THINKING
+from yarrow.service.translation import PERMISSION_MODES, THINKING
 from yarrow.v1 import agent_pb2 as pb
 
 

@@ -12,7 +12,7 @@ from yarrow.config.layers import load
 from yarrow.config.secrets import is_variable_name
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ConfigError, ProviderError
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 
 TRY_SECONDS = 20.0
 """Which a server has to answer when it is tried; a model of this machine may take its time."""
@@ -103,5 +103,5 @@ class Trial:
         overrides = chosen | self._start.arguments.overrides()
         return load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides).settings
 
-    def _providers(self, settings: Settings) -> Providers:
-        return Providers(settings, os.environ, self._start.extensions.added.providers)
+    def _providers(self, settings: Settings) -> ProviderCache:
+        return ProviderCache(settings, os.environ, self._start.extensions.added.providers)

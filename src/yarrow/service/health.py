@@ -6,14 +6,14 @@ from typing import Any
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
-from yarrow.service.answers import Context
+from yarrow.service.rpc_handlers import Context
 
-NAME = "grpc.health.v1.Health"
-MOST_WATCHES = 256
+SERVICE_NAME = "grpc.health.v1.Health"
+MAX_WATCHES = 256
 """Streams that watch at one time, which anybody may open; the next is refused."""
 
 
-class Health:
+class HealthService:
     """What is answered to who asks whether the service takes calls.
 
     The answer is about all of it, whatever name is asked about: a request is never read, since a stranger's could be as
@@ -25,9 +25,9 @@ class Health:
         self._watches = 0
         # As streams of requests, for grpc waits for the request of any other kind.
         handlers: Any = {"Check": self._handler(self._check), "Watch": self._handler(self._watch)}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
 
-    def end(self) -> None:
+    def stop_serving(self) -> None:
         """Say that no calls are taken any more."""
         self._ended.set()
 
@@ -35,8 +35,8 @@ class Health:
         await context.write(self._status)
 
     async def _watch(self, _: object, context: Context) -> None:
-        if self._watches >= MOST_WATCHES:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_WATCHES} streams watch already: check")
+        if self._watches >= MAX_WATCHES:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHES} streams watch already: check")
         self._watches += 1
         try:
             await context.write(self._status)

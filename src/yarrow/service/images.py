@@ -10,7 +10,7 @@ from yarrow.v1 import agent_pb2 as pb
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
-async def fitted(images: Sequence[pb.Image]) -> list[pb.Image]:
+async def fit_images(images: Sequence[pb.Image]) -> list[pb.Image]:
     """Return the images within the limits, under the media types of their content; one after the other, in a thread.
 
     Raises `InvalidArgument` naming the first image that has an unknown type, is none, or is too large.
@@ -19,10 +19,10 @@ async def fitted(images: Sequence[pb.Image]) -> list[pb.Image]:
         if image.media_type not in IMAGE_TYPES:
             known = ", ".join(sorted(IMAGE_TYPES))
             raise InvalidArgument(f"images[{index}].media_type", f"{image.media_type!r} is none of {known}")
-    return [await _fitted(index, image.data) for index, image in enumerate(images)]
+    return [await _fit_image(index, image.data) for index, image in enumerate(images)]
 
 
-def check_seen(images: Sequence[pb.Image], info: ProviderInfo) -> None:
+def check_image_support(images: Sequence[pb.Image], info: ProviderInfo) -> None:
     """Raise `YarrowError` (UNSUPPORTED_FEATURE) when there are images and the model takes none."""
     if images and not info.has_images:
         raise YarrowError(
@@ -31,7 +31,7 @@ def check_seen(images: Sequence[pb.Image], info: ProviderInfo) -> None:
         )
 
 
-async def _fitted(index: int, data: bytes) -> pb.Image:
+async def _fit_image(index: int, data: bytes) -> pb.Image:
     from yarrow.imaging.fit import Unfit, fit  # few prompts have images
 
     result = await in_thread(lambda _: fit(data))

@@ -9,54 +9,54 @@ from msgspec import UNSET
 from yarrow.errors import YarrowError
 from yarrow.prompt.gather import gather
 from yarrow.prompt.system import DATE, DIRECTORY, TOOLS, system_prompt
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
 from yarrow.session.ids import valid_id
 from yarrow.session.reader import Loaded
 from yarrow.session.record import Change
 
-SHOWN_CHARACTERS = 4_000
+MAX_SHOWN_CHARACTERS = 4_000
 """Characters of a system prompt in the answer of an import; the rest is cut."""
 _PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
 """A directory without blanks: words in its place could be read as a sentence."""
 
 
-async def foreign_prompt(loaded: Loaded, cwd: Path, parts: Parts) -> str:
+async def find_foreign_prompt(loaded: Loaded, cwd: Path, dependencies: Dependencies) -> str:
     """Return the system prompt of an imported session; empty if a session here has the same.
 
     Another working directory, date and fewer tools make no difference, nor does the prompt of the session that was
     exported, if it is still here.
     """
-    brought = _in_force(loaded)
-    if not brought or brought in await asyncio.to_thread(_own, brought, cwd, parts):
+    brought = _current_prompt(loaded)
+    if not brought or brought in await asyncio.to_thread(_equivalent_prompts, brought, cwd, dependencies):
         return ""
-    return "" if brought == await _of_original(loaded.header.id, parts) else brought
+    return "" if brought == await _original_prompt(loaded.header.id, dependencies) else brought
 
 
-def _in_force(loaded: Loaded) -> str:
+def _current_prompt(loaded: Loaded) -> str:
     prompts = [loaded.header.system_prompt]
     changes = (stored.value for stored in loaded.records if isinstance(stored.value, Change))
     prompts += [change.system_prompt for change in changes if change.system_prompt is not UNSET]
     return prompts[-1]
 
 
-def _own(brought: str, cwd: Path, parts: Parts) -> tuple[str, ...]:
+def _equivalent_prompts(brought: str, cwd: Path, dependencies: Dependencies) -> tuple[str, ...]:
     """Return the prompts that a session of `cwd` could have with the directory, date and tools of another prompt."""
     facts = re.search(
         rf"^{DIRECTORY}(?:{_PATH}|{re.escape(str(cwd))})\n{DATE}\d{{4}}-\d\d-\d\d(?:\n{TOOLS}(?P<tools>[\w, -]+))?$",
         brought,
         re.MULTILINE,
     )
-    if facts is None or not {*(facts["tools"] or "").split(", ")} <= {"", *parts.registry.names()}:
+    if facts is None or not {*(facts["tools"] or "").split(", ")} <= {"", *dependencies.registry.names()}:
         return ()
-    gathered = gather(parts.places(cwd))
+    gathered = gather(dependencies.prompt_places(cwd))
     return tuple(system_prompt(facts.group(), one) for one in (gathered, None))
 
 
-async def _of_original(session_id: str, parts: Parts) -> str | None:
+async def _original_prompt(session_id: str, dependencies: Dependencies) -> str | None:
     """Return the prompt of the session that was exported; None if it is not here."""
     try:
-        if valid_id(session_id) and await parts.manager.find(session_id) is not None:
-            return _in_force(await parts.manager.load(session_id))
+        if valid_id(session_id) and await dependencies.manager.find(session_id) is not None:
+            return _current_prompt(await dependencies.manager.load(session_id))
     except YarrowError:  # it cannot be read any more
         pass
     return None

@@ -12,70 +12,70 @@ from msgspec import Struct
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.service.auth import Guard
-from yarrow.service.certificate import Tls
-from yarrow.service.errors import get_ready
-from yarrow.service.health import Health
-from yarrow.service.options import server_options
-from yarrow.service.registering import register
+from yarrow.service.authentication import TokenInterceptor
+from yarrow.service.grpc_options import make_server_options
+from yarrow.service.grpc_status import preload_details
+from yarrow.service.health import HealthService
+from yarrow.service.registration import register_service
 from yarrow.service.servicer import Servicer
+from yarrow.service.tls_certificate import TlsCertificate
 from yarrow.v1 import agent_pb2 as pb
 
 DRAIN_SECONDS = 30.0
 """How long runs may go on after the service was told to end; then they are aborted."""
 HEARTBEAT_SECONDS = 5.0
 """Without another event after which a stream of a running session carries a heartbeat."""
-MAX_SOCKET_PATH = 107
+MAX_SOCKET_PATH_BYTES = 107
 """Bytes of a unix socket's path; the kernel takes no more."""
-SERVICE = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
 
 
-class Tcp(Struct, frozen=True):
+class TcpAddress(Struct, frozen=True):
     """An address of the network, and what is shown there; there is no way to listen on one without."""
 
     address: str
     """As `HOST:PORT`; port 0 takes any that is free."""
-    tls: Tls
+    tls: TlsCertificate
 
 
-class Listening(Struct, frozen=True):
+class ListenConfig(Struct, frozen=True):
     """Where a service is reached, and what is asked of who reaches it."""
 
     socket: Path
     token: str
     limits: ServiceSettings = ServiceSettings()
-    tcp: Tcp | None = None
+    tcp: TcpAddress | None = None
     reflection: bool = False
     """Whether those with the token may ask what methods there are."""
     heartbeat: float = HEARTBEAT_SECONDS
 
 
 @asynccontextmanager
-async def serving(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
+async def run_server(servicer: Servicer, config: ListenConfig) -> AsyncGenerator[tuple[str, ...]]:
     """Serve while the context is open, which gives the addresses; leaving it drains the service.
 
     Raises `UsageError` when a socket cannot be made, or not safely.
     """
-    private_folder(listening.socket)
-    with _alone(listening.socket):
-        _prepare(listening.socket)
-        async with _served(servicer, listening) as addresses:
+    make_private_folder(config.socket)
+    with _lock_socket(config.socket):
+        _remove_stale_socket(config.socket)
+        async with _run_locked(servicer, config) as addresses:
             yield addresses
 
 
 @asynccontextmanager
-async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tuple[str, ...]]:
-    get_ready()
+async def _run_locked(servicer: Servicer, config: ListenConfig) -> AsyncGenerator[tuple[str, ...]]:
+    preload_details()
     server = grpc.aio.server(
-        interceptors=(Guard(listening.token, servicer.refusals),), options=server_options(listening.limits)
+        interceptors=(TokenInterceptor(config.token, servicer.refusal_log),), options=make_server_options(config.limits)
     )
-    register(servicer, server)
-    health = Health(server)
-    if listening.reflection:
-        _reflect(server)
-    addresses = await _listen(server, listening)
-    watching = _watch(servicer, addresses, listening)
-    servicer.heartbeat = listening.heartbeat
+    register_service(servicer, server)
+    health = HealthService(server)
+    if config.reflection:
+        _enable_reflection(server)
+    addresses = await _listen(server, config)
+    watching = _watch_connections(servicer, addresses, config)
+    servicer.heartbeat = config.heartbeat
     try:
         yield addresses
     finally:
@@ -84,38 +84,40 @@ async def _served(servicer: Servicer, listening: Listening) -> AsyncGenerator[tu
         servicer.drain()
         # Told to end a second time, it does not wait for runs any longer.
         with suppress(TimeoutError, asyncio.CancelledError):
-            health.end()
-            await asyncio.wait_for(servicer.settled(), DRAIN_SECONDS)
+            health.stop_serving()
+            await asyncio.wait_for(servicer.wait_until_idle(), DRAIN_SECONDS)
         await servicer.close()
         await server.stop(grace=1.0)
-        listening.socket.unlink(missing_ok=True)
+        config.socket.unlink(missing_ok=True)
 
 
-def _watch(servicer: Servicer, addresses: tuple[str, ...], listening: Listening) -> "asyncio.Task[None] | None":
+def _watch_connections(
+    servicer: Servicer, addresses: tuple[str, ...], config: ListenConfig
+) -> "asyncio.Task[None] | None":
     """Watch how many connections the network holds; what is owned by the context that serves."""
-    if listening.tcp is None:
+    if config.tcp is None:
         return None
     port = int(addresses[-1].rpartition(":")[2])
-    return asyncio.create_task(servicer.refusals.watch(port, listening.limits.connections))
+    return asyncio.create_task(servicer.refusal_log.watch_connections(port, config.limits.connections))
 
 
-def _reflect(server: grpc.aio.Server) -> None:
+def _enable_reflection(server: grpc.aio.Server) -> None:
     # Here, since it is seldom asked for.
     from grpc_reflection.v1alpha import reflection
 
-    reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), server)
+    reflection.enable_server_reflection((SERVICE_NAME, reflection.SERVICE_NAME), server)
 
 
-async def _listen(server: grpc.aio.Server, listening: Listening) -> tuple[str, ...]:
+async def _listen(server: grpc.aio.Server, config: ListenConfig) -> tuple[str, ...]:
     addresses: list[str] = []
     place = ""
     before = os.umask(0o077)
     try:
-        if tcp := listening.tcp:
+        if tcp := config.tcp:
             place = tcp.address
             port = server.add_secure_port(place, tcp.tls.credentials())
             addresses.append(f"{place.rpartition(':')[0]}:{port}")
-        place = str(listening.socket)
+        place = str(config.socket)
         server.add_insecure_port(f"unix:{place}")
         await server.start()
     except RuntimeError as error:
@@ -125,21 +127,21 @@ async def _listen(server: grpc.aio.Server, listening: Listening) -> tuple[str, .
         raise UsageError(f"cannot listen on {place}: {causes}") from error
     finally:
         os.umask(before)
-    return (f"unix:{listening.socket}", *addresses)
+    return (f"unix:{config.socket}", *addresses)
 
 
-def lock_beside(socket: Path) -> Path:
+def lock_path_for(socket: Path) -> Path:
     """Return the file that a service locks while it has the socket; it is never deleted, or two could have it."""
     return socket.with_name(f"{socket.name}.lock")
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
+def _lock_socket(path: Path) -> Generator[None]:
     """Have the socket's path to oneself, from before it is looked at until after it is gone.
 
     A socket alone does not tell: one that was just made answers nobody yet, and one of a service that ends no more.
     """
-    beside = lock_beside(path)
+    beside = lock_path_for(path)
     try:
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | system.PLAIN | system.NO_LINK, 0o600)
     except OSError as error:
@@ -154,7 +156,7 @@ def _alone(path: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def _prepare(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Take away the socket of a service that is gone."""
     if path.is_socket():
         if system.answers(path):
@@ -164,10 +166,10 @@ def _prepare(path: Path) -> None:
         raise UsageError(f"{path} exists and is not a socket")
 
 
-def private_folder(path: Path) -> None:
+def make_private_folder(path: Path) -> None:
     """Make the directory of a socket, closed to others. Raises `UsageError` when it is open to them."""
-    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
-        raise UsageError(f"{path} is longer than the {MAX_SOCKET_PATH} bytes a socket's path may have")
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise UsageError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes a socket's path may have")
     folder = path.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

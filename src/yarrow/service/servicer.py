@@ -6,85 +6,85 @@ from collections.abc import AsyncIterator
 
 from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service import views
-from yarrow.service.answers import Context, answers, streams
-from yarrow.service.choices import read_choices, read_content, read_cwd, read_id, read_name
-from yarrow.service.commands import Commands
-from yarrow.service.configure import configure
-from yarrow.service.costs import so_far
-from yarrow.service.entry import responses
-from yarrow.service.files import Files
-from yarrow.service.following import BATCH_EVENTS, BATCH_SECONDS, take
-from yarrow.service.images import check_seen, fitted
-from yarrow.service.making import SessionPlan
-from yarrow.service.parts import Parts
-from yarrow.service.permissions import Permissions, attending
-from yarrow.service.refusals import Refusals
-from yarrow.service.saved import SavedSessions
+from yarrow.service.command_expander import CommandExpander
+from yarrow.service.costs import compute_session_cost
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.event_stream import BATCH_SECONDS, MAX_BATCH_EVENTS, next_events
+from yarrow.service.file_rpcs import FileRpcs
+from yarrow.service.images import check_image_support, fit_images
+from yarrow.service.loaded_session import batch_responses
+from yarrow.service.new_session import SessionPlan
+from yarrow.service.permission_rpcs import PermissionRpcs, track_presence
+from yarrow.service.refusal_log import RefusalLog
+from yarrow.service.request_fields import parse_content, parse_cwd, parse_id, parse_name, parse_options
+from yarrow.service.rpc_handlers import Context, streaming_rpc, unary_rpc
+from yarrow.service.session_configuration import configure_session
+from yarrow.service.session_rpcs import SavedSessionRpcs
 from yarrow.service.sessions import Sessions
-from yarrow.service.tools import Tools
+from yarrow.service.tool_rpcs import ToolRpcs
 from yarrow.session.redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
 
-class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
+class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServiceServicer):
     """The one implementation of `AgentService`, whatever channel it is reached by."""
 
-    def __init__(self, parts: Parts) -> None:
-        sessions = Sessions(parts)
-        super().__init__(parts, sessions)
-        self._commands = Commands(parts)
+    def __init__(self, dependencies: Dependencies) -> None:
+        sessions = Sessions(dependencies)
+        super().__init__(dependencies, sessions)
+        self._commands = CommandExpander(dependencies)
         self.heartbeat = 0.0
         """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
-        self.window = BATCH_SECONDS
+        self.batch_window = BATCH_SECONDS
         self.epoch = os.urandom(16).hex()
-        self.refusals = Refusals(time.monotonic)
+        self.refusal_log = RefusalLog(time.monotonic)
         """What was refused at the door."""
 
-    def keys(self) -> Redactor:
+    def redactor(self) -> Redactor:
         """Return what takes the keys of providers out of all that is answered."""
-        return self._sessions.redactors.keys()
+        return self._sessions.redactors.for_keys()
 
     def drain(self) -> None:
         """Take no more prompts."""
         self._sessions.drain()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no run is going on."""
-        await self._sessions.settled()
+        await self._sessions.wait_until_idle()
 
     async def close(self) -> None:
         """End every run, then close every file and provider."""
         await self._sessions.close()
-        await self._parts.providers.close()
-        if self._parts.watch is not None:
-            await self._parts.watch.close()
+        await self._dependencies.providers.close()
+        if self._dependencies.telemetry is not None:
+            await self._dependencies.telemetry.close()
 
-    @streams
+    @streaming_rpc
     async def Prompt(self, request: pb.PromptRequest, context: Context) -> AsyncIterator[pb.PromptResponse]:
         """Start a run and stream its events."""
-        self._sessions.admit()
-        content = read_content(request.text, await fitted(request.images), request.attachments)
-        message_id = read_id("message_id", request.message_id)
-        plan = self._plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
-        await self._check_first_images(request, plan)
+        self._sessions.check_capacity()
+        content = parse_content(request.text, await fit_images(request.images), request.attachments)
+        message_id = parse_id("message_id", request.message_id)
+        plan = self._parse_plan(request.cwd, request.settings, ephemeral=request.options.ephemeral)
+        await self._check_image_support(request, plan)
         entry, _ = await self._sessions.get_or_create(request.session_id, plan)
-        equipment = await self._sessions.equip(entry)
-        check_seen(request.images, equipment.info)
-        said = await self._commands.said(content, entry.cwd, tuple(request.attachments))
+        resources = await self._sessions.prepare_resources(entry)
+        check_image_support(request.images, resources.info)
+        prompt = await self._commands.expand(content, entry.cwd, tuple(request.attachments))
         subscription = entry.subscribe()
         run_id = ""
-        presence = attending(entry, answers=request.options.answers_permissions)
+        presence = track_presence(entry, can_answer=request.options.answers_permissions)
         try:
-            self._sessions.admit(entry)
-            entry.check_first(message_id)
-            run_id = await entry.agent.prompt(said.content, equipment, typed=said.typed, message_id=message_id)
-            limit = BATCH_EVENTS if request.options.batch else 1
-            window = self.window if request.options.batch else 0.0
+            self._sessions.check_capacity(entry)
+            entry.reject_duplicate(message_id)
+            run_id = await entry.agent.prompt(prompt.content, resources, typed=prompt.typed, message_id=message_id)
+            limit = MAX_BATCH_EVENTS if request.options.batch else 1
+            window = self.batch_window if request.options.batch else 0.0
             epoch = self.epoch
             while True:
-                events = await take(entry, subscription, self.heartbeat, window=window)
-                for response in responses(entry, events, limit=limit, make=pb.PromptResponse):
+                events = await next_events(entry, subscription, self.heartbeat, window=window)
+                for response in batch_responses(entry, events, limit=limit, make=pb.PromptResponse):
                     response.epoch, epoch = epoch, ""
                     yield response
                 if not events or any(isinstance(one.body, AgentEnd) and one.run_id == run_id for one in events):
@@ -95,138 +95,144 @@ class Servicer(SavedSessions, Files, Tools, Permissions, AgentServiceServicer):
             if request.options.abort_on_disconnect and run_id and entry.agent.run_id == run_id:
                 entry.agent.abort()
 
-    @answers
+    @unary_rpc
     async def NewSession(self, request: pb.NewSessionRequest, context: Context) -> pb.NewSessionResponse:
         """Make or load a session."""
-        plan = self._plan(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
+        plan = self._parse_plan(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
         entry, origin = await self._sessions.get_or_create(request.session_id, plan)
         return pb.NewSessionResponse(session_id=entry.id, origin=origin, cwd=entry.state.header.cwd, epoch=self.epoch)
 
-    @answers
+    @unary_rpc
     async def GetMessages(self, request: pb.GetMessagesRequest, context: Context) -> pb.GetMessagesResponse:
         """Return messages."""
         entry = await self._sessions.get_or_load(request.session_id)
-        response = views.messages(entry, request.after, request.limit)
+        response = views.view_messages(entry, request.after, request.limit)
         response.epoch = self.epoch
         return response
 
-    @answers
+    @unary_rpc
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:
         """Return what the agent is doing."""
         entry = await self._sessions.get_or_load(request.session_id, exact=False)
-        response = views.state(entry, await self._sessions.info(entry))
+        response = views.view_state(entry, await self._sessions.provider_info(entry))
         response.epoch = self.epoch
-        response.version = self._parts.version
-        response.refused_calls = self.refusals.calls
-        response.full_seconds = self.refusals.full_seconds
-        if (spent := so_far(entry.state, self._parts.settings.prices)) is not None:
+        response.version = self._dependencies.version
+        response.refused_calls = self.refusal_log.calls
+        response.full_seconds = self.refusal_log.full_seconds
+        if (spent := compute_session_cost(entry.state, self._dependencies.settings.prices)) is not None:
             response.cost = spent
         return response
 
-    @answers
+    @unary_rpc
     async def ConfigureSession(
         self, request: pb.ConfigureSessionRequest, context: Context
     ) -> pb.ConfigureSessionResponse:
         """Change settings of a session."""
         entry = await self._sessions.get_or_load(request.session_id)
-        choices = read_choices(request.settings, self._parts.registry, entry.state.header.compaction)
-        name = read_name(request.name) if request.HasField("name") else None
-        await configure(entry, choices, name=name, providers=self._parts.providers, keys=self._sessions.redactors.keys)
-        return pb.ConfigureSessionResponse(settings=views.settings(entry))
+        options = parse_options(request.settings, self._dependencies.registry, entry.state.header.compaction)
+        name = parse_name(request.name) if request.HasField("name") else None
+        await configure_session(
+            entry,
+            options,
+            name=name,
+            providers=self._dependencies.providers,
+            redactor=self._sessions.redactors.for_keys,
+        )
+        return pb.ConfigureSessionResponse(settings=views.view_settings(entry))
 
-    @answers
+    @unary_rpc
     async def Steer(self, request: pb.SteerRequest, context: Context) -> pb.SteerResponse:
         """Give a text to the running run."""
-        return pb.SteerResponse(message_id=await self._queue(request, follow_up=False))
+        return pb.SteerResponse(message_id=await self._queue_message(request, follow_up=False))
 
-    @answers
+    @unary_rpc
     async def FollowUp(self, request: pb.FollowUpRequest, context: Context) -> pb.FollowUpResponse:
         """Queue a text for the end of the run."""
-        return pb.FollowUpResponse(message_id=await self._queue(request, follow_up=True))
+        return pb.FollowUpResponse(message_id=await self._queue_message(request, follow_up=True))
 
-    @answers
+    @unary_rpc
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
         """Stop the run."""
         entry = await self._sessions.lookup(request.session_id)
         return pb.AbortResponse(was_running=entry.agent.abort())
 
-    @streams
+    @streaming_rpc
     async def StreamEvents(
         self, request: pb.StreamEventsRequest, context: Context
     ) -> AsyncIterator[pb.StreamEventsResponse]:
         """Stream the events of a session."""
         entry = await self._sessions.lookup(request.session_id)
-        subscription = entry.subscribe(self._after(request))
-        limit = BATCH_EVENTS if request.batch else 1
-        window = self.window if request.batch else 0.0
+        subscription = entry.subscribe(self._resume_sequence(request))
+        limit = MAX_BATCH_EVENTS if request.batch else 1
+        window = self.batch_window if request.batch else 0.0
         epoch = self.epoch
-        presence = attending(entry, answers=request.answers_permissions)
+        presence = track_presence(entry, can_answer=request.answers_permissions)
         try:
             # So that a client knows that it misses nothing from here on, however long nothing happens.
             await context.send_initial_metadata(())
-            while events := await take(entry, subscription, self.heartbeat, window=window):
-                for response in responses(entry, events, limit=limit, make=pb.StreamEventsResponse):
+            while events := await next_events(entry, subscription, self.heartbeat, window=window):
+                for response in batch_responses(entry, events, limit=limit, make=pb.StreamEventsResponse):
                     response.epoch, epoch = epoch, ""
                     yield response
         finally:
             entry.release(subscription)
             presence.close()
 
-    @streams
+    @streaming_rpc
     async def Compact(self, request: pb.CompactRequest, context: Context) -> AsyncIterator[pb.CompactResponse]:
         """Compact the context and stream the events of that."""
         entry = await self._sessions.get_or_load(request.session_id)
-        equipment = await self._sessions.equip(entry)
+        resources = await self._sessions.prepare_resources(entry)
         subscription = entry.subscribe()
         try:
-            self._sessions.admit(entry)
-            await entry.agent.compact(request.instructions, equipment)
-            while events := await take(entry, subscription, self.heartbeat):
+            self._sessions.check_capacity(entry)
+            await entry.agent.compact(request.instructions, resources)
+            while events := await next_events(entry, subscription, self.heartbeat):
                 for event in events:
-                    yield pb.CompactResponse(event=entry.translated(event))
+                    yield pb.CompactResponse(event=entry.translate(event))
                     if isinstance(event.body, CompactionEnd):
                         return
         finally:
             entry.release(subscription)
 
-    @answers
+    @unary_rpc
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         """List the models of a provider."""
-        name, models = await self._parts.providers.list_models(request.provider)
+        name, models = await self._dependencies.providers.list_models(request.provider)
         return pb.ListModelsResponse(
             models=[pb.Model(name=one.name, context_window=one.context_window) for one in models], provider=name
         )
 
-    @answers
+    @unary_rpc
     async def ListCommands(self, request: pb.ListCommandsRequest, context: Context) -> pb.ListCommandsResponse:
         """List what a prompt can begin with."""
         if request.session_id:
-            return await self._commands.list((await self._sessions.get_or_load(request.session_id)).cwd)
-        return await self._commands.list(read_cwd(request.cwd) if request.cwd else None)
+            return await self._commands.list_commands((await self._sessions.get_or_load(request.session_id)).cwd)
+        return await self._commands.list_commands(parse_cwd(request.cwd) if request.cwd else None)
 
-    async def _check_first_images(self, request: pb.PromptRequest, plan: SessionPlan) -> None:
+    async def _check_image_support(self, request: pb.PromptRequest, plan: SessionPlan) -> None:
         """Refuse images before a session is made for them; one that exists is checked when it is equipped."""
-        if not request.images or (request.session_id and await self._known(request.session_id)):
+        if not request.images or (request.session_id and await self._session_exists(request.session_id)):
             return
-        built = await self._parts.providers.get(plan.choices.provider or "", plan.choices.model or "")
-        check_seen(request.images, built.info)
+        built = await self._dependencies.providers.get(plan.options.provider or "", plan.options.model or "")
+        check_image_support(request.images, built.info)
 
-    async def _known(self, session_id: str) -> bool:
-        return self._sessions.active(session_id) or await self._parts.manager.find(session_id) is not None
+    async def _session_exists(self, session_id: str) -> bool:
+        return self._sessions.is_active(session_id) or await self._dependencies.manager.find(session_id) is not None
 
-    async def _queue(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
+    async def _queue_message(self, request: pb.SteerRequest | pb.FollowUpRequest, *, follow_up: bool) -> str:
         entry = await self._sessions.lookup(request.session_id)
-        content = read_content(request.text, await fitted(request.images))
-        if entry.equipment is not None:
-            check_seen(request.images, entry.equipment.info)
-        said = await self._commands.said(content, entry.cwd)
-        return await entry.agent.steer(said.content, follow_up=follow_up, typed=said.typed)
+        content = parse_content(request.text, await fit_images(request.images))
+        if entry.resources is not None:
+            check_image_support(request.images, entry.resources.info)
+        prompt = await self._commands.expand(content, entry.cwd)
+        return await entry.agent.steer(prompt.content, follow_up=follow_up, typed=prompt.typed)
 
-    def _plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:
-        choices = read_choices(settings, self._parts.registry, self._parts.settings.compaction)
-        return SessionPlan(read_cwd(cwd), choices, read_name(name), ephemeral)
+    def _parse_plan(self, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool) -> SessionPlan:
+        options = parse_options(settings, self._dependencies.registry, self._dependencies.settings.compaction)
+        return SessionPlan(parse_cwd(cwd), options, parse_name(name), ephemeral)
 
-    def _after(self, request: pb.StreamEventsRequest) -> int | None:
+    def _resume_sequence(self, request: pb.StreamEventsRequest) -> int | None:
         if not request.HasField("after_sequence"):
             return None
         same = not request.epoch or request.epoch == self.epoch

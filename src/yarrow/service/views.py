@@ -1,17 +1,17 @@
 """What a session looks like from outside: its messages, its state, and the list of sessions."""
 
 from yarrow.provider.base import ProviderInfo
-from yarrow.service.choices import read_cwd
-from yarrow.service.entry import Entry
+from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import (
+from yarrow.service.translation import (
     PERMISSION_MODES,
     STATES,
     THINKING,
+    clamp_count,
     to_compaction,
-    to_count,
     to_message,
-    to_question,
+    to_permission_request,
     to_queued,
 )
 from yarrow.session.head import Head
@@ -19,19 +19,19 @@ from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
 from yarrow.v1 import agent_pb2 as pb
 
-DEFAULT_LIMIT = 1000
+DEFAULT_PAGE_SIZE = 1000
 """Messages or sessions in one response when the client names no limit."""
 MAX_RESPONSE_BYTES = 16 << 20
 """Of one GetMessages response; what does not fit is left for the next page."""
 
 
-def messages(entry: Entry, after: str, limit: int) -> pb.GetMessagesResponse:
+def view_messages(entry: LoadedSession, after: str, limit: int) -> pb.GetMessagesResponse:
     """Return the messages that follow `after`, as many as fit; an unknown `after` begins at the first."""
     known = entry.state.messages
     start = next((index + 1 for index in range(len(known) - 1, -1, -1) if known[index].id == after), 0) if after else 0
     response = pb.GetMessagesResponse(sequence=entry.bus.sequence)
     size = 0
-    for message in known[start : start + (limit or DEFAULT_LIMIT)]:
+    for message in known[start : start + (limit or DEFAULT_PAGE_SIZE)]:
         out = to_message(message)
         size += out.ByteSize()
         if size > MAX_RESPONSE_BYTES and response.messages:
@@ -41,7 +41,7 @@ def messages(entry: Entry, after: str, limit: int) -> pb.GetMessagesResponse:
     return response
 
 
-def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
+def view_state(entry: LoadedSession, info: ProviderInfo | None) -> pb.GetStateResponse:
     """Return what the agent is doing and how the session is set."""
     steering, follow_ups = entry.agent.queued
     return pb.GetStateResponse(
@@ -50,28 +50,28 @@ def state(entry: Entry, info: ProviderInfo | None) -> pb.GetStateResponse:
         cwd=entry.state.header.cwd,
         state=STATES[entry.agent.state],
         run_id=entry.agent.run_id,
-        settings=settings(entry),
+        settings=view_settings(entry),
         provider=None if info is None else _info(info),
         steering=to_queued(steering),
         follow_ups=to_queued(follow_ups),
-        context_tokens=to_count(context_tokens(entry)),
+        context_tokens=clamp_count(count_context_tokens(entry)),
         sequence=entry.bus.sequence,
         dropped=entry.bus.drops(),
         message_count=len(entry.state.messages),
-        provider_reason=entry.reason,
+        provider_reason=entry.provider_reason,
         warnings=entry.warnings,
-        permission_requests=map(to_question, entry.agent.questions.pending),
+        permission_requests=map(to_permission_request, entry.agent.questions.pending),
     )
 
 
-def context_tokens(entry: Entry) -> int:
+def count_context_tokens(entry: LoadedSession) -> int:
     """Return the tokens of the context; before the first run in this process what the last answer reported."""
-    if entry.equipment is not None:
-        return entry.agent.context_tokens(entry.equipment)
+    if entry.resources is not None:
+        return entry.agent.context_tokens(entry.resources)
     return next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0)
 
 
-def settings(entry: Entry) -> pb.SessionSettings:
+def view_settings(entry: LoadedSession) -> pb.SessionSettings:
     """Return how the session is set."""
     now = entry.state.header
     return pb.SessionSettings(
@@ -86,18 +86,18 @@ def settings(entry: Entry) -> pb.SessionSettings:
     )
 
 
-async def sessions(
+async def view_sessions(
     request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
 ) -> pb.ListSessionsResponse:
     """Return the saved sessions, newest first, or those of them that hold a text."""
-    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
+    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(parse_cwd(request.cwd))
     if request.search:
         found = await manager.holding(cwd, request.search)
     else:
         found = [(head, "") for head in await manager.heads(cwd)]
     response = pb.ListSessionsResponse()
-    for head, line in found[: request.limit or DEFAULT_LIMIT]:
-        out = summary(head, active=active.active(head.id))
+    for head, line in found[: request.limit or DEFAULT_PAGE_SIZE]:
+        out = view_summary(head, active=active.is_active(head.id))
         out.found = line
         response.sessions.append(out)
     return response
@@ -107,14 +107,14 @@ def _info(info: ProviderInfo) -> pb.ProviderInfo:
     return pb.ProviderInfo(
         name=info.name,
         model=info.model,
-        max_tokens=to_count(info.max_tokens),
-        context_window=to_count(info.context_window),
+        max_tokens=clamp_count(info.max_tokens),
+        context_window=clamp_count(info.context_window),
         has_tool_call=info.has_tool_call,
         has_images=info.has_images,
     )
 
 
-def summary(head: Head, *, active: bool) -> pb.SessionSummary:
+def view_summary(head: Head, *, active: bool) -> pb.SessionSummary:
     """Return a session as a list shows it."""
     out = pb.SessionSummary(
         session_id=head.id,

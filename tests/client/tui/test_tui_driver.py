@@ -15,8 +15,8 @@ from yarrow.client.bearer import bearing
 from yarrow.client.tui import driver as driver_module
 from yarrow.client.tui.driver import Driver, Watcher
 from yarrow.config.settings import ServiceSettings
-from yarrow.service.auth import own_token, token_beside
-from yarrow.service.options import client_options
+from yarrow.service.authentication import load_or_create_token, token_path_for
+from yarrow.service.grpc_options import make_client_options
 from yarrow.v1 import agent_pb2 as pb
 
 HELD: list[list[dict[str, Any]]] = [[{"text": "one "}, {"wait": "gate"}, {"text": "two"}]]
@@ -70,8 +70,8 @@ async def test_a_service_that_was_started_again(tmp_path: Path, renews: bool) ->
     first, told = House(tmp_path, HELD), Told()
     wire_path = tmp_path / "wire"
     async with relay(str(tmp_path / "run" / "yarrow.sock"), wire_path) as wire:
-        token = own_token(token_beside(_made(tmp_path / "run" / "yarrow.sock")))
-        options = client_options(ServiceSettings())
+        token = load_or_create_token(token_path_for(_made(tmp_path / "run" / "yarrow.sock")))
+        options = make_client_options(ServiceSettings())
         async with grpc.aio.insecure_channel(f"unix:{wire_path}", options=options) as channel:
             driver = Driver(bearing(channel, token), told.watcher())
             async with behind(first, tmp_path / "run"):
@@ -84,7 +84,7 @@ async def test_a_service_that_was_started_again(tmp_path: Path, renews: bool) ->
                 wire.cut()
                 await first.open_gate("gate")
             if renews:
-                token_beside(tmp_path / "run" / "yarrow.sock").unlink()
+                token_path_for(tmp_path / "run" / "yarrow.sock").unlink()
             async with behind(House(tmp_path, HELD), tmp_path / "run"):
                 wire.is_down = False
                 if renews:

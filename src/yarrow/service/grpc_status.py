@@ -8,14 +8,14 @@ import grpc
 from yarrow.errors import Code, InvalidArgument, ProviderError, YarrowError
 
 DOMAIN = "yarrow"
-MAX_MESSAGE = 7000
+MAX_MESSAGE_BYTES = 7000
 """Bytes that a status message takes where it travels, twice in metadata of at most 8 KiB; the rest is cut off."""
-_PLAIN, _ESCAPED = 1 + 4 / 3, 3 + 4 / 3
+_PLAIN_COST, _ESCAPED_COST = 1 + 4 / 3, 3 + 4 / 3
 """Bytes that one byte of it takes: as it is or percent-encoded, and in base64 besides."""
 
 _S = grpc.StatusCode
 
-STATUS: dict[Code, grpc.StatusCode] = {
+STATUS_BY_CODE: dict[Code, grpc.StatusCode] = {
     Code.USAGE: _S.INVALID_ARGUMENT,
     Code.CONFIG: _S.FAILED_PRECONDITION,
     Code.INVALID_ARGUMENT: _S.INVALID_ARGUMENT,
@@ -63,23 +63,23 @@ UNAUTHENTICATED = "UNAUTHENTICATED"
 """The reason of a call without the token; such a call never reaches the error tree."""
 
 
-async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError, message: str) -> None:
+async def abort_with_error(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError, message: str) -> None:
     """End the call with the error's status and what may be told of its sentence.
 
     Its reason goes along as `google.rpc.ErrorInfo`.
     """
     metadata = {"field": error.field} if isinstance(error, InvalidArgument) else {}
     seconds = error.retry_after if isinstance(error, ProviderError) else RETRY_SECONDS.get(error.code)
-    ending = Ending(STATUS[error.code], error.code.value, metadata, seconds)
-    await _end(context, message, ending)
+    ending = ErrorStatus(STATUS_BY_CODE[error.code], error.code.value, metadata, seconds)
+    await _abort(context, message, ending)
 
 
-async def deny(context: grpc.aio.ServicerContext[Any, Any], message: str) -> None:
+async def abort_unauthenticated(context: grpc.aio.ServicerContext[Any, Any], message: str) -> None:
     """End a call that may not be made."""
-    await _end(context, message, Ending(_S.UNAUTHENTICATED, UNAUTHENTICATED, {}, None))
+    await _abort(context, message, ErrorStatus(_S.UNAUTHENTICATED, UNAUTHENTICATED, {}, None))
 
 
-class Ending(NamedTuple):
+class ErrorStatus(NamedTuple):
     """What a refused call is answered besides its sentence."""
 
     status: grpc.StatusCode
@@ -89,25 +89,25 @@ class Ending(NamedTuple):
     """None when waiting does not help."""
 
 
-def _fitting(text: str) -> str:
+def _truncate_message(text: str) -> str:
     """Return as much of a sentence as the transport takes; of too long a one nothing at all would arrive."""
     # A lone surrogate would keep the status from being sent, too.
-    data = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE]
-    sizes = accumulate(_PLAIN if 0x20 <= byte <= 0x7E and byte != ord("%") else _ESCAPED for byte in data)
-    return data[: sum(size <= MAX_MESSAGE for size in sizes)].decode("utf-8", "ignore")
+    data = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE_BYTES]
+    sizes = accumulate(_PLAIN_COST if 0x20 <= byte <= 0x7E and byte != ord("%") else _ESCAPED_COST for byte in data)
+    return data[: sum(size <= MAX_MESSAGE_BYTES for size in sizes)].decode("utf-8", "ignore")
 
 
-def get_ready() -> None:
+def preload_details() -> None:
     """Import what a refusal is made of, which may be the last thing that can be done when files have run out."""
     # The protobuf of google.rpc is not imported before it is needed: a command whose calls succeed never needs it.
     from google.rpc import error_details_pb2, status_pb2  # noqa: F401  # pyright: ignore[reportMissingTypeStubs, reportUnusedImport] (it ships none)
 
 
-async def _end(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: Ending) -> None:
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: ErrorStatus) -> None:
     # Here, as above.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
-    message = _fitting(text)
+    message = _truncate_message(text)
     details = status_pb2.Status(code=ending.status.value[0], message=message)
     info = error_details_pb2.ErrorInfo(reason=ending.reason, domain=DOMAIN, metadata=ending.metadata)
     details.details.add().Pack(info)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-class Undecodable(Struct, frozen=True):
+class UndecodableRequest(Struct, frozen=True):
     """Stands for a request whose bytes are no message."""
 
 
-def register(servicer: AgentServiceServicer, server: grpc.aio.Server) -> None:
-    """Register the service; each of its handlers is given an `Undecodable` for what cannot be read."""
-    add_AgentServiceServicer_to_server(servicer, cast("grpc.aio.Server", _Tolerant(server)))
+def register_service(servicer: AgentServiceServicer, server: grpc.aio.Server) -> None:
+    """Register the service; each of its handlers is given an `UndecodableRequest` for what cannot be read."""
+    add_AgentServiceServicer_to_server(servicer, cast("grpc.aio.Server", _SafeDeserializer(server)))
 
 
-class _Tolerant:
+class _SafeDeserializer:
     """What generated code asks of a server."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
@@ -31,7 +31,7 @@ class _Tolerant:
 
     def add_registered_method_handlers(self, service: str, handlers: "Mapping[str, Handler]") -> None:
         """Register the handlers by both ways there are: each kind of server knows one of them."""
-        tolerant = {name: _tolerant(handler) for name, handler in handlers.items()}
+        tolerant = {name: _with_safe_deserializer(handler) for name, handler in handlers.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, tolerant),))
         self._server.add_registered_method_handlers(service, tolerant)  # pyright: ignore[reportAttributeAccessIssue] (its stubs lack it)
 
@@ -39,13 +39,13 @@ class _Tolerant:
         """Leave these: they are the same handlers once more."""
 
 
-def _tolerant(handler: "Handler") -> "Handler":
+def _with_safe_deserializer(handler: "Handler") -> "Handler":
     parse = cast("Callable[[bytes], Any]", handler.request_deserializer)
 
     def read(data: bytes) -> Any:
         try:
             return parse(data)
         except DecodeError:
-            return Undecodable()
+            return UndecodableRequest()
 
     return cast("Handler", cast("Any", handler)._replace(request_deserializer=read))

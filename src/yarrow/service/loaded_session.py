@@ -14,7 +14,7 @@ from yarrow.agent.run_context import RunResources
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
-from yarrow.service.translate_events import put_event, to_event
+from yarrow.service.event_translation import fill_event, to_event
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
 from yarrow.session.store import SessionLog
@@ -24,35 +24,37 @@ _logger = logging.getLogger("yarrow.service")
 
 Response = TypeVar("Response", pb.PromptResponse, pb.StreamEventsResponse)
 
-BATCH_BYTES = 1 << 20
+MAX_BATCH_BYTES = 1 << 20
 """Of the events in one response, when there is more than one."""
 MAX_WARNINGS = 100
 """That are kept of one session; later ones are dropped."""
 
 
-class Entry:
+class LoadedSession:
     """One session that is in memory."""
 
-    def __init__(self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: HookRegistry, most: int) -> None:
+    def __init__(
+        self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: HookRegistry, max_subscribers: int
+    ) -> None:
         self.agent = agent
         self.bus = bus
         self._log = log
         self._hooks = hooks
-        self._most_subscribers = most
+        self._max_subscribers = max_subscribers
         self.warnings: list[str] = []
         """What a person should be told of how the session was made or loaded."""
-        self.knows_of_boxes = False
+        self.has_reported_sandbox = False
         """Whether the warnings say what there is to say of sandboxes."""
-        self.knows_of_root_files = False
+        self.has_reported_root_files = False
         """Whether a notice said which files for root only commands can read."""
-        self.reason = ""
+        self.provider_reason = ""
         """Why the provider was chosen; empty when it was named or not yet needed."""
-        self.give_back: Callable[[], object] = bool
+        self.on_close: Callable[[], object] = bool
         """Gives back what the session's tools kept outside of it; called in a thread when the session is closed."""
-        self.equipment: RunResources | None = None
+        self.resources: RunResources | None = None
         """What the last run worked with."""
-        self._translated: dict[int, pb.AgentEvent] = {}
-        self._order: deque[int] = deque()
+        self._translations: dict[int, pb.AgentEvent] = {}
+        self._translation_order: deque[int] = deque()
 
     @property
     def id(self) -> str:
@@ -69,53 +71,53 @@ class Entry:
         """The working directory; it was there when the session was made."""
         return Path(self.state.header.cwd)
 
-    def model(self) -> tuple[str, str]:
+    def last_model(self) -> tuple[str, str]:
         """Return the ids of the provider and of the model that the last run had; of the session before any."""
-        used = self.equipment.settings if self.equipment is not None else self.state.header
+        used = self.resources.settings if self.resources is not None else self.state.header
         return used.provider, used.model
 
     @property
-    def ephemeral(self) -> bool:
+    def is_ephemeral(self) -> bool:
         """Whether the session has no file."""
         return isinstance(self._log, MemoryLog)
 
     @property
-    def deleted(self) -> bool:
+    def is_deleted(self) -> bool:
         """Whether somebody took the session's file away."""
         return isinstance(self._log, SessionLog) and not self._log.path.exists()
 
     async def close(self) -> None:
         """End the run if there is one, and write what the disk refused before if it takes it now."""
         await self.agent.close()
-        await self.tell(HookName.SESSION_END)
-        await asyncio.to_thread(self.give_back)
+        await self.notify_hooks(HookName.SESSION_END)
+        await asyncio.to_thread(self.on_close)
         try:
             await self._log.close()
         except (StorageError, Precondition) as error:
             _logger.warning("session %s: %s", self.id, error.message)
 
-    async def tell(self, name: HookName) -> None:
+    async def notify_hooks(self, name: HookName) -> None:
         """Tell the hooks that the session came, or goes."""
         if name in self._hooks:
             header = self.state.header
             payload = SessionPayload(header.provider, header.model, len(self.state.messages))
             about = HookContext(self.id, header.cwd, dry_run=header.dry_run)
-            await self._hooks.run(name, payload, about=about, notify=self._warn)
+            await self._hooks.run(name, payload, about=about, notify=self._add_warning)
 
-    def _warn(self, notice: Notice) -> None:
+    def _add_warning(self, notice: Notice) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(notice.text)
 
-    def check_first(self, message_id: str) -> None:
+    def reject_duplicate(self, message_id: str) -> None:
         """Raise `Precondition` (ALREADY_ACCEPTED) when a message of that id was recorded before; empty is none."""
         if message_id and any(message.id == message_id for message in reversed(self.state.messages)):
             raise Precondition(f"the prompt {message_id} was accepted before", code=Code.ALREADY_ACCEPTED)
 
     def subscribe(self, after: int | None = None) -> Subscription:
         """Return a subscription as `Bus.subscribe` does. Raises `LimitExceeded` (TOO_MANY)."""
-        if self.bus.subscribers >= self._most_subscribers:
+        if self.bus.subscribers >= self._max_subscribers:
             raise LimitExceeded(
-                f"{self._most_subscribers} streams follow session {self.id} already: let some end", code=Code.TOO_MANY
+                f"{self._max_subscribers} streams follow session {self.id} already: let some end", code=Code.TOO_MANY
             )
         return self.bus.subscribe(after)
 
@@ -123,27 +125,29 @@ class Entry:
         """End a subscription; what was translated is let go with the last one."""
         subscription.close()
         if not self.bus.subscribers:
-            self._translated.clear()
-            self._order.clear()
+            self._translations.clear()
+            self._translation_order.clear()
 
-    def translated(self, event: Event) -> pb.AgentEvent:
+    def translate(self, event: Event) -> pb.AgentEvent:
         """Return the event as clients see it; translated once for all subscribers.
 
         As many are kept as a subscriber may be behind; then the oldest is let go and made again if need be.
         """
         if not event.sequence:
             return to_event(event)
-        known = self._translated.get(event.sequence)
+        known = self._translations.get(event.sequence)
         if known is None:
-            known = self._translated[event.sequence] = to_event(event)
-            self._order.append(event.sequence)
-            if len(self._order) > BUFFER_EVENTS:
-                self._translated.pop(self._order.popleft(), None)
+            known = self._translations[event.sequence] = to_event(event)
+            self._translation_order.append(event.sequence)
+            if len(self._translation_order) > BUFFER_EVENTS:
+                self._translations.pop(self._translation_order.popleft(), None)
         return known
 
 
-def responses(entry: Entry, events: Sequence[Event], *, limit: int, make: Callable[[], Response]) -> Iterator[Response]:
-    """Put events into responses: at most `limit` into one, and no more than `BATCH_BYTES` unless it is one."""
+def batch_responses(
+    entry: LoadedSession, events: Sequence[Event], *, limit: int, make: Callable[[], Response]
+) -> Iterator[Response]:
+    """Put events into responses: at most `limit` into one, and no more than `MAX_BATCH_BYTES` unless it is one."""
     response, count, size = make(), 0, 0
     is_alone = entry.bus.subscribers == 1  # then nothing is translated for others
     for event in events:
@@ -152,12 +156,12 @@ def responses(entry: Entry, events: Sequence[Event], *, limit: int, make: Callab
             response, count, size = make(), 0, 0
         place = response.more.add() if count else response.event
         if is_alone:
-            put_event(place, event)
+            fill_event(place, event)
         else:
-            place.CopyFrom(entry.translated(event))
+            place.CopyFrom(entry.translate(event))
         count += 1
         size += place.ByteSize()
-        if size > BATCH_BYTES and count > 1:
+        if size > MAX_BATCH_BYTES and count > 1:
             following = make()
             following.event.CopyFrom(place)
             del response.more[-1]

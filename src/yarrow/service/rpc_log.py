@@ -8,7 +8,7 @@ from yarrow.session.ids import valid_id
 _logger = logging.getLogger("yarrow.service")
 
 
-class Call:
+class RpcLog:
     """One call that is being answered; until its `status` is known it counts as cancelled."""
 
     def __init__(self, method: str, request: object) -> None:
@@ -19,7 +19,7 @@ class Call:
         self._session = session if valid_id(session) else "-"
         self._started = time.monotonic()
 
-    def log(self) -> None:
+    def write(self) -> None:
         """Write the line."""
         if _logger.isEnabledFor(logging.INFO):
             milliseconds = round((time.monotonic() - self._started) * 1000, 1)

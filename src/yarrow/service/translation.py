@@ -78,7 +78,7 @@ MAX_COUNT = (1 << 63) - 1
 """Of tokens on the wire."""
 
 
-def to_question(asked: ev.PermissionRequest) -> pb.PermissionRequest:
+def to_permission_request(asked: ev.PermissionRequest) -> pb.PermissionRequest:
     """Return what a person is asked as clients see it."""
     return pb.PermissionRequest(
         request_id=asked.request_id,
@@ -101,21 +101,21 @@ def to_error(failure: Failure) -> pb.Error:
         code=failure.code.value,
         message=failure.message,
         retryable=failure.retryable,
-        context_window=to_count(failure.context_window),
+        context_window=clamp_count(failure.context_window),
     )
 
 
 def to_usage(usage: Usage) -> pb.Usage:
     """Return tokens as clients see them."""
     return pb.Usage(
-        input=to_count(usage.input),
-        output=to_count(usage.output),
-        cache_read=to_count(usage.cache_read),
-        cache_write=to_count(usage.cache_write),
+        input=clamp_count(usage.input),
+        output=clamp_count(usage.output),
+        cache_read=clamp_count(usage.cache_read),
+        cache_write=clamp_count(usage.cache_write),
     )
 
 
-def to_count(tokens: int) -> int:
+def clamp_count(tokens: int) -> int:
     """Return a count that the protocol can carry, whatever a backend claimed and a file holds."""
     return min(max(0, tokens), MAX_COUNT)
 
@@ -168,7 +168,7 @@ def _to_block(block: Block) -> pb.ContentBlock:
             assert_never(block)
 
 
-def _small(count: int) -> int:
+def _clamp_uint32(count: int) -> int:
     """Return a number of a file, which anybody may have written, as its field can hold it."""
     return min(max(count, 0), (1 << 32) - 1)
 
@@ -177,13 +177,13 @@ def to_compaction(settings: CompactionSettings) -> pb.CompactionSettings:
     """Return compaction settings as clients see them."""
     return pb.CompactionSettings(
         enabled=settings.enabled,
-        reserve_tokens=_small(settings.reserve_tokens),
-        keep_recent_tokens=_small(settings.keep_recent_tokens),
+        reserve_tokens=_clamp_uint32(settings.reserve_tokens),
+        keep_recent_tokens=_clamp_uint32(settings.keep_recent_tokens),
         model=settings.model,
     )
 
 
-def from_content(text: str, images: Iterable[pb.Image]) -> tuple[Block, ...]:
+def to_blocks(text: str, images: Iterable[pb.Image]) -> tuple[Block, ...]:
     """Return what a person sent as blocks of a message."""
     pictures = (Image(image.media_type, base64.b64encode(image.data).decode("ascii")) for image in images)
     return (Text(text), *pictures) if text else tuple(pictures)

@@ -4,22 +4,22 @@ from functools import partial
 
 from yarrow.errors import InvalidArgument
 from yarrow.policy.workspace import Refused
-from yarrow.service.answers import Context, answers
+from yarrow.service.rpc_handlers import Context, unary_rpc
 from yarrow.service.sessions import Sessions
 from yarrow.tool.threads import in_thread
 from yarrow.v1 import agent_pb2 as pb
 
-DEFAULT_PATHS = 100
+DEFAULT_MAX_PATHS = 100
 """Paths in one response when the client names no limit."""
 MAX_PATHS = 10_000
 
 
-class Files:
+class FileRpcs:
     """The part of the service that lists files."""
 
     _sessions: Sessions
 
-    @answers
+    @unary_rpc
     async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
         """List files by a beginning of their path."""
         from yarrow.tool.listing import list_files  # for clients that complete paths
@@ -29,7 +29,7 @@ class Files:
         directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
         if isinstance(directory, Refused):
             raise InvalidArgument("prefix", directory.text)
-        limit = min(request.limit or DEFAULT_PATHS, MAX_PATHS)
+        limit = min(request.limit or DEFAULT_MAX_PATHS, MAX_PATHS)
         looking = partial(list_files, directory, request.prefix, limit=limit, workspace=workspace)
         listing = await in_thread(looking)
         return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)

@@ -13,28 +13,28 @@ import grpc
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.service.errors import deny
-from yarrow.service.refusals import Refusals
+from yarrow.service.grpc_status import abort_unauthenticated
+from yarrow.service.refusal_log import RefusalLog
 
 TOKEN_BYTES = 32
 """Of randomness in a token."""
-MAX_TOKEN_FILE = 4096
+MAX_TOKEN_FILE_BYTES = 4096
 """Bytes of a token's file; what follows them is not read."""
-HEALTH = "/grpc.health.v1.Health/"
+HEALTH_PREFIX = "/grpc.health.v1.Health/"
 """How the methods begin that need no token."""
-_NONE = (
+_MISSING_CREDENTIAL = (
     "this service takes no call without its token: send it as `authorization: Bearer TOKEN`; "
     "it is in the file beside the service's socket"
 )
-_WRONG = "the token is not that of this service: read the file beside its socket again"
-_FROM_A_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
+_WRONG_CREDENTIAL = "the token is not that of this service: read the file beside its socket again"
+_WEB_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
 
 if TYPE_CHECKING:
     # Generic for type checkers alone.
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-def token_beside(socket: Path) -> Path:
+def token_path_for(socket: Path) -> Path:
     """Return where the token of the service at `socket` is."""
     return socket.with_name(f"{socket.name}.token")
 
@@ -50,7 +50,7 @@ def read_token(path: Path) -> str:
                     f"{path} must be a file that belongs to you and is closed to others, since whoever reads the token "
                     f"in it runs commands as you: chmod 600 {path}"
                 )
-            token = file.read(MAX_TOKEN_FILE).strip()
+            token = file.read(MAX_TOKEN_FILE_BYTES).strip()
     except OSError as error:
         raise UsageError(f"cannot read the token in {path}: {error.strerror}") from error
     if not token or not token.isascii() or any(character <= 0x20 for character in token):
@@ -58,7 +58,7 @@ def read_token(path: Path) -> str:
     return token.decode("ascii")
 
 
-def own_token(path: Path) -> str:
+def load_or_create_token(path: Path) -> str:
     """Return the token in a file, which is made when it is not there. Raises `UsageError`."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
@@ -71,10 +71,10 @@ def own_token(path: Path) -> str:
     return read_token(path)
 
 
-class Guard(grpc.aio.ServerInterceptor):
+class TokenInterceptor(grpc.aio.ServerInterceptor):
     """Lets calls pass that carry the token; the others are answered UNAUTHENTICATED before their request is read."""
 
-    def __init__(self, token: str, refusals: Refusals) -> None:
+    def __init__(self, token: str, refusals: RefusalLog) -> None:
         self._digest = _digest(token)
         self._refusals = refusals
 
@@ -87,30 +87,30 @@ class Guard(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         # There is no handler of a method that nobody knows; grpc answers that itself.
-        if not handler or method.startswith(HEALTH):
+        if not handler or method.startswith(HEALTH_PREFIX):
             return handler
-        reason = self._reason_against(handler_call_details.invocation_metadata)
-        return self._refusing(method, reason) if reason else handler
+        reason = self._find_refusal_reason(handler_call_details.invocation_metadata)
+        return self._make_refusal_handler(method, reason) if reason else handler
 
-    def _reason_against(self, metadata: Any) -> str:
+    def _find_refusal_reason(self, metadata: Any) -> str:
         """Return why a call with this metadata may not pass; empty when it may."""
         given: list[str | bytes] = []
         for key, value in metadata or ():
             if key == "origin":
-                return _FROM_A_PAGE
+                return _WEB_PAGE
             if key == "authorization":
                 given.append(value)
         if len(given) != 1:
-            return _NONE
+            return _MISSING_CREDENTIAL
         scheme, _, token = str(given[0]).partition(" ")
         # Digests, so that not even the length of the token can be told from the time this takes.
         right = hmac.compare_digest(_digest(token.strip()), self._digest)
-        return "" if right and scheme.lower() == "bearer" else _WRONG
+        return "" if right and scheme.lower() == "bearer" else _WRONG_CREDENTIAL
 
-    def _refusing(self, method: str, reason: str) -> "Handler":
+    def _make_refusal_handler(self, method: str, reason: str) -> "Handler":
         async def refuse(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            self._refusals.call(method, context.peer())
-            await deny(context, reason)
+            self._refusals.record_call(method, context.peer())
+            await abort_unauthenticated(context, reason)
 
         # As a stream of requests, whatever the method takes: grpc waits for the request of any other kind, and a
         # stranger would have it hold calls that never end and megabytes of each.

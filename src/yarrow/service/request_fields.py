@@ -11,7 +11,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
-from yarrow.service.translate import PERMISSION_MODES, THINKING_LEVELS, from_content
+from yarrow.service.translation import PERMISSION_MODES, THINKING_LEVELS, to_blocks
 from yarrow.session.ids import valid_id
 from yarrow.tool.registry import Registry
 from yarrow.v1 import agent_pb2 as pb
@@ -19,11 +19,11 @@ from yarrow.v1 import agent_pb2 as pb
 MAX_TEXT_BYTES = 4 << 20
 """Of one prompt, steer or follow-up; a longer one is refused with TOO_LARGE."""
 
-MAX_NAME = 200
+MAX_NAME_CHARACTERS = 200
 """Characters of a session's name."""
 
 
-class Choices(Struct, frozen=True):
+class SessionOptions(Struct, frozen=True):
     """Settings a client named; UNSET is what it left alone."""
 
     provider: str | UnsetType = UNSET
@@ -37,25 +37,25 @@ class Choices(Struct, frozen=True):
     permissions: PermissionMode | UnsetType = UNSET
 
 
-def read_choices(settings: pb.SessionSettings, registry: Registry, present: CompactionSettings) -> Choices:
+def parse_options(settings: pb.SessionSettings, registry: Registry, present: CompactionSettings) -> SessionOptions:
     """Return what `settings` names, over the compaction settings at present.
 
     Raises `InvalidArgument` naming the field.
     """
-    return Choices(
+    return SessionOptions(
         provider=settings.provider if settings.HasField("provider") else UNSET,
         model=settings.model if settings.HasField("model") else UNSET,
-        thinking=_thinking(settings.thinking),
+        thinking=_parse_thinking(settings.thinking),
         dry_run=settings.dry_run if settings.HasField("dry_run") else UNSET,
         system_prompt=settings.system_prompt if settings.HasField("system_prompt") else UNSET,
         append_system_prompt=settings.append_system_prompt,
-        compaction=_compaction(settings.compaction, present) if settings.HasField("compaction") else UNSET,
-        tools=_tools(tuple(settings.tools.names), registry) if settings.HasField("tools") else UNSET,
-        permissions=_permissions(settings.permissions),
+        compaction=_merge_compaction(settings.compaction, present) if settings.HasField("compaction") else UNSET,
+        tools=_check_tools(tuple(settings.tools.names), registry) if settings.HasField("tools") else UNSET,
+        permissions=_parse_permissions(settings.permissions),
     )
 
 
-def read_content(text: str, images: list[pb.Image], attachments: Iterable[str] = ()) -> tuple[Block, ...]:
+def parse_content(text: str, images: list[pb.Image], attachments: Iterable[str] = ()) -> tuple[Block, ...]:
     """Return a person's text and images as blocks; attachments are measured, not put in.
 
     Raises `InvalidArgument` when there is nothing in it, `LimitExceeded` when the text is too long.
@@ -68,24 +68,24 @@ def read_content(text: str, images: list[pb.Image], attachments: Iterable[str] =
         )
     if not text.strip() and not images:
         raise InvalidArgument("text", "is empty: say what is to be done")
-    return from_content(text, images)
+    return to_blocks(text, images)
 
 
-def read_name(name: str) -> str:
+def parse_name(name: str) -> str:
     """Return a session's name. Raises `InvalidArgument` when it is too long."""
-    if len(name) > MAX_NAME:
-        raise InvalidArgument("name", f"has {len(name)} characters; the limit is {MAX_NAME}")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidArgument("name", f"has {len(name)} characters; the limit is {MAX_NAME_CHARACTERS}")
     return name
 
 
-def read_id(field: str, chosen: str) -> str:
+def parse_id(field: str, chosen: str) -> str:
     """Return an id that a client chose; empty is none. Raises `InvalidArgument` when it has not the form of one."""
     if chosen and not valid_id(chosen):
         raise InvalidArgument(field, f"{chosen[:200]!r} does not match [A-Za-z0-9_-]{{1,64}}")
     return chosen
 
 
-def read_cwd(cwd: str) -> Path:
+def parse_cwd(cwd: str) -> Path:
     """Return the real path of a working directory. Raises `InvalidArgument`."""
     path = Path(cwd or os.getcwd())  # noqa: PTH109 - Path.cwd() is the same and raises the same
     if not path.is_absolute():
@@ -100,7 +100,7 @@ def read_cwd(cwd: str) -> Path:
         ) from None
 
 
-def _thinking(number: int) -> ThinkingLevel | UnsetType:
+def _parse_thinking(number: int) -> ThinkingLevel | UnsetType:
     if number == pb.THINKING_LEVEL_UNSPECIFIED:
         return UNSET
     for known, level in THINKING_LEVELS.items():
@@ -109,7 +109,7 @@ def _thinking(number: int) -> ThinkingLevel | UnsetType:
     raise InvalidArgument("settings.thinking", f"{number} is no thinking level")
 
 
-def _permissions(number: int) -> PermissionMode | UnsetType:
+def _parse_permissions(number: int) -> PermissionMode | UnsetType:
     if number == pb.PERMISSION_MODE_UNSPECIFIED:
         return UNSET
     for mode, known in PERMISSION_MODES.items():
@@ -118,12 +118,12 @@ def _permissions(number: int) -> PermissionMode | UnsetType:
     raise InvalidArgument("settings.permissions", f"{number} is no permission mode")
 
 
-def _compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:
+def _merge_compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:
     names = ("enabled", "reserve_tokens", "keep_recent_tokens", "model")
     return msgspec.structs.replace(present, **{name: getattr(chosen, name) for name in names if chosen.HasField(name)})
 
 
-def _tools(names: tuple[str, ...], registry: Registry) -> tuple[str, ...]:
+def _check_tools(names: tuple[str, ...], registry: Registry) -> tuple[str, ...]:
     known = registry.names()
     for name in names:
         if name not in known:

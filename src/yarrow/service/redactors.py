@@ -8,60 +8,60 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
 from yarrow.session.redacting_stream import RedactingBytes
 from yarrow.session.redaction import NOTHING_SECRET, Redactor
 from yarrow.tool.base import ToolContext
 
 M = TypeVar("M", bound=Message)
 
-KEPT = frozenset({"cwd", "session_id"})
+UNREDACTED_FIELDS = frozenset({"cwd", "session_id"})
 """Fields that lead nowhere when they are changed; a client sends them back."""
 
 
-class Redactors:
+class RedactorCache:
     """What takes out the values that are known now; a key may be asked of a command at any time."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self._keys = self._secrets = (frozenset[str](), NOTHING_SECRET)
 
-    def keys(self) -> Redactor:
+    def for_keys(self) -> Redactor:
         """Return what takes out the keys of providers, which are recorded and told nowhere."""
-        self._keys = _up_to_date(self._keys, self._parts.keys())
+        self._keys = _refresh(self._keys, self._dependencies.key_values())
         return self._keys[1]
 
-    def secrets(self) -> Redactor:
+    def for_secrets(self) -> Redactor:
         """Return what takes out all that no tool puts out."""
-        self._secrets = _up_to_date(self._secrets, self._parts.secrets())
+        self._secrets = _refresh(self._secrets, self._dependencies.secret_values())
         return self._secrets[1]
 
 
-def _up_to_date(made: tuple[frozenset[str], Redactor], values: Collection[str]) -> tuple[frozenset[str], Redactor]:
+def _refresh(cached: tuple[frozenset[str], Redactor], values: Collection[str]) -> tuple[frozenset[str], Redactor]:
     known = frozenset(values)
-    return made if made[0] == known else (known, Redactor(known))
+    return cached if cached[0] == known else (known, Redactor(known))
 
 
-def sifting(context: ToolContext, redactor: Redactor) -> ToolContext:
+def with_output_filter(context: ToolContext, redactor: Redactor) -> ToolContext:
     """Return a context whose tools take secrets out of what they cut or keep."""
     return context if redactor.idle else replace(context, sieve=partial(RedactingBytes, redactor))
 
 
-def without_secrets(response: M, redactor: Redactor) -> M:
+def redact_response(response: M, redactor: Redactor) -> M:
     """Return a response, which is the caller's own, without secrets in its texts."""
     # One look at all of it: most hold none, and a response may have a hundred thousand texts.
     if not redactor.idle and redactor.suspects(response.SerializeToString().decode(errors="replace")):
-        _clean(response, redactor)
+        _redact_fields(response, redactor)
     return response
 
 
-def _clean(message: Message, redactor: Redactor) -> None:
+def _redact_fields(message: Message, redactor: Redactor) -> None:
     for field, value in message.ListFields():
         many = value if field.is_repeated else (value,)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             for each in many:
-                _clean(each, redactor)
-        elif field.type == FieldDescriptor.TYPE_STRING and field.name not in KEPT:
+                _redact_fields(each, redactor)
+        elif field.type == FieldDescriptor.TYPE_STRING and field.name not in UNREDACTED_FIELDS:
             clean = redactor.json if field.name.endswith("_json") else redactor.text
             if field.is_repeated:
                 value[:] = [clean(each) for each in many]

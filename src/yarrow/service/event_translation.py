@@ -3,14 +3,14 @@
 from typing import assert_never
 
 from yarrow.event import events as ev
-from yarrow.service.translate import (
+from yarrow.service.translation import (
     ANSWERS,
     END_REASONS,
     STATES,
     STOP_REASONS,
-    to_count,
+    clamp_count,
     to_error,
-    to_question,
+    to_permission_request,
     to_queued,
     to_usage,
 )
@@ -20,20 +20,20 @@ from yarrow.v1 import agent_pb2 as pb
 def to_event(event: ev.Event) -> pb.AgentEvent:
     """Return the event as clients see it."""
     out = pb.AgentEvent()
-    put_event(out, event)
+    fill_event(out, event)
     return out
 
 
-def put_event(out: pb.AgentEvent, event: ev.Event) -> None:
+def fill_event(out: pb.AgentEvent, event: ev.Event) -> None:
     """Make an empty message the event as clients see it; inside of a response that is faster than to copy one there."""
     out.session_id, out.run_id, out.sequence = event.session_id, event.run_id, event.sequence
     time = out.time
     time.seconds, thousandths = divmod(int(event.time * 1000), 1000)
     time.nanos = thousandths * 1_000_000
-    _fill(out, event.body)
+    _fill_body(out, event.body)
 
 
-def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
+def _fill_body(out: pb.AgentEvent, body: ev.Body) -> None:
     # Setting a field of a kind that has none set would leave the kind out, hence SetInParent.
     match body:
         case ev.TextDelta(text):
@@ -64,12 +64,12 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
         case ev.CompactionStart() | ev.CompactionEnd():
             _fill_compaction(out, body)
         case ev.PermissionRequest():
-            out.permission_request.CopyFrom(to_question(body))
+            out.permission_request.CopyFrom(to_permission_request(body))
         case ev.PermissionSettled(request_id, answer, by):
             settled = pb.PermissionSettled(request_id=request_id, answer=ANSWERS[answer], by=by)
             out.permission_settled.CopyFrom(settled)
         case ev.StateChange() | ev.QueueUpdate() | ev.UsageReport() | ev.Notice() | ev.Gap() | ev.Heartbeat():
-            _fill_side(out, body)
+            _fill_status(out, body)
         case _:
             assert_never(body)
 
@@ -77,15 +77,17 @@ def _fill(out: pb.AgentEvent, body: ev.Body) -> None:
 def _fill_compaction(out: pb.AgentEvent, body: ev.CompactionStart | ev.CompactionEnd) -> None:
     match body:
         case ev.CompactionStart(reason, before):
-            out.compaction_start.CopyFrom(pb.CompactionStart(reason=reason, tokens_before=to_count(before)))
+            out.compaction_start.CopyFrom(pb.CompactionStart(reason=reason, tokens_before=clamp_count(before)))
         case ev.CompactionEnd(after, summary, error):
             failed = None if error is None else to_error(error)
-            out.compaction_end.CopyFrom(pb.CompactionEnd(tokens_after=to_count(after), summary=summary, error=failed))
+            out.compaction_end.CopyFrom(
+                pb.CompactionEnd(tokens_after=clamp_count(after), summary=summary, error=failed)
+            )
         case _:
             assert_never(body)
 
 
-def _fill_side(
+def _fill_status(
     out: pb.AgentEvent, body: ev.StateChange | ev.QueueUpdate | ev.UsageReport | ev.Notice | ev.Gap | ev.Heartbeat
 ) -> None:
     match body:

@@ -2,9 +2,9 @@
 
 from yarrow.config.settings import ServiceSettings
 
-FOR_EVER = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 """Milliseconds that never pass: the largest number that an option takes."""
-MOST_CONNECTIONS = 1 << 20
+MAX_CONNECTIONS = 1 << 20
 """More are not asked for: the largest number that an option takes makes grpc end the process."""
 HANDSHAKE_MILLISECONDS = 10_000
 """Time in which a connection must have agreed on TLS and HTTP/2; then it is closed."""
@@ -26,7 +26,7 @@ _RECONNECT = (
 )
 
 
-def client_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
+def make_client_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
     """Return the options of a client's channel."""
     return (
         ("grpc.max_receive_message_length", limits.message_bytes_out),
@@ -36,15 +36,15 @@ def client_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
     )
 
 
-def server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
+def make_server_options(limits: ServiceSettings) -> tuple[tuple[str, int], ...]:
     """Return the options of the server."""
     return (
         ("grpc.max_receive_message_length", limits.message_bytes_in),
         ("grpc.max_send_message_length", limits.message_bytes_out),
-        ("grpc.max_allowed_incoming_connections", min(limits.connections, MOST_CONNECTIONS)),
+        ("grpc.max_allowed_incoming_connections", min(limits.connections, MAX_CONNECTIONS)),
         # One that never says what it is for is closed soon, or it would keep out those who know the token.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
-        ("grpc.max_connection_idle_ms", min(limits.idle_seconds * 1000, FOR_EVER)),
+        ("grpc.max_connection_idle_ms", min(limits.idle_seconds * 1000, MAX_INT32)),
         ("grpc.max_concurrent_streams", limits.streams),
         # What is between the two would be refused at random.
         ("grpc.max_metadata_size", limits.metadata_bytes),

@@ -13,17 +13,17 @@ from msgspec import Struct
 from yarrow.errors import UsageError
 from yarrow.platform import system
 
-NAME = "yarrow"
+CERTIFICATE_NAME = "yarrow"
 """The name that every self-made certificate bears, whatever address the service has."""
-DAYS = 3650
+VALID_DAYS = 3650
 """For which a self-made certificate is good; then delete it, and the next start makes another."""
-MAX_FILE = 1 << 20
+MAX_PEM_BYTES = 1 << 20
 """Bytes of a certificate's or a key's file; a longer one is refused."""
-CERTIFICATE, KEY = "service.crt", "service.key"
+CERTIFICATE_FILE, KEY_FILE = "service.crt", "service.key"
 """Names of the files of a self-made certificate."""
 
 
-class Tls(Struct, frozen=True):
+class TlsCertificate(Struct, frozen=True):
     """What a service shows its clients, as PEM."""
 
     certificate: bytes
@@ -38,7 +38,7 @@ class Tls(Struct, frozen=True):
         return grpc.ssl_server_credentials(pair, authority, require_client_auth=bool(authority))
 
 
-def fingerprint(certificate: bytes) -> str:
+def compute_fingerprint(certificate: bytes) -> str:
     """Return `sha256:` and the digest of a PEM certificate, in hexadecimal. Raises `ValueError`."""
     begin, end = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
     body = certificate.partition(begin)[2].partition(end)[0]
@@ -56,32 +56,32 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
         with os.fdopen(os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            data = file.read(MAX_FILE + 1) if stat.S_ISREG(mode) else b""
+            data = file.read(MAX_PEM_BYTES + 1) if stat.S_ISREG(mode) else b""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > MAX_FILE or (b"PRIVATE KEY-----" if secret else b"-----BEGIN CERTIFICATE-----") not in data:
+    if len(data) > MAX_PEM_BYTES or (b"PRIVATE KEY-----" if secret else b"-----BEGIN CERTIFICATE-----") not in data:
         raise UsageError(f"{path} is no {'key' if secret else 'certificate'} in PEM format")
     if secret and not system.is_closed(mode):
         raise UsageError(f"{path} holds a key and is open to others: chmod 600 {path}")
     return data
 
 
-def self_made(folder: Path) -> Tls:
+def load_or_create_certificate(folder: Path) -> TlsCertificate:
     """Return the certificate that a service made for itself in `folder`, and makes when there is none.
 
     Raises `UsageError` when it cannot be kept there or the library that makes it is not installed.
     """
-    certificate, key = folder / CERTIFICATE, folder / KEY
+    certificate, key = folder / CERTIFICATE_FILE, folder / KEY_FILE
     try:
         if not (certificate.exists() and key.exists()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = make()
+            made = create_certificate()
             # The certificate comes last: without it both are made again.
             _write(key, made.key)
             _write(certificate, made.certificate)
     except OSError as error:
         raise UsageError(f"cannot keep a certificate in {folder}: {error.strerror}") from error
-    return Tls(read_pem(certificate), read_pem(key, secret=True))
+    return TlsCertificate(read_pem(certificate), read_pem(key, secret=True))
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -91,8 +91,11 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def make() -> Tls:
-    """Return a certificate that names nobody but `NAME`. Raises `UsageError` without the library that makes it."""
+def create_certificate() -> TlsCertificate:
+    """Return a certificate that names nobody but `CERTIFICATE_NAME`.
+
+    Raises `UsageError` without the library that makes it.
+    """
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -104,15 +107,15 @@ def make() -> Tls:
             "--tls-key"
         ) from None
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])
     today = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(today - timedelta(days=1))
-        .not_valid_after(today + timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .not_valid_after(today + timedelta(days=VALID_DAYS))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(CERTIFICATE_NAME)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, SHA256())
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Tls(certificate.public_bytes(Encoding.PEM), private)
+    return TlsCertificate(certificate.public_bytes(Encoding.PEM), private)

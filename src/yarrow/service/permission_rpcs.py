@@ -6,91 +6,91 @@ from contextlib import ExitStack
 from yarrow.agent.permission_broker import PermissionDecision
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound
-from yarrow.service.answers import Context, answers
-from yarrow.service.entry import Entry
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.rpc_handlers import Context, unary_rpc
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import ANSWERS
+from yarrow.service.translation import ANSWERS
 from yarrow.v1 import agent_pb2 as pb
 
-MAX_TEXT = 10_000
+MAX_TEXT_CHARACTERS = 10_000
 """Characters of what a person says with a no; a longer text is refused."""
-LONGEST = 200
+MAX_FIELD_SIZE = 200
 """Maximum characters of a field in an error; the rest is cut."""
 
 
-class Permissions:
+class PermissionRpcs:
     """The part of the service that takes answers."""
 
     _sessions: Sessions
-    _parts: Parts
+    _dependencies: Dependencies
 
-    @answers
+    @unary_rpc
     async def AnswerPermission(
         self, request: pb.AnswerPermissionRequest, context: Context
     ) -> pb.AnswerPermissionResponse:
         """Take the answer to a question."""
         entry = await self._sessions.lookup(request.session_id)
-        await entry.agent.questions.answer(request.request_id, _given(request))
+        await entry.agent.questions.answer(request.request_id, _parse_decision(request))
         return pb.AnswerPermissionResponse()
 
-    @answers
+    @unary_rpc
     async def ListPermissions(self, request: pb.ListPermissionsRequest, context: Context) -> pb.ListPermissionsResponse:
         """List what runs without asking."""
-        consent = self._parts.consent
-        calls = [(call, True) for call in sorted(consent.always, key=_order)]
+        consent = self._dependencies.permission_config
+        calls = [(call, True) for call in sorted(consent.always, key=_sort_key)]
         if request.session_id:
             entry = await self._sessions.get_or_load(request.session_id)
-            calls += [(call, False) for call in sorted(entry.agent.questions.allowed, key=_order)]
+            calls += [(call, False) for call in sorted(entry.agent.questions.allowed, key=_sort_key)]
         return pb.ListPermissionsResponse(
-            calls=[self._shown(call, always=always) for call, always in calls], file=consent.file
+            calls=[self._to_allowed_call(call, always=always) for call, always in calls], file=consent.file
         )
 
-    @answers
+    @unary_rpc
     async def RevokePermission(
         self, request: pb.RevokePermissionRequest, context: Context
     ) -> pb.RevokePermissionResponse:
         """Ask about a call again."""
-        consent, asked = self._parts.consent, request.call
+        consent, asked = self._dependencies.permission_config, request.call
         if asked.always:
-            for call in self._like(asked, consent.always):
+            for call in self._find_calls(asked, consent.always):
                 await consent.forget(call)
         else:
             entry = await self._sessions.get_or_load(request.session_id)
-            for call in self._like(asked, entry.agent.questions.allowed):
+            for call in self._find_calls(asked, entry.agent.questions.allowed):
                 entry.agent.questions.allowed.discard(call)
         return pb.RevokePermissionResponse()
 
-    def _like(self, asked: pb.AllowedCall, allowed: Iterable[AllowedCall]) -> list[AllowedCall]:
+    def _find_calls(self, asked: pb.AllowedCall, allowed: Iterable[AllowedCall]) -> list[AllowedCall]:
         """Return the calls that a client means, who sees them without keys. Raises `NotFound`."""
-        found = [call for call in allowed if self._shown(call, always=asked.always) == asked]
+        found = [call for call in allowed if self._to_allowed_call(call, always=asked.always) == asked]
         if not found:
-            what = f"{asked.tool[:LONGEST]} {asked.subject[:LONGEST]!r} in {asked.cwd[:LONGEST]}"
+            what = f"{asked.tool[:MAX_FIELD_SIZE]} {asked.subject[:MAX_FIELD_SIZE]!r} in {asked.cwd[:MAX_FIELD_SIZE]}"
             raise NotFound(f"{what} is not allowed: ListPermissions lists what is", code=Code.NOT_FOUND)
         return found
 
-    def _shown(self, call: AllowedCall, *, always: bool) -> pb.AllowedCall:
-        shown = self._sessions.redactors.keys().struct(call)
+    def _to_allowed_call(self, call: AllowedCall, *, always: bool) -> pb.AllowedCall:
+        shown = self._sessions.redactors.for_keys().struct(call)
         return pb.AllowedCall(
             tool=shown.tool, subject=shown.subject, cwd=shown.cwd, uncontained=shown.uncontained, always=always
         )
 
 
-def attending(entry: Entry, *, answers: bool) -> ExitStack:
+def track_presence(entry: LoadedSession, *, can_answer: bool) -> ExitStack:
     """Say that a client which `answers` questions, or not, is there until what is returned is closed."""
     stack = ExitStack()
-    if answers:
+    if can_answer:
         stack.enter_context(entry.agent.questions.presence.connected())
     return stack
 
 
-def _order(call: AllowedCall) -> tuple[str, ...]:
+def _sort_key(call: AllowedCall) -> tuple[str, ...]:
     return call.cwd, call.tool, call.subject, str(call.uncontained)
 
 
-def _given(request: pb.AnswerPermissionRequest) -> PermissionDecision:
-    if len(request.text) > MAX_TEXT:
-        raise LimitExceeded(f"text has {len(request.text)} characters; the limit is {MAX_TEXT}")
+def _parse_decision(request: pb.AnswerPermissionRequest) -> PermissionDecision:
+    if len(request.text) > MAX_TEXT_CHARACTERS:
+        raise LimitExceeded(f"text has {len(request.text)} characters; the limit is {MAX_TEXT_CHARACTERS}")
     for answer, number in ANSWERS.items():
         if number == request.answer:
             if request.text and answer != "no":

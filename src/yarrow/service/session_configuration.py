@@ -6,24 +6,29 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from yarrow.errors import InvalidArgument
-from yarrow.service.choices import Choices
-from yarrow.service.entry import Entry
-from yarrow.service.providers import Providers
+from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.provider_cache import ProviderCache
+from yarrow.service.request_fields import SessionOptions
 from yarrow.session.record import Change
 from yarrow.session.redaction import Redactor
 
 
-async def configure(
-    entry: Entry, choices: Choices, *, name: str | None, providers: Providers, keys: Callable[[], Redactor]
+async def configure_session(
+    entry: LoadedSession,
+    options: SessionOptions,
+    *,
+    name: str | None,
+    providers: ProviderCache,
+    redactor: Callable[[], Redactor],
 ) -> None:
-    """Apply what a client chose; `keys` returns what takes those out that are known by then.
+    """Apply what a client chose; `redactor` returns what takes keys out that are known by then.
 
     Raises `Precondition` (BUSY) while a run is going on, `InvalidArgument`, `ProviderError` when the chosen
     provider cannot be had, `StorageError`; then nothing was changed.
     """
-    if choices.append_system_prompt:
+    if options.append_system_prompt:
         raise InvalidArgument("settings.append_system_prompt", "only a session that is being made takes this")
-    provider, model, compaction = choices.provider, choices.model, choices.compaction
+    provider, model, compaction = options.provider, options.model, options.compaction
     header = entry.state.header
     if provider is not UNSET or model is not UNSET:
         chosen = header.provider if provider is UNSET else provider
@@ -37,13 +42,13 @@ async def configure(
             timestamp=entry.agent.timestamp(),
             provider=provider,
             model=model,
-            thinking=choices.thinking,
+            thinking=options.thinking,
             name=UNSET if name is None else name,
-            system_prompt=choices.system_prompt,
-            tools=choices.tools,
+            system_prompt=options.system_prompt,
+            tools=options.tools,
             compaction=compaction,
-            dry_run=choices.dry_run,
-            permissions=choices.permissions,
+            dry_run=options.dry_run,
+            permissions=options.permissions,
         ),
-        keys(),
+        redactor(),
     )

@@ -12,8 +12,8 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings, Settings
 from yarrow.prompt.gather import gather
 from yarrow.prompt.system import Facts, system_prompt
-from yarrow.service.choices import Choices
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.request_fields import SessionOptions
 from yarrow.session.ids import timestamp
 from yarrow.session.record import Header
 
@@ -22,42 +22,42 @@ class SessionPlan(Struct, frozen=True):
     """How a session is made when there is none."""
 
     cwd: Path
-    choices: Choices = Choices()
+    options: SessionOptions = SessionOptions()
     name: str = ""
     ephemeral: bool = False
 
 
-async def make_header(session_id: str, plan: SessionPlan, parts: Parts) -> tuple[Header, tuple[str, ...]]:
+async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependencies) -> tuple[Header, tuple[str, ...]]:
     """Return the header, and what its person should be told of what went into it.
 
     Raises `ProviderError` when the provider cannot be had.
     """
-    settings, choices = parts.settings, plan.choices
-    built = await parts.providers.get(choices.provider or "", choices.model or "")
-    gathered = await asyncio.to_thread(gather, parts.places(plan.cwd))
-    now = parts.now()
-    tools = choices.tools if choices.tools is not UNSET else None
+    settings, options = dependencies.settings, plan.options
+    built = await dependencies.providers.get(options.provider or "", options.model or "")
+    gathered = await asyncio.to_thread(gather, dependencies.prompt_places(plan.cwd))
+    now = dependencies.now()
+    tools = options.tools if options.tools is not UNSET else None
     header = Header(
         id=session_id,
         cwd=str(plan.cwd),
         name=plan.name,
         provider=built.info.name,
         model=built.info.model,
-        thinking=settings.thinking if choices.thinking is UNSET else choices.thinking,
+        thinking=settings.thinking if options.thinking is UNSET else options.thinking,
         system_prompt=system_prompt(
             Facts(
                 cwd=plan.cwd,
                 today=datetime.fromtimestamp(now).astimezone().date(),
-                tools=parts.registry.names() if tools is None else tools,
+                tools=dependencies.registry.names() if tools is None else tools,
             ),
             gathered,
-            replacement=None if choices.system_prompt is UNSET else choices.system_prompt,
-            addition=choices.append_system_prompt,
+            replacement=None if options.system_prompt is UNSET else options.system_prompt,
+            addition=options.append_system_prompt,
         ),
         tools=tools,
-        compaction=_compaction(settings, built.info.name) if choices.compaction is UNSET else choices.compaction,
-        dry_run=settings.dry_run if choices.dry_run is UNSET else choices.dry_run,
-        permissions=PermissionMode(settings.permissions.mode) if choices.permissions is UNSET else choices.permissions,
+        compaction=_compaction(settings, built.info.name) if options.compaction is UNSET else options.compaction,
+        dry_run=settings.dry_run if options.dry_run is UNSET else options.dry_run,
+        permissions=PermissionMode(settings.permissions.mode) if options.permissions is UNSET else options.permissions,
         created_at=timestamp(now),
         updated_at=timestamp(now),
     )

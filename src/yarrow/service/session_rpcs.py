@@ -6,103 +6,105 @@ from typing import TYPE_CHECKING
 
 from yarrow.errors import YarrowError
 from yarrow.service import views
-from yarrow.service.answers import Context, answers, let_finish, readable, streams
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.rpc_handlers import Context, check_requests, drain_requests, streaming_rpc, unary_rpc
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
-    from yarrow.service.exporting import Exporting
-    from yarrow.service.lineage import Lineage
+    from yarrow.service.lineage import SessionLineage
+    from yarrow.service.session_transfer import SessionTransfer
 
 
-class SavedSessions:
+class SavedSessionRpcs:
     """The part of the service that needs no run."""
 
-    def __init__(self, parts: Parts, sessions: Sessions) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies, sessions: Sessions) -> None:
+        self._dependencies = dependencies
         self._sessions = sessions
 
     # What only few clients ask for is imported when they do.
 
     @cached_property
-    def _lineage(self) -> "Lineage":
-        from yarrow.service.lineage import Lineage
+    def _lineage(self) -> "SessionLineage":
+        from yarrow.service.lineage import SessionLineage
 
-        return Lineage(self._parts, self._sessions)
+        return SessionLineage(self._dependencies, self._sessions)
 
     @cached_property
-    def _exporting(self) -> "Exporting":
-        from yarrow.service.exporting import Exporting
+    def _transfer(self) -> "SessionTransfer":
+        from yarrow.service.session_transfer import SessionTransfer
 
-        return Exporting(self._parts, self._sessions, self._lineage)
+        return SessionTransfer(self._dependencies, self._sessions, self._lineage)
 
-    @answers
+    @unary_rpc
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
         """List saved sessions."""
-        return await views.sessions(request, self._parts.manager, self._sessions)
+        return await views.view_sessions(request, self._dependencies.manager, self._sessions)
 
-    @answers
+    @unary_rpc
     async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
         """Return saved sessions as a tree."""
-        from yarrow.service.figures import tree
+        from yarrow.service.stats_views import view_tree
 
-        return await tree(request, self._parts.manager, self._sessions)
+        return await view_tree(request, self._dependencies.manager, self._sessions)
 
-    @answers
+    @unary_rpc
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
         """Return the figures of a session."""
-        from yarrow.service.figures import stats
+        from yarrow.service.stats_views import view_stats
 
         entry = await self._sessions.get_or_load(request.session_id)
-        loaded = None if entry.ephemeral else await self._parts.manager.load(request.session_id)
-        return stats(entry, loaded, await self._sessions.info(entry), prices=self._parts.settings.prices)
+        loaded = None if entry.is_ephemeral else await self._dependencies.manager.load(request.session_id)
+        return view_stats(
+            entry, loaded, await self._sessions.provider_info(entry), prices=self._dependencies.settings.prices
+        )
 
-    @answers
+    @unary_rpc
     async def DeleteSession(self, request: pb.DeleteSessionRequest, context: Context) -> pb.DeleteSessionResponse:
         """Delete a session."""
         await self._sessions.delete(request.session_id)
         return pb.DeleteSessionResponse()
 
-    @answers
+    @unary_rpc
     async def BranchSession(self, request: pb.BranchSessionRequest, context: Context) -> pb.BranchSessionResponse:
         """Make a child with the history up to a message."""
         index = request.index if request.HasField("index") else None
         return pb.BranchSessionResponse(session_id=await self._lineage.branch(request.session_id, index))
 
-    @answers
+    @unary_rpc
     async def ForkSession(self, request: pb.ForkSessionRequest, context: Context) -> pb.ForkSessionResponse:
         """Make a detached copy."""
         return pb.ForkSessionResponse(session_id=await self._lineage.fork(request.session_id))
 
-    @answers
+    @unary_rpc
     async def RebaseSession(self, request: pb.RebaseSessionRequest, context: Context) -> pb.RebaseSessionResponse:
         """Make a session of chosen messages."""
         made, added = await self._lineage.rebase(request.session_id, list(request.indices), squash=request.squash)
         return pb.RebaseSessionResponse(session_id=made, added=added)
 
-    @answers
+    @unary_rpc
     async def MergeSession(self, request: pb.MergeSessionRequest, context: Context) -> pb.MergeSessionResponse:
         """Make a session of two."""
         made = await self._lineage.merge(request.session_id, request.other_session_id, summary=request.summary)
         return pb.MergeSessionResponse(session_id=made)
 
-    @streams
+    @streaming_rpc
     async def ExportSession(
         self, request: pb.ExportSessionRequest, context: Context
     ) -> AsyncIterator[pb.ExportSessionResponse]:
         """Stream a session as a file."""
-        async for chunk in self._exporting.chunks(request.session_id, request.format):
+        async for chunk in self._transfer.export_chunks(request.session_id, request.format):
             yield pb.ExportSessionResponse(chunk=chunk)
 
-    @answers
+    @unary_rpc
     async def ImportSession(
         self, request_iterator: AsyncIterator[pb.ImportSessionRequest], context: Context
     ) -> pb.ImportSessionResponse:
         """Make a session of a file that is streamed."""
         try:
-            made = await self._exporting.take_in(readable(request_iterator))
+            made = await self._transfer.import_session(check_requests(request_iterator))
         except YarrowError:
-            await let_finish(request_iterator)
+            await drain_requests(request_iterator)
             raise
         return made

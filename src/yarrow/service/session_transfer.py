@@ -4,52 +4,54 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, Precondition
-from yarrow.service.choices import read_cwd
-from yarrow.service.lineage import Lineage
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.lineage import SessionLineage
+from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
 from yarrow.session.reader import Loaded
 from yarrow.session.transfer import MAX_IMPORT, Incoming, jsonl
 from yarrow.v1 import agent_pb2 as pb
 
-CHUNK = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 """Bytes of one item of an export, or a little more; a longer line is cut into several."""
 
 
-class Exporting:
+class SessionTransfer:
     """Writes sessions out and takes them in."""
 
-    def __init__(self, parts: Parts, sessions: Sessions, lineage: Lineage) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies, sessions: Sessions, lineage: SessionLineage) -> None:
+        self._dependencies = dependencies
         self._sessions = sessions
         self._lineage = lineage
 
-    async def chunks(self, session_id: str, export_format: int) -> AsyncGenerator[bytes]:
+    async def export_chunks(self, session_id: str, export_format: int) -> AsyncGenerator[bytes]:
         """Yield the bytes of an export. Raises `NotFound`, `InvalidArgument` and `StorageError`."""
         entry = await self._sessions.get_or_load(session_id)
-        if entry.ephemeral:
+        if entry.is_ephemeral:
             raise Precondition(f"session {session_id} is not kept on disk, so it cannot be exported")
-        loaded = await self._parts.manager.load(session_id)
+        loaded = await self._dependencies.manager.load(session_id)
         match export_format:
             case pb.EXPORT_FORMAT_UNSPECIFIED | pb.EXPORT_FORMAT_JSONL:
-                pieces = jsonl(loaded, self._parts.manager.blobs(session_id), secrets=self._parts.secrets())
+                pieces = jsonl(
+                    loaded, self._dependencies.manager.blobs(session_id), secrets=self._dependencies.secret_values()
+                )
             case pb.EXPORT_FORMAT_HTML:
-                pieces = await self._page(loaded)
+                pieces = await self._render_page(loaded)
             case _:
                 raise InvalidArgument("format", f"{export_format} is no export format")
-        while chunk := await asyncio.to_thread(_next, pieces):
-            for start in range(0, len(chunk), CHUNK):
-                yield chunk[start : start + CHUNK]
+        while chunk := await asyncio.to_thread(_read_chunk, pieces):
+            for start in range(0, len(chunk), CHUNK_BYTES):
+                yield chunk[start : start + CHUNK_BYTES]
 
-    async def _page(self, loaded: Loaded) -> Iterator[bytes]:
+    async def _render_page(self, loaded: Loaded) -> Iterator[bytes]:
         # Imported here, since a page needs libraries that nothing else does.
         from yarrow.session.html.page import page
         from yarrow.session.html.relatives import relatives
 
-        rows = relatives(loaded, await self._parts.manager.heads(loaded.header.cwd))
-        return (piece.encode() for piece in page(loaded, relatives=rows, secrets=self._parts.secrets()))
+        rows = relatives(loaded, await self._dependencies.manager.heads(loaded.header.cwd))
+        return (piece.encode() for piece in page(loaded, relatives=rows, secrets=self._dependencies.secret_values()))
 
-    async def take_in(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
+    async def import_session(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
         """Make the session that a stream of pieces holds, and return what a person should know of it.
 
         Raises `InvalidArgument` for what is no session, and for a stream that is not as long as was announced: a client
@@ -58,12 +60,12 @@ class Exporting:
         first = await anext(requests, None)
         if first is None:
             raise InvalidArgument("chunk", "nothing was sent")
-        cwd = read_cwd(first.cwd)
+        cwd = parse_cwd(first.cwd)
         if first.size > MAX_IMPORT:
             raise LimitExceeded(
                 f"size: a file of {first.size} bytes is over the {MAX_IMPORT} taken", code=Code.TOO_LARGE
             )
-        root = await self._parts.manager.make_root()
+        root = await self._dependencies.manager.make_root()
         with Incoming(root) as incoming:
             received = 0
             request: pb.ImportSessionRequest | None = first
@@ -75,16 +77,16 @@ class Exporting:
                 raise InvalidArgument(
                     "chunk", f"the stream ended after {received} of {first.size} bytes: send it again"
                 )
-            return await self._lineage.take_in(incoming, cwd)
+            return await self._lineage.import_session(incoming, cwd)
 
 
-def _next(pieces: Iterator[bytes]) -> bytes:
-    """Return the next pieces, together `CHUNK` bytes or more unless they are the last; empty at the end."""
+def _read_chunk(pieces: Iterator[bytes]) -> bytes:
+    """Return the next pieces, together `CHUNK_BYTES` bytes or more unless they are the last; empty at the end."""
     taken: list[bytes] = []
     size = 0
     for piece in pieces:
         taken.append(piece)
         size += len(piece)
-        if size >= CHUNK:
+        if size >= CHUNK_BYTES:
             break
     return b"".join(taken)

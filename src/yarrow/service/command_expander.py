@@ -8,60 +8,60 @@ from msgspec import Struct
 from yarrow.agent.contributions import ContributedCommand
 from yarrow.errors import InvalidArgument, YarrowError
 from yarrow.message import Block, Text
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
 from yarrow.v1 import agent_pb2 as pb
 
 COMMAND_SECONDS = 30.0
 """How long a command of an extension may take."""
 
 
-class Said(Struct, frozen=True):
+class ExpandedPrompt(Struct, frozen=True):
     """What a person said; `typed` is what was written when that was a command of which the content was made."""
 
     content: tuple[Block, ...]
     typed: str = ""
 
 
-class Commands:
+class CommandExpander:
     """All commands of one service."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._added = {command.name: command for command in parts.added.commands}
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._contributed = {command.name: command for command in dependencies.contributions.commands}
 
-    async def said(self, content: tuple[Block, ...], cwd: Path, attachments: tuple[str, ...] = ()) -> Said:
+    async def expand(self, content: tuple[Block, ...], cwd: Path, attachments: tuple[str, ...] = ()) -> ExpandedPrompt:
         """Return the content with the command that its text begins with expanded, and the attachments after it.
 
         Raises `InvalidArgument` for a name that is nearly a command's, and for a command that fails.
         """
         text = "".join(block.text for block in content if isinstance(block, Text))
         if not text.startswith("/"):
-            return Said(_with(content, attachments))
+            return ExpandedPrompt(_append_attachments(content, attachments))
         name, *rest = text[1:].split(None, 1) or [""]
-        command = self._added.get(name) if text.startswith(name, 1) else None
+        command = self._contributed.get(name) if text.startswith(name, 1) else None
         if command is not None:
-            expanded = await _by_extension(command, "".join(rest), cwd)
+            expanded = await _run_extension_command(command, "".join(rest), cwd)
         else:
             # Here, since most prompts begin with no slash.
             from yarrow.prompt.commands import expand
 
-            found = await asyncio.to_thread(expand, text, self._parts.places(cwd), self._added)
+            found = await asyncio.to_thread(expand, text, self._dependencies.prompt_places(cwd), self._contributed)
             if found is None:
-                return Said(_with(content, attachments))
+                return ExpandedPrompt(_append_attachments(content, attachments))
             expanded = found.text
         if not expanded.strip():
             raise InvalidArgument("text", f"the command /{name} stands for an empty prompt: give its file a text")
         others = tuple(block for block in content if not isinstance(block, Text))
-        return Said(_with((Text(expanded), *others), attachments), text)
+        return ExpandedPrompt(_append_attachments((Text(expanded), *others), attachments), text)
 
-    async def list(self, cwd: Path | None) -> pb.ListCommandsResponse:
+    async def list_commands(self, cwd: Path | None) -> pb.ListCommandsResponse:
         """Return the commands of a working directory, or only the person's own."""
         from yarrow.prompt.commands import list_commands
 
-        places = self._parts.places(cwd or self._parts.home)
+        places = self._dependencies.prompt_places(cwd or self._dependencies.home)
         found, warnings = await asyncio.to_thread(list_commands, places)
         commands = {command.name: (command.description, str(command.source)) for command in found}
-        commands |= {name: (command.description, "extension") for name, command in self._added.items()}
+        commands |= {name: (command.description, "extension") for name, command in self._contributed.items()}
         return pb.ListCommandsResponse(
             commands=[
                 pb.Command(name=name, description=description, source=source)
@@ -71,7 +71,7 @@ class Commands:
         )
 
 
-def _with(content: tuple[Block, ...], attachments: tuple[str, ...]) -> tuple[Block, ...]:
+def _append_attachments(content: tuple[Block, ...], attachments: tuple[str, ...]) -> tuple[Block, ...]:
     """Return the content with attachments at the end of its text."""
     if not attachments:
         return content
@@ -81,7 +81,7 @@ def _with(content: tuple[Block, ...], attachments: tuple[str, ...]) -> tuple[Blo
     return (Text("\n\n".join((*said, *attachments))), *images)
 
 
-async def _by_extension(command: ContributedCommand, arguments: str, cwd: Path) -> str:
+async def _run_extension_command(command: ContributedCommand, arguments: str, cwd: Path) -> str:
     name = command.name
     try:
         expanded = await asyncio.wait_for(command.expand(arguments, str(cwd)), COMMAND_SECONDS)

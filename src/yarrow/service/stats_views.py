@@ -7,12 +7,12 @@ from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Message, Role, ToolCall
 from yarrow.provider.base import ProviderInfo
-from yarrow.service.choices import read_cwd
-from yarrow.service.costs import cost, total
-from yarrow.service.entry import Entry
+from yarrow.service.costs import compute_cost, sum_costs
+from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
-from yarrow.service.translate import ANSWERS, to_count, to_usage
-from yarrow.service.views import context_tokens, summary
+from yarrow.service.translation import ANSWERS, clamp_count, to_usage
+from yarrow.service.views import count_context_tokens, view_summary
 from yarrow.session.decisions import telling
 from yarrow.session.ids import milliseconds
 from yarrow.session.lenient import Unknown
@@ -28,15 +28,15 @@ MAX_DECISIONS = 1_000
 """Maximum permission decisions of one answer; the oldest are left out."""
 
 
-async def tree(
+async def view_tree(
     request: pb.GetSessionTreeRequest, manager: SessionManager, active: Sessions
 ) -> pb.GetSessionTreeResponse:
     """Return the saved sessions as a tree, depth first."""
-    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(read_cwd(request.cwd))
+    cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(parse_cwd(request.cwd))
     return pb.GetSessionTreeResponse(
         nodes=[
             pb.SessionTreeNode(
-                session=summary(row.head, active=active.active(row.head.id)),
+                session=view_summary(row.head, active=active.is_active(row.head.id)),
                 indent=row.indent,
                 gutters=row.gutters,
                 last=row.last,
@@ -47,31 +47,34 @@ async def tree(
     )
 
 
-def stats(
-    entry: Entry, loaded: Loaded | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
+def view_stats(
+    entry: LoadedSession, loaded: Loaded | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
 ) -> pb.GetStatsResponse:
     """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
     records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
     figures = count(entry.state.header if loaded is None else loaded.header, records)
-    brought = _brought(entry)
+    brought = _count_result_tokens(entry)
     out = pb.GetStatsResponse(
         session_id=entry.id,
         usage=to_usage(figures.usage),
-        thinking_tokens=to_count(figures.thinking),
+        thinking_tokens=clamp_count(figures.thinking),
         models=[_model(one, prices.get(one.name)) for one in figures.models],
         tools=[
             pb.NamedUsage(
-                name=one.name, count=one.calls, seconds=one.seconds, usage=pb.Usage(input=to_count(brought[one.name]))
+                name=one.name,
+                count=one.calls,
+                seconds=one.seconds,
+                usage=pb.Usage(input=clamp_count(brought[one.name])),
             )
             for one in figures.tools
         ],
         compactions=[_compaction(record) for record in figures.compactions],
-        context_tokens=to_count(context_tokens(entry)),
-        context_window=to_count(info.context_window) if info else 0,
+        context_tokens=clamp_count(count_context_tokens(entry)),
+        context_window=clamp_count(info.context_window) if info else 0,
         skipped_lines=0 if loaded is None else loaded.report.skipped_count,
         dropped_events=sum(entry.bus.drops()),
-        cost=total(figures.models, prices),
-        provider_reason=entry.reason,
+        cost=sum_costs(figures.models, prices),
+        provider_reason=entry.provider_reason,
         permissions=[] if loaded is None else _decisions([stored.value for stored in loaded.records]),
     )
     out.created.FromMilliseconds(milliseconds(figures.created))
@@ -80,11 +83,11 @@ def stats(
 
 
 def _model(figures: ModelFigures, price: Price | None) -> pb.NamedUsage:
-    spent = None if price is None else cost(figures.usage, price)
+    spent = None if price is None else compute_cost(figures.usage, price)
     return pb.NamedUsage(name=figures.name, usage=to_usage(figures.usage), count=figures.count, cost=spent)
 
 
-def _brought(entry: Entry) -> Counter[str]:
+def _count_result_tokens(entry: LoadedSession) -> Counter[str]:
     """Return the tokens that the results of each tool brought into the context, as they are estimated."""
     brought: Counter[str] = Counter()
     for message in entry.state.messages:
@@ -117,8 +120,8 @@ def _decision(asked: PermissionAsked, answered: PermissionAnswered, call: ToolCa
 def _compaction(record: Compaction) -> pb.CompactionRecord:
     out = pb.CompactionRecord(
         reason=record.reason,
-        tokens_before=to_count(record.tokens_before),
-        tokens_after=to_count(record.tokens_after),
+        tokens_before=clamp_count(record.tokens_before),
+        tokens_after=clamp_count(record.tokens_after),
         summary=record.summary,
         read_files=record.read_files,
         modified_files=record.modified_files,

@@ -7,43 +7,43 @@ import msgspec
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.event.events import ToolOutput
 from yarrow.message import ToolCall
-from yarrow.service.answers import Context, streams
-from yarrow.service.choices import MAX_TEXT_BYTES
-from yarrow.service.following import take
-from yarrow.service.parts import Parts
+from yarrow.service.dependencies import Dependencies
+from yarrow.service.event_stream import next_events
+from yarrow.service.request_fields import MAX_TEXT_BYTES
+from yarrow.service.rpc_handlers import Context, streaming_rpc
 from yarrow.service.sessions import Sessions
 from yarrow.session.ids import new_id
 from yarrow.v1 import agent_pb2 as pb
 
 
-class Tools:
+class ToolRpcs:
     """The part of the service that runs tools for people."""
 
-    _parts: Parts
+    _dependencies: Dependencies
     _sessions: Sessions
     heartbeat: float
 
-    @streams
+    @streaming_rpc
     async def RunTool(self, request: pb.RunToolRequest, context: Context) -> AsyncIterator[pb.RunToolResponse]:
         """Run a tool and stream what it puts out."""
-        call = self._call(request)
+        call = self._parse_call(request)
         entry = await self._sessions.get_or_load(request.session_id)
-        equipment = await self._sessions.equip(entry)
+        resources = await self._sessions.prepare_resources(entry)
         subscription = entry.subscribe()
         try:
-            self._sessions.admit(entry)
-            await entry.agent.run_tool(call, equipment, silent=request.silent)
-            while events := await take(entry, subscription, self.heartbeat):
+            self._sessions.check_capacity(entry)
+            await entry.agent.run_tool(call, resources, silent=request.silent)
+            while events := await next_events(entry, subscription, self.heartbeat):
                 for event in events:
-                    yield pb.RunToolResponse(event=entry.translated(event))
+                    yield pb.RunToolResponse(event=entry.translate(event))
                     if isinstance(event.body, ToolOutput) and event.body.tool_call_id == call.id:
                         return
         finally:
             entry.release(subscription)
 
-    def _call(self, request: pb.RunToolRequest) -> ToolCall:
-        names = self._parts.registry.names()
-        name = request.tool or self._parts.registry.shell()
+    def _parse_call(self, request: pb.RunToolRequest) -> ToolCall:
+        names = self._dependencies.registry.names()
+        name = request.tool or self._dependencies.registry.shell()
         if name not in names:
             raise InvalidArgument("tool", f"{request.tool!r} is none of {', '.join(names)}")
         if len(request.arguments_json.encode()) > MAX_TEXT_BYTES:

@@ -15,12 +15,12 @@ from yarrow.event.bus import Tap
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.places import Places
-from yarrow.service.providers import Providers
+from yarrow.service.provider_cache import ProviderCache
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import Registry
 
 
-class Watch(Protocol):
+class Telemetry(Protocol):
     """Measures what a service does, for those who operate it."""
 
     def begin(self, sessions: Callable[[], int]) -> None:
@@ -36,51 +36,51 @@ class Watch(Protocol):
         ...
 
 
-class Parts(Struct, frozen=True):
+class Dependencies(Struct, frozen=True):
     """Everything that sessions are made with."""
 
     settings: Settings
     manager: SessionManager
-    providers: Providers
+    providers: ProviderCache
     registry: Registry
     now: Callable[[], float]
     version: str
-    added: Contributions
+    contributions: Contributions
     home: Path
     """The person's home directory."""
-    users: Path
+    user_dir: Path
     """The directory of the person's own things."""
-    consent: PermissionConfig = PermissionConfig()
+    permission_config: PermissionConfig = PermissionConfig()
     """What is configured about calls that would be asked."""
-    boxes: Boxes = NO_BOXES
+    sandboxes: Boxes = NO_BOXES
     """What shell commands run in."""
-    private: tuple[Path, ...] = ()
+    protected_files: tuple[Path, ...] = ()
     """Files of the service that no tool may reach: real paths."""
-    obeyed: tuple[Path, ...] = ()
+    startup_files: tuple[Path, ...] = ()
     """Files that the next start executes or obeys, which no tool writes to: as named, and their real paths."""
-    pause: Clock = REAL_CLOCK
+    retry_clock: Clock = REAL_CLOCK
     """How is waited before a failed model call is tried again."""
-    secrets: Callable[[], Collection[str]] = tuple
+    secret_values: Callable[[], Collection[str]] = tuple
     """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
-    keys: Callable[[], Collection[str]] = tuple
+    key_values: Callable[[], Collection[str]] = tuple
     """Keys of providers, which are recorded and told nowhere."""
     key_names: Callable[[], Collection[str]] = tuple
     """Variables that are named for such a key."""
-    withheld: Callable[[], Collection[str]] = tuple
+    withheld_names: Callable[[], Collection[str]] = tuple
     """Variables that `apiKeyEnv` names, which no command gets."""
-    watch: Watch | None = None
+    telemetry: Telemetry | None = None
     """Who measures what the service does, if anybody does."""
 
-    def places(self, cwd: Path) -> Places:
+    def prompt_places(self, cwd: Path) -> Places:
         """Return where the prompts, skills and context files of a working directory are."""
-        return Places.make(home=self.home, users=self.users, cwd=cwd, secrets=self.secret_files())
+        return Places.make(home=self.home, users=self.user_dir, cwd=cwd, secrets=self.secret_files())
 
-    def kept(self, cwd: Path) -> tuple[Path, ...]:
+    def write_protected_dirs(self, cwd: Path) -> tuple[Path, ...]:
         """Return the real paths of the settings and sessions, which no tool writes to wherever they lie.
 
         Sessions that are kept around a working directory itself would close all of it.
         """
-        users, sessions = Path(os.path.realpath(self.users)), Path(os.path.realpath(self.manager.root))
+        users, sessions = Path(os.path.realpath(self.user_dir)), Path(os.path.realpath(self.manager.root))
         return (users,) if cwd.is_relative_to(sessions) else (users, sessions)
 
     def secret_files(self) -> SecretFiles:

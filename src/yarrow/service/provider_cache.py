@@ -12,7 +12,7 @@ from yarrow.provider.base import ListsModels, ModelEntry
 from yarrow.provider.factory import Builder, Built, Ground
 
 
-class Providers:
+class ProviderCache:
     """Builds on first use; two sessions that ask for the same get the same."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Providers:
 
         Raises `ProviderError` and `ConfigError`.
         """
-        name, model = self._in_force(name, model)
+        name, model = self._fill_defaults(name, model)
         async with self._building.setdefault((name, model), asyncio.Lock()):
             known = self._built.get((name, model))
             if known is None:
@@ -42,7 +42,7 @@ class Providers:
 
         A name that cannot be printed on one line, and so never be given, is left out.
         """
-        name, model = self._in_force(name, "")
+        name, model = self._fill_defaults(name, "")
         created = await factory.create(name, model, self._ground)
         try:
             if not isinstance(created.provider, ListsModels):
@@ -59,7 +59,7 @@ class Providers:
         for provider in built.values():
             await provider.close()
 
-    def _in_force(self, name: str, model: str) -> tuple[str, str]:
+    def _fill_defaults(self, name: str, model: str) -> tuple[str, str]:
         """Fill in what is configured; a configured model belongs to the configured provider alone."""
         configured = self._ground.settings
         name = name or configured.provider
