@@ -15,7 +15,7 @@ from parts import Found, Table, Values, at_most, figure, in_turns, middle, parse
 
 from yarrow.event.bus import Bus
 from yarrow.event.events import TextDelta
-from yarrow.service.event_stream import BATCH_EVENTS
+from yarrow.service.event_stream import MAX_BATCH_EVENTS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -98,10 +98,10 @@ def carried(way: Way, events: int, batch: int) -> float:
 def measure(options: argparse.Namespace) -> Found:
     events = 2_000 if options.small else PUBLISHED
     bus = in_turns({str(count): lambda count=count: published(count, events) for count in SUBSCRIBERS}, options.runs)
-    events = 2_048 if options.small else CARRIED // BATCH_EVENTS * BATCH_EVENTS
+    events = 2_048 if options.small else CARRIED // MAX_BATCH_EVENTS * MAX_BATCH_EVENTS
     ways: dict[str, Callable[[], float]] = {
         f"{name}, {batch} to a response": lambda way=way, batch=batch: carried(way, events, batch)
-        for batch in (1, BATCH_EVENTS)
+        for batch in (1, MAX_BATCH_EVENTS)
         for name, way in (("in-memory channel", channel), ("no channel", bare))
     }
     wire = in_turns(ways, options.runs)

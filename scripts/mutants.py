@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "the first key answers a question",
-        "client/tui/guard.py",
+        "client/tui/focus_guard.py",
         "return min(self._pause, seen) >= QUIET_SECONDS",
         "return True",
         "tests/client/tui tests/process/test_accidental_approval.py",
@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "control characters reach a pipe",
-        "client/inert.py",
+        "client/sanitizer.py",
         "return re.sub(_CONTROLS, _show_control, text) if STEERING.search(text) else text",
         "return text",
         "tests/client/test_inert.py tests/process/test_output_in_pipes.py",

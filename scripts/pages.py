@@ -12,10 +12,10 @@ from google.protobuf.descriptor import Descriptor
 
 from yarrow import message
 from yarrow.cli.exit_codes import MEANINGS
-from yarrow.cli.flags import COMMANDS, FLAGS, WORDS
-from yarrow.cli.help import help_text
-from yarrow.client.sessions import USAGE
-from yarrow.client.table import COMMANDS as PROMPT_COMMANDS
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS
+from yarrow.cli.help import format_help
+from yarrow.client.sessions_command import USAGE
+from yarrow.client.slash_commands import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
 from yarrow.config.variables import PREFIX, settings_by_variable
 from yarrow.event import events
@@ -56,13 +56,14 @@ def command_line() -> str:
         for flag in FLAGS
     ]
     commands = [
-        (f"`yarrow {name}`", " ".join(f"`{word}`" for word in WORDS[name]), text) for name, text in COMMANDS.items()
+        (f"`yarrow {name}`", " ".join(f"`{word}`" for word in COMMAND_WORDS[name]), text)
+        for name, text in COMMANDS.items()
     ]
     prompt = [(f"`/{name} {each.usage}`".replace(" `", "`"), each.help) for name, each in PROMPT_COMMANDS.items()]
     return "\n".join(
         [
             f"# The command line\n\n{MADE} How it is used is in the [tutorial](tutorial.md).\n",
-            f"```text\n{help_text()}```\n",
+            f"```text\n{format_help()}```\n",
             "## Flags\n\nA flag may be written `--flag VALUE` or `--flag=VALUE`; what follows `--` is prompt.\n",
             *_table(("flag", "about", "values", "what it does"), flags),
             f"## Commands\n\n{_OF_COMMANDS}",

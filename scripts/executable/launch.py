@@ -17,6 +17,6 @@ def restore_library_paths() -> None:
 if __name__ == "__main__":
     restore_library_paths()
 
-    from yarrow.cli.entry import main
+    from yarrow.cli.entry_point import main
 
     sys.exit(main())

@@ -17,10 +17,10 @@ EXCUSED = {
     "policy/sandbox/trees.py": {"src_dir_fd", "dst_dir_fd", "dir_fd"},
     "policy/sandbox/private.py": {"st_blocks"},
     "policy/sandbox/owner.py": {"chown"},
-    # The terminal UI, which `cli/run.py` does not start on Windows.
+    # The terminal UI, which `cli/service_commands.py` does not start on Windows.
     "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
-    "client/tui/modes.py": {"termios"},
-    "client/tui/suspending.py": {"getsid", "SIGCONT", "SIGTSTP"},
+    "client/tui/terminal_modes.py": {"termios"},
+    "client/tui/job_control.py": {"getsid", "SIGCONT", "SIGTSTP"},
 }
 
 

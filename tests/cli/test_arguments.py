@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.cli.arguments import Arguments, parse
-from yarrow.cli.flags import COMMANDS, FLAGS, THINKING_LEVELS, WORDS
-from yarrow.cli.help import help_text
+from yarrow.cli.arguments import Arguments, parse_arguments
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, THINKING_LEVELS
+from yarrow.cli.help import format_help
 from yarrow.errors import Code, UsageError
 from yarrow.message import ThinkingLevel
 
 
 def refusal(*argv: str) -> str:
     with pytest.raises(UsageError) as caught:
-        parse(argv)
+        parse_arguments(argv)
     assert caught.value.code is Code.USAGE
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -85,7 +85,7 @@ def refusal(*argv: str) -> str:
     ],
 )
 def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None:
-    assert parse(argv) == expected
+    assert parse_arguments(argv) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_a_mistake_names_what_is_right(argv: list[str], named: str) -> None:
 )
 def test_any_command_line_is_a_value_or_one_sentence(argv: list[str]) -> None:
     with contextlib.suppress(UsageError):
-        arguments = parse(argv)
+        arguments = parse_arguments(argv)
         assert not (arguments.command == "serve" and arguments.has_prompt)
         assert not (arguments.list_models and arguments.has_prompt)
 
 
 def test_only_what_is_given_overrides_settings() -> None:
-    assert parse(["x"]).overrides() == {}
+    assert parse_arguments(["x"]).overrides() == {}
     argv = ["-m", "a/b:low", "--provider", "p", "--dry-run", "--sandbox", "off", "--session-dir", "/s"]
-    assert parse(argv).overrides() == {
+    assert parse_arguments(argv).overrides() == {
         "provider": "p",
         "model": "a/b",
         "thinking": "low",
@@ -198,7 +198,7 @@ def test_only_what_is_given_overrides_settings() -> None:
     [([], False), (["--json"], False), (["-p"], False), (["-p", "x"], True), (["@f"], True), (["--", "x"], True)],
 )
 def test_whether_there_is_a_prompt(argv: list[str], expected: bool) -> None:
-    assert parse(argv).has_prompt is expected
+    assert parse_arguments(argv).has_prompt is expected
 
 
 def test_thinking_levels_are_those_of_messages() -> None:
@@ -209,7 +209,7 @@ def test_thinking_levels_are_those_of_messages() -> None:
 
 
 def test_the_help_names_every_flag_command_and_exit_code() -> None:
-    text = help_text()
+    text = format_help()
     for flag in FLAGS:
         assert all(name in text for name in flag.names)
         assert flag.help in text
@@ -220,7 +220,7 @@ def test_the_help_names_every_flag_command_and_exit_code() -> None:
 
 
 def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
-    text = help_text()
+    text = format_help()
     assert max(map(len, text.splitlines())) <= 112
     assert not any(line != line.rstrip() for line in text.splitlines())
     assert "without one you are asked" in text
@@ -228,9 +228,9 @@ def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_a_help_with_its_words(command: str) -> None:
-    text = help_text(command)
+    text = format_help(command)
     assert text.startswith(f"yarrow {command}: {COMMANDS[command]}\n")
-    assert not [word for word in WORDS[command] if word not in text]
+    assert not [word for word in COMMAND_WORDS[command] if word not in text]
     assert ("--listen HOST:PORT" in text) is (command == "serve")
     assert "--attach" not in text
     assert text.endswith("yarrow --help tells all commands, flags and exit codes.\n")
@@ -271,8 +271,8 @@ def imported_by(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "from yarrow.cli.arguments import parse; parse(['-m', 'x', 'prompt'])",
-        "from yarrow.cli.help import help_text; help_text()",
+        "from yarrow.cli.arguments import parse_arguments; parse_arguments(['-m', 'x', 'prompt'])",
+        "from yarrow.cli.help import format_help; format_help()",
     ],
 )
 def test_reading_the_command_line_imports_nothing_heavy(statement: str) -> None:
@@ -280,4 +280,5 @@ def test_reading_the_command_line_imports_nothing_heavy(statement: str) -> None:
 
 
 def test_version_does_without_the_parser() -> None:
-    assert "argparse" not in imported_by("from yarrow.cli.arguments import parse; parse(['--version'])")
+    code = "from yarrow.cli.arguments import parse_arguments; parse_arguments(['--version'])"
+    assert "argparse" not in imported_by(code)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from doubles.world import World
-from yarrow.cli.completions import COMPLETED_SHELLS, script
-from yarrow.cli.completions.values import OF_SESSIONS
-from yarrow.cli.flags import COMMANDS, FLAGS, TAKES_WORDS, WORDS
-from yarrow.client.sessions import OF_ONE
+from yarrow.cli.completions import COMPLETION_SHELLS, make_script
+from yarrow.cli.completions.values import SESSION_ID_WORDS
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, COMMANDS_WITH_WORDS, FLAGS
+from yarrow.client.sessions_command import SESSION_COMMANDS
 
 SECONDS = 30.0
 OFFERED = [
@@ -171,12 +171,12 @@ def test_zsh_completes_flags_values_commands_and_words(world: World) -> None:
             types("\x15echo ne''xt\n", "\nnext")
 
 
-@pytest.mark.parametrize("name", COMPLETED_SHELLS)
+@pytest.mark.parametrize("name", COMPLETION_SHELLS)
 def test_every_flag_and_command_is_in_the_script(name: str) -> None:
-    text = script(name)
+    text = make_script(name)
     for flag in FLAGS:
         assert (flag.names[-1] if name != "fish" else f"-l {flag.names[-1][2:]} ") in text
-    for command, words in WORDS.items():
+    for command, words in COMMAND_WORDS.items():
         assert command in text
         assert all(word in text for word in words)
 
@@ -189,14 +189,14 @@ async def test_what_cannot_be_completed_is_said(world: World, arguments: list[st
 
 
 def test_the_words_are_those_that_the_commands_take() -> None:
-    assert list(WORDS) == list(COMMANDS)
-    assert {command for command, words in WORDS.items() if words} | {"init"} == set(TAKES_WORDS)
-    assert set(OF_SESSIONS) == {*OF_ONE, "delete"}
-    assert {*OF_SESSIONS, "list", "all", "tree", "search", "import"} == set(WORDS["sessions"])
+    assert list(COMMAND_WORDS) == list(COMMANDS)
+    assert {command for command, words in COMMAND_WORDS.items() if words} | {"init"} == set(COMMANDS_WITH_WORDS)
+    assert set(SESSION_ID_WORDS) == {*SESSION_COMMANDS, "delete"}
+    assert {*SESSION_ID_WORDS, "list", "all", "tree", "search", "import"} == set(COMMAND_WORDS["sessions"])
 
 
 @pytest.mark.parametrize(
-    "line", [f"{command} {word}" for command in WORDS for word in WORDS[command] if word != "pull"]
+    "line", [f"{command} {word}" for command in COMMAND_WORDS for word in COMMAND_WORDS[command] if word != "pull"]
 )
 async def test_no_word_is_refused_as_unknown(world: World, line: str) -> None:
     world.environment["PATH"] = "/nonexistent"

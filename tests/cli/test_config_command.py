@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from yarrow.cli.config import config
+from yarrow.cli.config_command import run_config
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.config.trust import grant, hash_of, key_of
 from yarrow.errors import ConfigError, UsageError
@@ -56,7 +56,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def output(capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    assert config(words) == ExitCode.DONE
+    assert run_config(words) == ExitCode.DONE
     return capfd.readouterr().out
 
 
@@ -102,7 +102,7 @@ def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFi
     desk.mine({"model": odd, "providers": {odd: {"type": "openai", "headers": {odd: "x"}}}})
     desk.theirs.write_text(json.dumps({odd: 1}))
     for words in ((), ("json",), ("files",)):
-        config(words)
+        run_config(words)
         said = capfd.readouterr()
         assert (said.out + said.err).replace("\n", "").isprintable()
 
@@ -125,7 +125,7 @@ def on_a_terminal() -> str:
     kept = os.dup(1)
     os.dup2(theirs, 1)
     try:
-        config([])
+        run_config([])
         return os.read(ours, 1 << 16).decode()
     finally:
         os.dup2(kept, 1)
@@ -171,7 +171,7 @@ def test_in_home_the_users_file_is_no_projects(
 
 def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     desk.theirs.write_text('{"model": "theirs"}')
-    config([])
+    run_config([])
     said = capfd.readouterr()
     assert "not trusted, so model is ignored" in said.err
     assert "theirs" not in said.out
@@ -179,7 +179,7 @@ def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.Captur
 
 def test_mistakes(desk: Desk) -> None:
     with pytest.raises(UsageError, match="`json`, `schema` or `files`, not 'jsn'"):
-        config(["jsn"])
+        run_config(["jsn"])
     desk.mine({"modle": 1})
     with pytest.raises(ConfigError, match="did you mean 'model'"):
-        config([])
+        run_config([])

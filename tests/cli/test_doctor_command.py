@@ -18,7 +18,7 @@ import pytest
 
 from doubles.chat_server import ChatServer, Reply, page
 from doubles.world import Ended, World
-from yarrow.cli.doctor import doctor
+from yarrow.cli.doctor_command import run_doctor
 from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.session.disk import Disk
@@ -29,19 +29,19 @@ WIRED = True
 """Whether `yarrow doctor` is a command; until then it is called as one would be."""
 CALL = """\
 import sys
-from yarrow.cli.doctor import doctor
-from yarrow.cli.exit_codes import of_code
-from yarrow.cli.main import complain
+from yarrow.cli.doctor_command import run_doctor
+from yarrow.cli.exit_codes import exit_code_for_error
+from yarrow.cli.main import print_error
 from yarrow.errors import YarrowError
 try:
-    sys.exit(doctor(sys.argv[1:]{more}))
+    sys.exit(run_doctor(sys.argv[1:]{more}))
 except YarrowError as error:
-    sys.exit(complain(error.message, of_code(error.code)))
+    sys.exit(print_error(error.message, exit_code_for_error(error.code)))
 """
 COMMAND = ("-m", "yarrow.cli.main", "doctor") if WIRED else ("-c", CALL.format(more=""))
 HURRIED = ("-c", CALL.format(more=", limit=0.5"))
 NOTHING_FOUND = """\
-import yarrow.cli.checks.providers as providers
+import yarrow.cli.doctor.provider_checks as providers
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.detection import none_found
 async def detect(environment, settings):
@@ -407,7 +407,7 @@ async def test_sessions_are_not_looked_at_for_ever(world: World) -> None:
     folder.mkdir(parents=True)
     for number in range(3):
         (folder / f"session-{number}.jsonl").touch()
-    hasty = "import yarrow.cli.checks.storage as storage\nstorage.LOOKING_SECONDS = -1.0\n"
+    hasty = "import yarrow.cli.doctor.storage_checks as storage\nstorage.SCAN_SECONDS = -1.0\n"
     _, checks = await seen(world, how=("-c", hasty + CALL.format(more="")))
     assert checks["sessions"]["seen"] == "3 in ~/.yarrow/sessions, looked at 0 of them"
     _, checks = await seen(world)
@@ -533,7 +533,7 @@ def test_colours_can_be_refused(world: World, variables: dict[str, str]) -> None
 @pytest.mark.parametrize("words", [["--json"], ["json", "json"], ["xml"]])
 def test_other_words_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="`json`"):
-        doctor(words)
+        run_doctor(words)
 
 
 async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:

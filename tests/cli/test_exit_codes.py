@@ -3,7 +3,15 @@
 import pytest
 from grpc import StatusCode
 
-from yarrow.cli.exit_codes import BY_CODE, BY_STATUS, MEANINGS, ExitCode, of_code, of_run, of_status
+from yarrow.cli.exit_codes import (
+    BY_CODE,
+    BY_STATUS,
+    MEANINGS,
+    ExitCode,
+    exit_code_for_error,
+    exit_code_for_run,
+    exit_code_for_status,
+)
 from yarrow.errors import Code
 from yarrow.event.events import EndReason
 
@@ -36,7 +44,12 @@ def test_every_code_has_an_exit_code_and_nothing_else_has() -> None:
     ],
 )
 def test_the_exit_code_of_an_error(code: Code, expected: int) -> None:
-    assert of_code(code) == of_status("UNKNOWN", code.value) == of_run("ERROR", code.value, denied=False) == expected
+    assert (
+        exit_code_for_error(code)
+        == exit_code_for_status("UNKNOWN", code.value)
+        == exit_code_for_run("ERROR", code.value, denied=False)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +71,7 @@ def test_the_exit_code_of_an_error(code: Code, expected: int) -> None:
     ],
 )
 def test_the_exit_code_of_a_run(reason: str, code: str, denied: bool, expected: int) -> None:
-    assert of_run(str(reason).upper(), code, denied=denied) == expected
+    assert exit_code_for_run(str(reason).upper(), code, denied=denied) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,4 +89,4 @@ def test_the_exit_code_of_a_run(reason: str, code: str, denied: bool, expected: 
     ],
 )
 def test_the_exit_code_of_a_status(status: str, reason: str, expected: int) -> None:
-    assert of_status(status, reason) == expected
+    assert exit_code_for_status(status, reason) == expected

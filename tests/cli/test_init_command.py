@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from doubles.world import Ended, World
-from yarrow.cli.creating import create
-from yarrow.cli.init import init
-from yarrow.cli.init_texts import PROJECT_SETTINGS, USER_SETTINGS
+from yarrow.cli.atomic_create import create_file
+from yarrow.cli.init_command import run_init
+from yarrow.cli.init_templates import PROJECT_SETTINGS, USER_SETTINGS
 from yarrow.config.layers import Loaded, load
 from yarrow.config.project import USERS_ALONE
 from yarrow.config.settings import Settings
@@ -25,14 +25,14 @@ WIRED = True
 """Whether `yarrow init` is a command; until then it is called as one would be."""
 CALL = """\
 import sys
-from yarrow.cli.init import init
-from yarrow.cli.exit_codes import of_code
-from yarrow.cli.main import complain
+from yarrow.cli.init_command import run_init
+from yarrow.cli.exit_codes import exit_code_for_error
+from yarrow.cli.main import print_error
 from yarrow.errors import YarrowError
 try:
-    sys.exit(init(sys.argv[1:]))
+    sys.exit(run_init(sys.argv[1:]))
 except YarrowError as error:
-    sys.exit(complain(error.message, of_code(error.code)))
+    sys.exit(print_error(error.message, exit_code_for_error(error.code)))
 """
 COMMAND = ("-m", "yarrow.cli.main", "init") if WIRED else ("-c", CALL)
 SETTING = re.compile(r"^  // (?=[\"} ])", re.MULTILINE)
@@ -241,8 +241,8 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    assert create(tmp_path / "a", "one", private=True)
-    assert not create(tmp_path / "a", "two", private=True)
+    assert create_file(tmp_path / "a", "one", private=True)
+    assert not create_file(tmp_path / "a", "two", private=True)
     assert files(tmp_path).keys() == {"a"}
     assert (tmp_path / "a").read_text() == "one"
 
@@ -253,7 +253,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(StorageError, match="the disk is full"):
-        create(tmp_path / "a", "one", private=False)
+        create_file(tmp_path / "a", "one", private=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,10 +261,10 @@ def test_a_draft_goes_through_no_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / f".a.{os.getpid()}.draft").symlink_to(tmp_path / "precious")
     with pytest.raises(StorageError, match="cannot be written"):
-        create(tmp_path / "a", "one", private=False)
+        create_file(tmp_path / "a", "one", private=False)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_words_are_refused() -> None:
     with pytest.raises(UsageError, match="'it now'"):
-        init(["it", "now"])
+        run_init(["it", "now"])

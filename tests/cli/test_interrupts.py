@@ -4,14 +4,14 @@ import asyncio
 import os
 import signal
 
-from yarrow.cli.interrupts import Interrupts
+from yarrow.cli.interrupt_handler import InterruptHandler
 from yarrow.platform import system
 
 
-async def _waiting(interrupts: Interrupts, *numbers: int) -> bool:
+async def _waiting(interrupts: InterruptHandler, *numbers: int) -> bool:
     """Send signals to this process while a task waits; whether the task is cancelled."""
     task = asyncio.create_task(asyncio.Event().wait())
-    with interrupts.cancel(task):
+    with interrupts.cancel_on_signal(task):
         for number in numbers:
             os.kill(os.getpid(), number)
             for _ in range(10):  # as often as the loop has to look until it has seen the signal
@@ -27,7 +27,7 @@ def test_a_signal_that_somebody_else_takes_ends_nothing() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *system.ENDING)}
     signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
     try:
-        with Interrupts() as interrupts:
+        with InterruptHandler() as interrupts:
             assert not asyncio.run(_waiting(interrupts, signal.SIGUSR1))
             assert seen == [signal.SIGUSR1]
             assert asyncio.run(_waiting(interrupts, signal.SIGUSR1, signal.SIGTERM))

@@ -22,7 +22,7 @@ def _restored() -> Iterator[None]:
 
 def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> None:
     folder = tmp_path / "home"
-    logs.set_up(folder, {})
+    logs.configure_logging(folder, {})
     logging.getLogger("yarrow").info("not worth it")
     assert not folder.exists()
     logging.getLogger("yarrow").error("bug %s", "ab12")
@@ -32,8 +32,8 @@ def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> N
 
 
 def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MAX_BYTES", 10)
-    logs.set_up(tmp_path, {})
+    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 10)
+    logs.configure_logging(tmp_path, {})
     for word in ("first", "second", "third"):
         logging.getLogger("yarrow").error(word)
     assert "third" in (tmp_path / "yarrow.log").read_text()
@@ -42,25 +42,25 @@ def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    logs.set_up(tmp_path / "file", {})
+    logs.configure_logging(tmp_path / "file", {})
     logging.getLogger("yarrow").error("lost")
     assert capsys.readouterr().err == ""
 
 
 def test_a_level_sends_it_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up(tmp_path, {"YARROW_LOG": "debug"})
+    logs.configure_logging(tmp_path, {"YARROW_LOG": "debug"})
     logging.getLogger("yarrow").debug("seen")
     assert "seen" in capsys.readouterr().err
 
 
 def test_a_level_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'loud'"):
-        logs.set_up(tmp_path, {"YARROW_LOG": "loud"})
+        logs.configure_logging(tmp_path, {"YARROW_LOG": "loud"})
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_key_that_the_settings_lead_to_is_in_no_line(tmp_path: Path, form: str) -> None:
-    log = logs.set_up(tmp_path, {"MY_MODEL": "swordfish-and-more", "YARROW_LOG_FORMAT": form})
+    log = logs.configure_logging(tmp_path, {"MY_MODEL": "swordfish-and-more", "YARROW_LOG_FORMAT": form})
     headers = {"Authorization": "Bearer herring-and-more"}
     log.settings = Settings(providers={"here": ProviderSettings(api_key_env="MY_MODEL", headers=headers)})
     logging.getLogger("yarrow.x").error("failed for %s and %s", "swordfish-and-more", "herring-and-more")
@@ -68,7 +68,7 @@ def test_a_key_that_the_settings_lead_to_is_in_no_line(tmp_path: Path, form: str
 
 
 def test_a_key_of_the_environment_is_in_no_line(tmp_path: Path) -> None:
-    logs.set_up(tmp_path, {"WORK_API_KEY": "swordfish-and-more"})
+    logs.configure_logging(tmp_path, {"WORK_API_KEY": "swordfish-and-more"})
     try:
         raise ValueError("swordfish-and-more")
     except ValueError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli import models as command
+from yarrow.cli import models_command as command
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.errors import UsageError
 from yarrow.provider.local.models import STARTER_BYTES, Progress
@@ -20,7 +20,7 @@ def test_installed_models_are_listed(
     folder.mkdir(parents=True)
     for name in ("b.gguf", "a.gguf", "notes.txt"):
         (folder / name).write_bytes(b"GGUF")
-    assert command.models([]) == ExitCode.DONE
+    assert command.run_models([]) == ExitCode.DONE
     assert capfd.readouterr().out == f"{folder / 'a.gguf'}\n{folder / 'b.gguf'}\n"
 
 
@@ -36,20 +36,20 @@ def test_pulling_tells_its_progress_and_the_path(
         return Path("/models/m.gguf")
 
     monkeypatch.setattr(command, "pull", pull)
-    assert command.models(["pull"]) == ExitCode.DONE
+    assert command.run_models(["pull"]) == ExitCode.DONE
     out, err = capfd.readouterr()
     assert out == "/models/m.gguf\n"
     lines = err.splitlines()
     assert len(lines) < 10
     assert lines[-1].endswith("100 %")
     monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 2)
-    command.models(["pull"])
+    command.run_models(["pull"])
     assert "\r" in capfd.readouterr().err
 
 
 def test_anything_else_is_refused() -> None:
     with pytest.raises(UsageError, match="'get it'"):
-        command.models(["get", "it"])
+        command.run_models(["get", "it"])
 
 
 def test_progress_that_cannot_be_shown_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_progress_that_cannot_be_shown_stops_nothing(monkeypatch: pytest.MonkeyP
     full, kept = os.open("/dev/full", os.O_WRONLY), os.dup(2)
     os.dup2(full, 2)
     try:
-        assert command.models(["pull"]) == ExitCode.DONE
+        assert command.run_models(["pull"]) == ExitCode.DONE
     finally:
         os.dup2(kept, 2)
         os.close(kept)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.output import Output, ReaderGone
+from yarrow.cli.output_writer import OutputWriter, ReaderGone
 from yarrow.errors import Code, StorageError
 
 
@@ -65,7 +65,7 @@ def err(make_pipe: Callable[[], Pipe]) -> Pipe:
 
 
 async def test_everything_is_written_before_the_block_is_left(out: Pipe, err: Pipe) -> None:
-    async with Output(out=out.writing, err=err.writing) as output:
+    async with OutputWriter(out=out.writing, err=err.writing) as output:
         for number in range(1000):
             output.out.write(f"{number} ")
         output.err.write("é\udcff")
@@ -75,7 +75,7 @@ async def test_everything_is_written_before_the_block_is_left(out: Pipe, err: Pi
 
 async def test_the_order_of_both_is_kept(out: Pipe) -> None:
     twin = os.dup(out.writing)
-    async with Output(out=out.writing, err=twin) as output:
+    async with OutputWriter(out=out.writing, err=twin) as output:
         for number in range(200):
             (output.out if number % 3 else output.err).write(f"{number} ")
     os.close(twin)
@@ -84,7 +84,7 @@ async def test_the_order_of_both_is_kept(out: Pipe) -> None:
 
 async def test_what_is_written_in_a_failing_block_comes_out_too(out: Pipe, err: Pipe) -> None:
     async def fail() -> None:
-        async with Output(out=out.writing, err=err.writing) as output:
+        async with OutputWriter(out=out.writing, err=err.writing) as output:
             output.out.write("half")
             raise KeyError
 
@@ -95,7 +95,7 @@ async def test_what_is_written_in_a_failing_block_comes_out_too(out: Pipe, err: 
 
 async def test_a_slow_reader_blocks_nothing_and_holds_little(out: Pipe, err: Pipe) -> None:
     limit = 100_000
-    async with Output(out=out.writing, err=err.writing, limit=limit) as output:
+    async with OutputWriter(out=out.writing, err=err.writing, limit=limit) as output:
         written = 0
 
         async def work() -> None:
@@ -121,7 +121,7 @@ async def test_a_slow_reader_blocks_nothing_and_holds_little(out: Pipe, err: Pip
 
 async def test_a_block_that_is_cancelled_while_nobody_reads_ends(out: Pipe, err: Pipe) -> None:
     async def work() -> None:
-        async with Output(out=out.writing, err=err.writing, limit=10) as output:
+        async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
             output.out.write("x" * 1_000_000)
             await output.out.drain()
 
@@ -146,7 +146,7 @@ async def test_case_C_04_a_reader_who_leaves_ends_the_block_at_once(out: Pipe, e
 
     async def work() -> None:
         nonlocal stopped
-        async with Output(out=out.writing, err=err.writing) as output:
+        async with OutputWriter(out=out.writing, err=err.writing) as output:
             output.out.write("first line\n")
             await output.out.drain()
             os.read(out.reading, 100)
@@ -167,13 +167,13 @@ async def test_case_C_04_a_reader_who_leaves_ends_the_block_at_once(out: Pipe, e
 async def test_case_C_04_a_reader_who_was_never_there(out: Pipe, err: Pipe) -> None:
     out.leave()
     with pytest.raises(ReaderGone):
-        async with Output(out=out.writing, err=err.writing) as output:
+        async with OutputWriter(out=out.writing, err=err.writing) as output:
             output.out.write("x")
 
 
 async def test_case_C_04_a_reader_who_leaves_while_much_waits(out: Pipe, err: Pipe) -> None:
     async def work() -> None:
-        async with Output(out=out.writing, err=err.writing, limit=10) as output:
+        async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
             output.out.write("x" * 1_000_000)
             asyncio.get_running_loop().call_soon(out.leave)
             await output.out.drain()
@@ -187,7 +187,7 @@ async def test_a_reader_and_a_cancellation_at_once(out: Pipe, err: Pipe) -> None
     interrupted = asyncio.Event()
 
     async def work() -> None:
-        async with Output(out=out.writing, err=err.writing):
+        async with OutputWriter(out=out.writing, err=err.writing):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -208,7 +208,7 @@ async def test_a_pipe_that_is_open_both_ways_has_a_reader(tmp_path: Path, err: P
     both = os.open(tmp_path / "fifo", os.O_RDWR)
     # What stands in it makes the watched end speak.
     os.write(both, b"old ")
-    async with Output(out=both, err=err.writing) as output:
+    async with OutputWriter(out=both, err=err.writing) as output:
         for _ in range(10):
             await asyncio.sleep(0)
         output.out.write("new")
@@ -220,7 +220,7 @@ async def test_a_closed_terminal_is_a_reader_who_left(err: Pipe) -> None:
     leader, follower = pty.openpty()
 
     async def work() -> None:
-        async with Output(out=follower, err=err.writing) as output:
+        async with OutputWriter(out=follower, err=err.writing) as output:
             assert output.out.is_terminal
             assert not output.err.is_terminal
             os.close(leader)
@@ -238,7 +238,7 @@ async def test_a_reader_of_standard_error_may_leave(tmp_path: Path, out: Pipe) -
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     writing = os.open(path, os.O_WRONLY)
     os.close(reading)
-    async with Output(out=out.writing, err=writing) as output:
+    async with OutputWriter(out=out.writing, err=writing) as output:
         output.err.write("nobody hears")
         while output.err.failure is None:
             await asyncio.sleep(0)
@@ -257,7 +257,7 @@ async def test_a_reader_of_standard_error_may_leave(tmp_path: Path, out: Pipe) -
 async def test_a_full_disk_is_an_error(err: Pipe) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(StorageError, match="standard output cannot be written: No space left on device") as caught:
-        async with Output(out=full, err=err.writing) as output:
+        async with OutputWriter(out=full, err=err.writing) as output:
             output.out.write("x")
     assert caught.value.code is Code.STORAGE
     os.close(full)
@@ -273,7 +273,7 @@ async def test_a_descriptor_that_does_not_block_gets_everything(out: Pipe, err: 
             data += os.read(out.reading, 65536)
 
     reader = threading.Thread(target=read)
-    async with Output(out=out.writing, err=err.writing) as output:
+    async with OutputWriter(out=out.writing, err=err.writing) as output:
         output.out.write("x" * 1_000_000)
         await asyncio.sleep(0)
         reader.start()
@@ -285,11 +285,11 @@ async def test_a_descriptor_that_does_not_block_gets_everything(out: Pipe, err: 
 
 CODE = """
 import asyncio, sys
-from yarrow.cli.output import Output, ReaderGone, open_standard_descriptors
+from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors
 open_standard_descriptors()
 async def main():
     try:
-        async with Output() as output:
+        async with OutputWriter() as output:
             {body}
     except ReaderGone:
         return 7
@@ -317,7 +317,7 @@ def test_closed_descriptors_are_nobody(closed: str, tmp_path: Path) -> None:
     done = process("output.out.write('é'); output.err.write('note')", f'"$PYTHON" -c "$CODE" {closed}; echo $?')
     assert done.stdout.endswith(b"0\n")
     code = (
-        "import os; from yarrow.cli.output import open_standard_descriptors; open_standard_descriptors(); "
+        "import os; from yarrow.cli.output_writer import open_standard_descriptors; open_standard_descriptors(); "
         f"raise SystemExit(os.open({str(path)!r}, os.O_CREAT | os.O_WRONLY))"
     )
     # A file that is opened afterwards gets none of the three numbers.
@@ -326,7 +326,7 @@ def test_closed_descriptors_are_nobody(closed: str, tmp_path: Path) -> None:
 
 
 async def test_two_may_wait_for_room(out: Pipe, err: Pipe) -> None:
-    async with Output(out=out.writing, err=err.writing, limit=10) as output:
+    async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
         output.out.write("x" * 200_000)
         waiting = [asyncio.create_task(stream.drain()) for stream in (output.out, output.err, output.out)]
         for _ in range(10):
@@ -359,7 +359,7 @@ def test_a_process_ends_though_nobody_reads() -> None:
 
 def test_memory_is_that_of_the_limit(out: Pipe, err: Pipe) -> None:
     async def main() -> None:
-        async with Output(out=out.writing, err=err.writing) as output:
+        async with OutputWriter(out=out.writing, err=err.writing) as output:
             for _ in range(2000):
                 output.out.write("x" * 50_000)
                 await output.out.drain()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.arguments import parse
-from yarrow.cli.prompt import PROMPT_LIMIT, TEXT_LIMIT, Prompt, PromptImage, compose
+from yarrow.cli.arguments import parse_arguments
+from yarrow.cli.prompt_input import MAX_PROMPT_SIZE, MAX_TEXT_SIZE, Prompt, PromptImage, build_prompt
 from yarrow.errors import UsageError
 from yarrow.service.request_fields import MAX_TEXT_BYTES
 
@@ -22,17 +22,17 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def joined(*argv: str, piped: str = "") -> tuple[str, ...]:
     """The words, and what goes with them."""
-    prompt = compose(parse(list(argv)), piped)
+    prompt = build_prompt(parse_arguments(list(argv)), piped)
     return (prompt.text, *prompt.attachments)
 
 
 def text(*argv: str, piped: str = "") -> str:
-    return compose(parse(argv), piped).text
+    return build_prompt(parse_arguments(argv), piped).text
 
 
 def refusal(*argv: str, piped: str = "") -> str:
     with pytest.raises(UsageError) as caught:
-        compose(parse(argv), piped)
+        build_prompt(parse_arguments(argv), piped)
     assert "\n" not in caught.value.message
     return caught.value.message
 
@@ -84,8 +84,10 @@ def test_an_empty_file_is_said_to_be_empty(directory: Path) -> None:
 )
 def test_an_image_is_known_by_its_content(directory: Path, data: bytes, media_type: str) -> None:
     (directory / "notes.txt").write_bytes(data)
-    assert compose(parse(["what is", "@notes.txt"]), "") == Prompt("what is", (PromptImage(media_type, data),))
-    assert compose(parse(["@notes.txt"]), "") == Prompt("", (PromptImage(media_type, data),))
+    assert build_prompt(parse_arguments(["what is", "@notes.txt"]), "") == Prompt(
+        "what is", (PromptImage(media_type, data),)
+    )
+    assert build_prompt(parse_arguments(["@notes.txt"]), "") == Prompt("", (PromptImage(media_type, data),))
 
 
 def test_a_sign_that_names_no_file_is_a_word() -> None:
@@ -123,17 +125,17 @@ def test_files_that_cannot_be_used(directory: Path) -> None:
 
 def test_a_prompt_that_is_too_large(directory: Path) -> None:
     (directory / "big").write_bytes(b"x" * 10_000_000)
-    (directory / "half.png").write_bytes(PNG + b"x" * (PROMPT_LIMIT // 2))
+    (directory / "half.png").write_bytes(PNG + b"x" * (MAX_PROMPT_SIZE // 2))
     advice = (
         ", and a prompt holds at most 4,194,304 of text; name a file without @, and the agent reads of it what it needs"
     )
     assert refusal("@big") == f"big has 10,000,000 bytes{advice}"
     assert refusal("@/dev/zero") == f"/dev/zero has more than 4,194,304 bytes{advice}"
-    assert refusal("é", piped="x" * (TEXT_LIMIT - 1)).startswith("the text of the prompt has 4,194,")
-    assert len(text(piped="x" * TEXT_LIMIT)) == TEXT_LIMIT
+    assert refusal("é", piped="x" * (MAX_TEXT_SIZE - 1)).startswith("the text of the prompt has 4,194,")
+    assert len(text(piped="x" * MAX_TEXT_SIZE)) == MAX_TEXT_SIZE
     images = "a prompt holds at most 8,000,000, images included"
     assert refusal("@half.png", "@half.png") == f"the prompt has 8,000,032 bytes; {images}"
 
 
 def test_the_limit_of_text_is_the_service_s() -> None:
-    assert TEXT_LIMIT == MAX_TEXT_BYTES
+    assert MAX_TEXT_SIZE == MAX_TEXT_BYTES

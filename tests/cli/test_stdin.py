@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.prompt import TEXT_LIMIT
-from yarrow.cli.stdin import FIRST_BYTE_SECONDS, IDLE_SECONDS, Patience, Piped, read_stdin
+from yarrow.cli.piped_input import FIRST_BYTE_SECONDS, IDLE_SECONDS, PipedInput, StdinTimeouts, read_stdin
+from yarrow.cli.prompt_input import MAX_TEXT_SIZE
 from yarrow.errors import UsageError
 
 FOREVER = 100.0
 
 
-def patience(first_byte: float = FOREVER, idle: float = FOREVER, *, started: float | None = None) -> Patience:
-    return Patience(time.monotonic() if started is None else started, first_byte, idle)
+def patience(first_byte: float = FOREVER, idle: float = FOREVER, *, started: float | None = None) -> StdinTimeouts:
+    return StdinTimeouts(time.monotonic() if started is None else started, first_byte, idle)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def written(writing: int, *parts: bytes) -> int:
 def test_case_C_01_a_pipe_nobody_closes_is_not_waited_for(pipe: tuple[int, int]) -> None:
     began = time.monotonic()
     piped = read_stdin(patience(0.05), descriptor=pipe[0])
-    assert piped == Piped("", "standard input is open and brought nothing; going on without it")
+    assert piped == PipedInput("", "standard input is open and brought nothing; going on without it")
     assert time.monotonic() - began < 5
 
 
@@ -64,7 +64,7 @@ def test_case_C_01_the_wait_counts_from_the_start_of_the_process(pipe: tuple[int
     """What was needed for starting anyway is not waited for once more; what has come is taken all the same."""
     assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]).text == ""
     spare = written(pipe[1], b"ctx")
-    assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]) == Piped("ctx")
+    assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]) == PipedInput("ctx")
     os.close(spare)
 
 
@@ -80,7 +80,7 @@ def test_case_C_01_what_is_piped_in_is_read_to_its_end(pipe: tuple[int, int]) ->
     writer = threading.Thread(target=write)
     writer.start()
     first.set()
-    assert read_stdin(patience(), descriptor=pipe[0]) == Piped("one zwei ü")
+    assert read_stdin(patience(), descriptor=pipe[0]) == PipedInput("one zwei ü")
     writer.join()
 
 
@@ -88,14 +88,14 @@ def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> No
     os.write(pipe[1], b"some")
     piped = read_stdin(patience(idle=0.05), descriptor=pipe[0])
     notice = "standard input paused after 4 bytes and was not closed; going on with those"
-    assert piped == Piped("some", notice)
+    assert piped == PipedInput("some", notice)
 
 
 CODE = """
 import sys, time
-from yarrow.cli.arguments import parse
-from yarrow.cli.stdin import Patience, read_stdin
-print(read_stdin(Patience(time.monotonic()) if parse(sys.argv[1:]).has_prompt else None).text)
+from yarrow.cli.arguments import parse_arguments
+from yarrow.cli.piped_input import StdinTimeouts, read_stdin
+print(read_stdin(StdinTimeouts(time.monotonic()) if parse_arguments(sys.argv[1:]).has_prompt else None).text)
 """
 
 
@@ -123,11 +123,11 @@ def test_a_process_without_a_prompt_waits_for_one() -> None:
 
 def test_the_waits_are_short_and_documented() -> None:
     assert (FIRST_BYTE_SECONDS, IDLE_SECONDS) == (0.5, 30.0)
-    assert Patience(0.0) == (0.0, FIRST_BYTE_SECONDS, IDLE_SECONDS)
+    assert StdinTimeouts(0.0) == (0.0, FIRST_BYTE_SECONDS, IDLE_SECONDS)
 
 
 def test_input_that_is_the_prompt_is_waited_for(pipe: tuple[int, int]) -> None:
-    results: list[Piped] = []
+    results: list[PipedInput] = []
     reader = threading.Thread(target=lambda: results.append(read_stdin(None, descriptor=pipe[0])))
     reader.start()
     os.write(pipe[1], b"the ")
@@ -136,28 +136,28 @@ def test_input_that_is_the_prompt_is_waited_for(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"prompt")
     os.close(written(pipe[1]))
     reader.join(10)
-    assert results == [Piped("the prompt")]
+    assert results == [PipedInput("the prompt")]
 
 
 @pytest.mark.parametrize("waits", [None, patience()])
-def test_a_file_is_read_whole(tmp_path: Path, opened: Callable[[Path], int], waits: Patience | None) -> None:
+def test_a_file_is_read_whole(tmp_path: Path, opened: Callable[[Path], int], waits: StdinTimeouts | None) -> None:
     path = tmp_path / "input"
     path.write_text("\ufeffx" * 100_000)
     assert read_stdin(waits, descriptor=opened(path)).text == path.read_text()[1:]
 
 
 @pytest.mark.parametrize("waits", [None, patience()])
-def test_nothing_is_nothing(opened: Callable[[str], int], waits: Patience | None) -> None:
-    assert read_stdin(waits, descriptor=opened(os.devnull)) == Piped()
+def test_nothing_is_nothing(opened: Callable[[str], int], waits: StdinTimeouts | None) -> None:
+    assert read_stdin(waits, descriptor=opened(os.devnull)) == PipedInput()
     closed = os.dup(0)
     os.close(closed)
-    assert read_stdin(waits, descriptor=closed) == Piped()
+    assert read_stdin(waits, descriptor=closed) == PipedInput()
 
 
 def test_a_terminal_is_not_read() -> None:
     leader, follower = pty.openpty()
     os.write(leader, b"typed\n")
-    assert read_stdin(None, descriptor=follower) == Piped()
+    assert read_stdin(None, descriptor=follower) == PipedInput()
     os.close(leader)
     os.close(follower)
 
@@ -168,18 +168,18 @@ def test_a_socket_is_as_good_as_a_pipe() -> None:
         assert read_stdin(patience(0.0), descriptor=ours.fileno()).text == ""
         theirs.sendall(b"ctx")
         theirs.shutdown(socket.SHUT_WR)
-        assert read_stdin(patience(), descriptor=ours.fileno()) == Piped("ctx")
+        assert read_stdin(patience(), descriptor=ours.fileno()) == PipedInput("ctx")
 
 
 def test_a_descriptor_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None:
     os.set_blocking(pipe[0], False)
-    results: list[Piped] = []
+    results: list[PipedInput] = []
     reader = threading.Thread(target=lambda: results.append(read_stdin(None, descriptor=pipe[0])))
     reader.start()
     os.write(pipe[1], b"x")
     os.close(written(pipe[1]))
     reader.join(10)
-    assert results == [Piped("x")]
+    assert results == [PipedInput("x")]
 
 
 def refusal(descriptor: int) -> str:
@@ -200,8 +200,8 @@ def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], 
     assert refusal(opened(path)).startswith("standard input has 10,000,000 bytes, and a prompt holds at most 4,194,304")
     endless = refusal(opened("/dev/zero"))
     assert endless.startswith("standard input has more than 4,194,304 bytes, and a prompt holds at most 4,194,304")
-    path.write_bytes(b"x" * TEXT_LIMIT)
-    assert len(read_stdin(patience(), descriptor=opened(path)).text) == TEXT_LIMIT
+    path.write_bytes(b"x" * MAX_TEXT_SIZE)
+    assert len(read_stdin(patience(), descriptor=opened(path)).text) == MAX_TEXT_SIZE
 
 
 def test_input_that_cannot_be_read(tmp_path: Path, opened: Callable[[Path], int]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.trust import trust
+from yarrow.cli.trust_command import run_trust
 from yarrow.config.layers import load
 from yarrow.errors import ConfigError, UsageError
 
@@ -65,7 +65,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def output(capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    assert trust(words) == ExitCode.DONE
+    assert run_trust(words) == ExitCode.DONE
     return capfd.readouterr().out
 
 
@@ -112,7 +112,7 @@ def test_grant_and_revoke(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_changed_content_is_shown_as_changed(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
-    trust(["grant"])
+    run_trust(["grant"])
     desk.write({"model": "another"})
     assert ", changed since it was trusted\n" in output(capfd)
     assert desk.model == "mine"
@@ -125,7 +125,7 @@ def test_what_changes_nothing_says_so(desk: Desk, capfd: pytest.CaptureFixture[s
 
 def test_the_list(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     assert output(capfd, "list") == ""
-    trust(["grant"])
+    run_trust(["grant"])
     capfd.readouterr()
     line = output(capfd, "list")
     assert line.endswith(f"  {desk.theirs}\n")
@@ -144,22 +144,22 @@ def test_without_a_projects_file(desk: Desk, capfd: pytest.CaptureFixture[str]) 
     desk.theirs.unlink()
     assert "there is no .yarrow/config.json here" in output(capfd)
     with pytest.raises(UsageError, match="nothing to trust"):
-        trust(["grant"])
+        run_trust(["grant"])
 
 
 def test_wrong_content_cannot_be_trusted(desk: Desk) -> None:
     desk.write({"modle": 1})
     with pytest.raises(ConfigError, match="did you mean 'model'"):
-        trust(["grant"])
+        run_trust(["grant"])
     with pytest.raises(UsageError, match="`grant`, `revoke` or `list`, not 'garnt'"):
-        trust(["garnt"])
+        run_trust(["garnt"])
 
 
 def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     odd = "\x1b[2J\x9b\u202e\x07"
     desk.write({"model": odd, "providers": {odd: {"type": "openai", "headers": {odd: odd}, "extraBody": {odd: odd}}}})
     for words in ((), ("grant",), ("list",)):
-        trust(words)
+        run_trust(words)
         said = capfd.readouterr()
         assert (said.out + said.err).replace("\n", "").isprintable()
 
@@ -200,7 +200,7 @@ def test_on_a_terminal_it_asks(
     try:
         os.dup2(theirs, 0)
         os.dup2(theirs, 1)
-        assert trust([]) == ExitCode.DONE
+        assert run_trust([]) == ExitCode.DONE
     finally:
         os.dup2(kept[0], 0)
         os.dup2(kept[1], 1)

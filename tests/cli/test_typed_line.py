@@ -5,34 +5,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.cli.typed_line import QUIET_SECONDS, TypedLine
-from yarrow.client.asking import Typed
+from yarrow.client.permission_prompts import TypedAnswer
 
 
-def typed(text: str, *keys: tuple[float, str]) -> tuple[list[Typed], TypedLine]:
+def typed(text: str, *keys: tuple[float, str]) -> tuple[list[TypedAnswer], TypedLine]:
     line = TypedLine(text, 10.0)
-    return [one for at, key in keys for one in line.take(key, at)], line
+    return [one for at, key in keys for one in line.feed(key, at)], line
 
 
 @pytest.mark.parametrize(
     ("begun", "keys", "expected"),
     [
-        ("", [(11.0, "yes\n")], [Typed("yes", is_answer=True)]),
-        ("", [(11.0, "y"), (11.1, "e"), (11.2, "s"), (11.3, "\r")], [Typed("yes", is_answer=True)]),
-        ("", [(10.9, "yes\n")], [Typed("yes", is_answer=False)]),
-        ("", [(10.9, "y"), (15.0, "es\n")], [Typed("yes", is_answer=False)]),
-        ("y", [(15.0, "es\n")], [Typed("yes", is_answer=False)]),
-        ("", [(15.0, "\n"), (15.9, "yes\n")], [Typed("", is_answer=True), Typed("yes", is_answer=False)]),
-        ("", [(15.0, "\n"), (16.0, "yes\n")], [Typed("", is_answer=True), Typed("yes", is_answer=True)]),
-        ("", [(15.0, "yes\nno\n")], [Typed("yes", is_answer=False), Typed("no", is_answer=False)]),
-        ("", [(15.0, "x\x7f"), (15.1, "yes\n")], [Typed("yes", is_answer=False)]),
-        ("x", [(15.0, "\x7f"), (16.0, "yes\n")], [Typed("yes", is_answer=True)]),
-        ("", [(15.0, "\x1b[A\x1bOBno\x1b[3~\n")], [Typed("no", is_answer=True)]),
-        ("", [(15.0, "\x04")], [Typed("", is_answer=True, is_end=True)]),
-        ("", [(15.0, "a\x04b\n")], [Typed("ab", is_answer=True)]),
+        ("", [(11.0, "yes\n")], [TypedAnswer("yes", is_answer=True)]),
+        ("", [(11.0, "y"), (11.1, "e"), (11.2, "s"), (11.3, "\r")], [TypedAnswer("yes", is_answer=True)]),
+        ("", [(10.9, "yes\n")], [TypedAnswer("yes", is_answer=False)]),
+        ("", [(10.9, "y"), (15.0, "es\n")], [TypedAnswer("yes", is_answer=False)]),
+        ("y", [(15.0, "es\n")], [TypedAnswer("yes", is_answer=False)]),
+        ("", [(15.0, "\n"), (15.9, "yes\n")], [TypedAnswer("", is_answer=True), TypedAnswer("yes", is_answer=False)]),
+        ("", [(15.0, "\n"), (16.0, "yes\n")], [TypedAnswer("", is_answer=True), TypedAnswer("yes", is_answer=True)]),
+        ("", [(15.0, "yes\nno\n")], [TypedAnswer("yes", is_answer=False), TypedAnswer("no", is_answer=False)]),
+        ("", [(15.0, "x\x7f"), (15.1, "yes\n")], [TypedAnswer("yes", is_answer=False)]),
+        ("x", [(15.0, "\x7f"), (16.0, "yes\n")], [TypedAnswer("yes", is_answer=True)]),
+        ("", [(15.0, "\x1b[A\x1bOBno\x1b[3~\n")], [TypedAnswer("no", is_answer=True)]),
+        ("", [(15.0, "\x04")], [TypedAnswer("", is_answer=True, is_end=True)]),
+        ("", [(15.0, "a\x04b\n")], [TypedAnswer("ab", is_answer=True)]),
     ],
 )
 def test_a_line_is_an_answer_after_a_pause_alone(
-    begun: str, keys: list[tuple[float, str]], expected: list[Typed]
+    begun: str, keys: list[tuple[float, str]], expected: list[TypedAnswer]
 ) -> None:
     assert typed(begun, *keys)[0] == expected
 
@@ -62,7 +62,7 @@ def test_no_character_is_lost_and_no_answer_follows_a_key_too_soon(steps: list[t
     text = ""
     for pause, key in steps:
         last, now = now, now + pause
-        found = line.take(key, now)
+        found = line.feed(key, now)
         if key == "\n":
             assert [one.text for one in found] == [text]
             assert found[0].is_answer is (begun is None or begun >= QUIET_SECONDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from yarrow.client.session import Session
+from yarrow.client.session_setup import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     Servicer = AgentServiceServicer
 
-SESSION = Session(session_id="s1", cwd="/work", provider="scripted", model="m", version="9.9", message_count=0)
+SESSION = SessionInfo(session_id="s1", cwd="/work", provider="scripted", model="m", version="9.9", message_count=0)
 START_SECONDS = 1_790_000_000
 
 

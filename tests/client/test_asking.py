@@ -10,13 +10,13 @@ from client.fake_service import SESSION, FakeService, Tape, connected, event, wh
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.client import plain
-from yarrow.client.asking import CHOICES, Typed, question
-from yarrow.client.inert import STEERING
-from yarrow.client.permission import always, facts, for_session, storing, visible
-from yarrow.client.plain import Terminal
-from yarrow.client.run import Outcome
-from yarrow.client.way_out import OFFER
+from yarrow.client import plain_mode
+from yarrow.client.permission_prompts import CHOICES, TypedAnswer, format_question
+from yarrow.client.permission_texts import format_always_label, format_facts, format_rule, format_session_label, reveal
+from yarrow.client.plain_mode import PlainTerminal
+from yarrow.client.run_follower import RunResult
+from yarrow.client.sanitizer import UNSAFE_CHARACTER
+from yarrow.client.unsandboxed_rerun import RERUN_OFFER
 from yarrow.tool.command_notes import WAY_OUT
 from yarrow.v1 import agent_pb2 as pb
 
@@ -27,7 +27,7 @@ WAIT = "..."
 class Person:
     """Types what it was told to, and keeps what it was shown."""
 
-    def __init__(self, *lines: str | Typed, keeps: bool = False) -> None:
+    def __init__(self, *lines: str | TypedAnswer, keeps: bool = False) -> None:
         self.lines = list(lines)
         self.shown: list[str] = []
         self.kept: list[str] = []
@@ -36,11 +36,11 @@ class Person:
         self.interrupted = 0
         self._keeps = keeps
 
-    async def answer(self, question: str) -> Typed:
+    async def answer(self, question: str) -> TypedAnswer:
         self.shown.append(question)
         self.asked.set()
         if self.lines and (line := self.lines.pop(0)) != WAIT:
-            return line if isinstance(line, Typed) else Typed(line, is_answer=True)
+            return line if isinstance(line, TypedAnswer) else TypedAnswer(line, is_answer=True)
         try:
             await asyncio.Event().wait()
         finally:
@@ -60,10 +60,12 @@ def asks(request_id: str = "q1", **fields: Any) -> pb.AgentEvent:
     return event("permission_request", request_id=request_id, **given_)
 
 
-async def run(service: FakeService, person: Person, err: Tape | None = None) -> Outcome:
+async def run(service: FakeService, person: Person, err: Tape | None = None) -> RunResult:
     async with connected(service) as stub:
-        terminal = Terminal(Tape(), err or Tape(), person)
-        return await asyncio.wait_for(plain.run(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal), 10)
+        terminal = PlainTerminal(Tape(), err or Tape(), person)
+        return await asyncio.wait_for(
+            plain_mode.run_plain(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal), 10
+        )
 
 
 def held(person: Person, *events: pb.AgentEvent) -> FakeService:
@@ -87,16 +89,16 @@ def answers(service: FakeService) -> list[pb.AnswerPermissionRequest]:
         (["always", "", "Always"], pb.PERMISSION_ANSWER_ALWAYS, ""),
         (["always", "no"], pb.PERMISSION_ANSWER_NO, ""),
         (["always", "yes"], pb.PERMISSION_ANSWER_ONCE, ""),
-        (["always", Typed("always", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
+        (["always", TypedAnswer("always", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
         (["", "y", "s", "A", "n", "no"], pb.PERMISSION_ANSWER_NO, ""),
-        ([Typed("", is_answer=True, is_end=True)], pb.PERMISSION_ANSWER_NO, ""),
-        ([Typed("yes", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
+        ([TypedAnswer("", is_answer=True, is_end=True)], pb.PERMISSION_ANSWER_NO, ""),
+        ([TypedAnswer("yes", is_answer=False), "no"], pb.PERMISSION_ANSWER_NO, ""),
         (["use make"], pb.PERMISSION_ANSWER_NO, "use make"),
         (["yes please"], pb.PERMISSION_ANSWER_NO, "yes please"),
         (["yes."], pb.PERMISSION_ANSWER_NO, "yes."),
     ],
 )
-async def test_a_whole_word_is_the_answer(lines: list[str | Typed], answer: int, text: str) -> None:
+async def test_a_whole_word_is_the_answer(lines: list[str | TypedAnswer], answer: int, text: str) -> None:
     person = Person(*lines)
     service = FakeService(*whole(asks()))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
@@ -105,7 +107,7 @@ async def test_a_whole_word_is_the_answer(lines: list[str | Typed], answer: int,
         while not answers(service):
             await asyncio.sleep(0)
     last.set()
-    assert await running == Outcome("s1", "COMPLETED")
+    assert await running == RunResult("s1", "COMPLETED")
     assert service.requests[0].options.answers_permissions
     (sent,) = answers(service)
     assert (sent.session_id, sent.request_id, sent.answer, sent.text) == ("s1", "q1", answer, text)
@@ -113,7 +115,7 @@ async def test_a_whole_word_is_the_answer(lines: list[str | Typed], answer: int,
 
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_a_line_that_is_no_answer_is_kept_or_sent_to_the_run(*, keeps: bool) -> None:
-    person = Person(Typed("always", is_answer=False), WAIT, keeps=keeps)
+    person = Person(TypedAnswer("always", is_answer=False), WAIT, keeps=keeps)
     service = FakeService(*whole(asks()))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
     running = asyncio.create_task(run(service, person))
@@ -131,13 +133,13 @@ async def test_a_line_that_is_no_answer_is_kept_or_sent_to_the_run(*, keeps: boo
 async def test_the_person_sees_the_whole_call() -> None:
     command = "echo " + "x" * 3000 + "\nrm -rf /"
     arguments = json.dumps({"command": command})
-    shown = question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
+    shown = format_question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
     indented = command.replace("\n", "\n    ")
     assert shown == f"yarrow: Run this command outside the sandbox?\n    {indented}\n  no sandbox\n{CHOICES}"
-    with_more = question(pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "/x"}'))
+    with_more = format_question(pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "/x"}'))
     assert '    ls\n    {"cwd":"/x"}\n' in with_more
     placed = pb.PermissionRequest(tool="bash", arguments_json='{"command": "ls", "cwd": "x"}', cwd="/p/x")
-    assert question(placed).split("\n")[1:3] == ["    ls", "  in /p/x"]
+    assert format_question(placed).split("\n")[1:3] == ["    ls", "  in /p/x"]
     outside = pb.PermissionRequest(
         tool="bash",
         arguments_json='{"command": "git push", "outside": true, "reason": "it needs keys"}',
@@ -146,7 +148,7 @@ async def test_the_person_sees_the_whole_call() -> None:
         model_reason="it needs keys",
         cwd="/p",
     )
-    assert question(outside) == (
+    assert format_question(outside) == (
         "yarrow: Run this command outside the sandbox?\n    git push\n  in /p\n"
         f'  The agent says: "it needs keys"\n{CHOICES}'
     )
@@ -159,28 +161,31 @@ async def test_the_person_sees_what_session_and_always_allow_besides() -> None:
         reason="/etc/x is outside the workspace",
         rule_json='{"tool":"write","subject":"/etc","cwd":"/p"}',
     )
-    assert question(request) == (
+    assert format_question(request) == (
         "yarrow: Write /etc/x?\n    + a\n  /etc/x is outside the workspace\n"
         f"  session and always allow writing in /etc\n{CHOICES}"
     )
-    assert always(request) == "Always allow writing in /etc"
-    assert for_session(request) == "Yes, and writing in /etc for this session"
-    assert facts(request, "/p") == "/etc/x is outside the workspace"
+    assert format_always_label(request) == "Always allow writing in /etc"
+    assert format_session_label(request) == "Yes, and writing in /etc for this session"
+    assert format_facts(request, "/p") == "/etc/x is outside the workspace"
     request.rule_json = '{"tool":"write","subject":"/a\\u202e\\nb"}'
-    assert always(request) == "Always allow writing in /a<U+202E> b"
+    assert format_always_label(request) == "Always allow writing in /a<U+202E> b"
     for broken in ("", "[", '{"subject":3}'):
         request.rule_json = broken
-        assert always(request) == "Always allow writing in this directory"
+        assert format_always_label(request) == "Always allow writing in this directory"
     other = pb.PermissionRequest(tool="deploy", rule_json='{"tool":"deploy","subject":"{}"}')
-    assert (always(other), for_session(other)) == ("Always allow this call here", "Yes, this call for this session")
+    assert (format_always_label(other), format_session_label(other)) == (
+        "Always allow this call here",
+        "Yes, this call for this session",
+    )
 
 
 @given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))
 def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
     text = "".join(pieces)
-    shown = visible(text)
-    assert not STEERING.search(shown)
-    hidden = [letter for letter in text if STEERING.match(letter)]
+    shown = reveal(text)
+    assert not UNSAFE_CHARACTER.search(shown)
+    hidden = [letter for letter in text if UNSAFE_CHARACTER.match(letter)]
     assert shown.count("<U+") == len(hidden)
 
 
@@ -189,9 +194,9 @@ async def test_a_user_who_can_type_is_offered_the_way_out(*, is_there: bool) -> 
     output = event("tool_output", name="bash", text=f"no\n[sandbox: a is read-only. {WAY_OUT}]", is_error=True)
     err = Tape()
     async with connected(FakeService(*whole(output))) as stub:
-        terminal = Terminal(Tape(), err, Person() if is_there else None)
-        await plain.run(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal)
-    assert (f"yarrow: {OFFER}\n" in err.text) is is_there
+        terminal = PlainTerminal(Tape(), err, Person() if is_there else None)
+        await plain_mode.run_plain(stub, SESSION, pb.PromptRequest(text="hi"), terminal=terminal)
+    assert (f"yarrow: {RERUN_OFFER}\n" in err.text) is is_there
 
 
 async def test_questions_come_one_after_the_other() -> None:
@@ -220,7 +225,7 @@ async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next()
         while not answers(service):
             await asyncio.sleep(0)
     last.set()
-    assert await running == Outcome("s1", "COMPLETED")
+    assert await running == RunResult("s1", "COMPLETED")
     assert person.interrupted == 1
     assert ["Denied" in line for line in person.told] == [True]
     assert [each.request_id for each in answers(service)] == ["q2"]
@@ -268,8 +273,8 @@ async def test_always_says_what_is_written_and_where_before_it_is_confirmed() ->
     await running
     assert "This adds a rule to permissions.always in /etc/yarrow/config.json:\n" in person.shown[1]
     assert '{"tool":"bash","subject":"ls ' in person.shown[1]
-    assert not STEERING.search(person.shown[1])
+    assert not UNSAFE_CHARACTER.search(person.shown[1])
 
 
 def test_always_says_that_nothing_is_written() -> None:
-    assert "Nothing is written" in storing(pb.PermissionRequest(tool="bash", rule_json="{}"))
+    assert "Nothing is written" in format_rule(pb.PermissionRequest(tool="bash", rule_json="{}"))

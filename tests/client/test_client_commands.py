@@ -4,7 +4,7 @@ import json
 
 from client.fake_service import FakeService, Tape, connected
 
-from yarrow.client.commands import list_models
+from yarrow.client.model_list import print_models
 from yarrow.v1 import agent_pb2 as pb
 
 MODELS = pb.ListModelsResponse(
@@ -16,7 +16,7 @@ async def listed(*, as_json: bool = False, terminal: bool = False) -> str:
     service, out, err = FakeService(), Tape(is_terminal=terminal), Tape()
     service.models = MODELS
     async with connected(service) as stub:
-        await list_models(stub, "local", json=as_json, out=out, err=err)
+        await print_models(stub, "local", json=as_json, out=out, err=err)
     assert service.requests == [pb.ListModelsRequest(provider="local")]
     assert (out.drains, err.text) == (1, "")
     return out.text
@@ -37,5 +37,5 @@ async def test_that_there_are_no_models_is_said() -> None:
     service, out, err = FakeService(), Tape(), Tape()
     service.models = pb.ListModelsResponse(provider="local")
     async with connected(service) as stub:
-        await list_models(stub, "", json=True, out=out, err=err)
+        await print_models(stub, "", json=True, out=out, err=err)
     assert (out.text, err.text) == ("", "yarrow: local lists no models: name the one you want with -m\n")

@@ -5,8 +5,8 @@ import pytest
 from client.fake_service import FakeService, connected
 from google.rpc import error_details_pb2, status_pb2
 
-from yarrow.client.failure import Refusal, SessionNotFound, refusal
-from yarrow.client.session import Session, find_session, make_session, newest_session, open_session
+from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
+from yarrow.client.session_setup import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -24,7 +24,7 @@ async def test_a_session_is_made_as_the_prompt_asks() -> None:
         pb.NewSessionRequest(session_id="x", cwd="/w", settings=settings, ephemeral=True),
         pb.GetStateRequest(session_id="s1"),
     ]
-    assert session == Session(
+    assert session == SessionInfo(
         session_id="s1",
         cwd="/work",
         provider="ollama",
@@ -60,7 +60,7 @@ async def test_an_unknown_session_is_not_made() -> None:
     async with connected(service) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await open_session(stub, "unknown", pb.SessionSettings(model="new"))
-    assert refusal(caught.value) == Refusal("no such session", "NOT_FOUND", "SESSION_UNKNOWN")
+    assert parse_rpc_error(caught.value) == RpcFailure("no such session", "NOT_FOUND", "SESSION_UNKNOWN")
     assert service.requests == [pb.GetStateRequest(session_id="unknown")]
 
 
@@ -68,16 +68,16 @@ async def test_the_newest_session_of_a_directory() -> None:
     service = FakeService()
     service.sessions = [pb.SessionSummary(session_id="b"), pb.SessionSummary(session_id="a")]
     async with connected(service) as stub:
-        assert await newest_session(stub, "/work") == "b"
+        assert await find_newest_session(stub, "/work") == "b"
         assert service.requests[-1] == pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd="/work", limit=50)
         service.sessions[1].title = "said something"
-        assert await newest_session(stub, "/work") == "a"
+        assert await find_newest_session(stub, "/work") == "a"
         service.sessions[0].name = "named"
-        assert await newest_session(stub, "/work") == "b"
+        assert await find_newest_session(stub, "/work") == "b"
         service.sessions = []
         with pytest.raises(SessionNotFound, match="there is no session of /work to go on with") as caught:
-            await newest_session(stub, "/work")
-    assert caught.value.refusal.reason == "SESSION_UNKNOWN"
+            await find_newest_session(stub, "/work")
+    assert caught.value.failure.reason == "SESSION_UNKNOWN"
 
 
 async def test_what_a_person_types_for_a_session_is_resolved_by_the_service() -> None:
@@ -93,7 +93,7 @@ async def test_looking_for_a_session_hides_no_other_failure() -> None:
     async with connected(service) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await find_session(stub, "s1")
-    assert refusal(caught.value) == Refusal("held by 7", "FAILED_PRECONDITION", "LOCKED")
+    assert parse_rpc_error(caught.value) == RpcFailure("held by 7", "FAILED_PRECONDITION", "LOCKED")
     assert service.requests == [pb.GetStateRequest(session_id="s1")]
 
 
@@ -119,16 +119,16 @@ class Context:
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        (Context("connection refused"), Refusal("connection refused", "UNAVAILABLE")),
-        (Context(""), Refusal("the service answered UNAVAILABLE", "UNAVAILABLE")),
-        (Context("x", ("grpc-status-details-bin", b"\xff\xff")), Refusal("x", "UNAVAILABLE")),
-        (Context("x", ("grpc-status-details-bin", b"")), Refusal("x", "UNAVAILABLE")),
-        (Context("x", ("grpc-status-details-bin", details("elsewhere"))), Refusal("x", "UNAVAILABLE")),
+        (Context("connection refused"), RpcFailure("connection refused", "UNAVAILABLE")),
+        (Context(""), RpcFailure("the service answered UNAVAILABLE", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", b"\xff\xff")), RpcFailure("x", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", b"")), RpcFailure("x", "UNAVAILABLE")),
+        (Context("x", ("grpc-status-details-bin", details("elsewhere"))), RpcFailure("x", "UNAVAILABLE")),
         (
             Context("x", ("other", "y"), ("grpc-status-details-bin", details("yarrow"))),
-            Refusal("x", "UNAVAILABLE", "R"),
+            RpcFailure("x", "UNAVAILABLE", "R"),
         ),
     ],
 )
-def test_what_a_refusal_says(context: Context, expected: Refusal) -> None:
-    assert refusal(context.error) == expected
+def test_what_a_refusal_says(context: Context, expected: RpcFailure) -> None:
+    assert parse_rpc_error(context.error) == expected

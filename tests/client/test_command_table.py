@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
-from yarrow.client import describe
-from yarrow.client.command import Answer, Failed, Here, WrongWords
-from yarrow.client.files import WrongPath
+from yarrow.client import session_format
+from yarrow.client.session_files import FilePathError
+from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError, CommandResult
+from yarrow.client.slash_commands import COMMANDS, is_command, run_command, run_line
 from yarrow.client.stub import Stub
-from yarrow.client.table import COMMANDS, is_command, perform, perform_line
 from yarrow.config.settings import CompactionSettings
 from yarrow.v1 import agent_pb2 as pb
 
@@ -39,12 +39,12 @@ def house(tmp_path: Path) -> House:
 
 
 @pytest.fixture
-async def here(house: House) -> AsyncGenerator[Here]:
+async def here(house: House) -> AsyncGenerator[CommandContext]:
     """At a session of six messages: go, a with a call, its result, b, more, c."""
     async with stub_of(house) as stub:
         await play(stub, house.prompt("go", "s1-first0"))
         await play(stub, house.prompt("more", "s1-first0"))
-        yield Here(stub, "s1-first0", str(house.cwd))
+        yield CommandContext(stub, "s1-first0", str(house.cwd))
 
 
 async def texts(stub: Stub, session_id: str) -> list[str]:
@@ -52,25 +52,25 @@ async def texts(stub: Stub, session_id: str) -> list[str]:
     return ["".join(block.text.text for block in message.content) for message in messages]
 
 
-async def wrong(here: Here, line: str) -> str:
-    with pytest.raises(WrongWords) as caught:
-        await perform_line(here, line)
+async def wrong(here: CommandContext, line: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        await run_line(here, line)
     return str(caught.value)
 
 
-async def wrong_path(here: Here, line: str) -> str:
-    with pytest.raises(WrongPath) as caught:
-        await perform_line(here, line)
+async def wrong_path(here: CommandContext, line: str) -> str:
+    with pytest.raises(FilePathError) as caught:
+        await run_line(here, line)
     return str(caught.value)
 
 
-async def refused(here: Here, line: str) -> str:
+async def refused(here: CommandContext, line: str) -> str:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await perform_line(here, line)
+        await run_line(here, line)
     return reason_of(caught.value)
 
 
-def check_made(answer: Answer, how: str) -> None:
+def check_made(answer: CommandResult, how: str) -> None:
     assert answer.text.startswith(f"{how}: the session is now {answer.session_id[-8:]}")
 
 
@@ -81,49 +81,49 @@ def check_made(answer: Answer, how: str) -> None:
     ("line", "kept"),
     [("/branch", ALL), ("/branch 3", ALL[:4]), ("/branch -2", ALL[:5]), ("/branch  0 ", ALL[:1]), ("branch", ALL)],
 )
-async def test_branch(here: Here, line: str, kept: list[str]) -> None:
-    answer = await perform_line(here, line)
+async def test_branch(here: CommandContext, line: str, kept: list[str]) -> None:
+    answer = await run_line(here, line)
     check_made(answer, "branched")
     assert await texts(here.stub, answer.session_id) == kept
     assert await texts(here.stub, here.session_id) == ALL
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "1 2", "", "99999999999", "-99999999999", "٣x"])
-async def test_branch_at_what_is_no_index(here: Here, word: str) -> None:
-    with pytest.raises(WrongWords, match="is not the index of a message"):
-        await perform(here, "branch", [word])
+async def test_branch_at_what_is_no_index(here: CommandContext, word: str) -> None:
+    with pytest.raises(CommandError, match="is not the index of a message"):
+        await run_command(here, "branch", [word])
 
 
-async def test_branch_at_no_message(here: Here) -> None:
+async def test_branch_at_no_message(here: CommandContext) -> None:
     assert await refused(here, "/branch 6") == "INVALID_ARGUMENT"
     assert await refused(here, "/branch -7") == "INVALID_ARGUMENT"
 
 
-async def test_fork(here: Here) -> None:
-    answer = await perform_line(here, "/fork")
+async def test_fork(here: CommandContext) -> None:
+    answer = await run_line(here, "/fork")
     check_made(answer, "forked")
     assert await texts(here.stub, answer.session_id) == ALL
     assert await wrong(here, "/fork it") == "usage: /fork"
 
 
-async def test_rebase(here: Here) -> None:
-    answer = await perform_line(here, "/rebase 2 4")
+async def test_rebase(here: CommandContext) -> None:
+    answer = await run_line(here, "/rebase 2 4")
     check_made(answer, "rebased")
     assert answer.text.endswith("; messages 1 came along with their calls")
     assert await texts(here.stub, answer.session_id) == ["a", "one", "more"]
-    plain = await perform_line(here, "/rebase 5 4")
+    plain = await run_line(here, "/rebase 5 4")
     assert "came along" not in plain.text
     assert await texts(here.stub, plain.session_id) == ["more", "c"]
 
 
 @pytest.mark.parametrize("line", ["/rebase 4 5 --squash", "/rebase --squash 4 5"])
-async def test_rebase_with_a_squash(here: Here, line: str) -> None:
-    first, *rest = await texts(here.stub, (await perform_line(here, line)).session_id)
+async def test_rebase_with_a_squash(here: CommandContext, line: str) -> None:
+    first, *rest = await texts(here.stub, (await run_line(here, line)).session_id)
     assert first.endswith("NOTES of a model")
     assert rest == ["more", "c"]
 
 
-async def test_a_wrong_rebase(here: Here) -> None:
+async def test_a_wrong_rebase(here: CommandContext) -> None:
     assert "counts from 0" in await wrong(here, "/rebase -1")
     assert "'--squish' is not the index" in await wrong(here, "/rebase 1 --squish")
     assert "usage: /rebase INDEX..." in await wrong(here, "/rebase")
@@ -133,10 +133,10 @@ async def test_a_wrong_rebase(here: Here) -> None:
 
 
 @pytest.mark.parametrize("summary", [False, True])
-async def test_merge(house: House, here: Here, summary: bool) -> None:
+async def test_merge(house: House, here: CommandContext, summary: bool) -> None:
     await play(here.stub, house.prompt("aside", "s2-second"))
     await here.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id="s2-second", name="the other"))
-    answer = await perform_line(here, "/merge 'the other'" + " --summary" * summary)
+    answer = await run_line(here, "/merge 'the other'" + " --summary" * summary)
     check_made(answer, "merged with 2-second")
     merged = await texts(here.stub, answer.session_id)
     assert merged[:6] == ALL
@@ -144,7 +144,7 @@ async def test_merge(house: House, here: Here, summary: bool) -> None:
     assert len(merged) == (9 if summary else 10)
 
 
-async def test_a_wrong_merge(here: Here) -> None:
+async def test_a_wrong_merge(here: CommandContext) -> None:
     assert await wrong(here, "/merge") == "usage: /merge SESSION [--summary]"
     assert await wrong(here, "/merge --summary") == "usage: /merge SESSION [--summary]"
     assert await wrong(here, "/merge a b") == "usage: /merge SESSION [--summary]"
@@ -156,18 +156,18 @@ async def test_a_wrong_merge(here: Here) -> None:
 # ---- compact, stats, show, name ----
 
 
-async def test_compact_takes_the_rest_of_the_line(house: House, here: Here) -> None:
+async def test_compact_takes_the_rest_of_the_line(house: House, here: CommandContext) -> None:
     for _ in range(2):
         await play(here.stub, house.prompt(LONG, here.session_id))
-    answer = await perform_line(here, "/compact Mind the \"foxes, and don't forget it.")
+    answer = await run_line(here, "/compact Mind the \"foxes, and don't forget it.")
     before, after = [int(word.replace(",", "")) for word in answer.text.split() if word.replace(",", "").isdigit()]
-    assert answer == Answer(f"compacted the context from {before:,} to {after:,} tokens")
+    assert answer == CommandResult(f"compacted the context from {before:,} to {after:,} tokens")
     assert 0 < after < before
     request = (await house.scripted()).requests[-1]
     assert "Mind the \"foxes, and don't forget it." in request.system + request.messages[-1].text
 
 
-async def test_nothing_to_compact(here: Here) -> None:
+async def test_nothing_to_compact(here: CommandContext) -> None:
     assert await refused(here, "/compact") == "NOTHING_TO_COMPACT"
 
 
@@ -179,14 +179,14 @@ async def test_a_compaction_that_fails_is_told(tmp_path: Path) -> None:
     async with stub_of(house) as stub:
         for _ in range(2):
             await play(stub, house.prompt(LONG, "s1"))
-        with pytest.raises(Failed, match=r"was not compacted: .*no key") as caught:
-            await perform_line(Here(stub, "s1", str(house.cwd)), "/compact")
+        with pytest.raises(CommandFailedError, match=r"was not compacted: .*no key") as caught:
+            await run_line(CommandContext(stub, "s1", str(house.cwd)), "/compact")
         assert caught.value.code == "AUTH"
         assert await texts(stub, "s1") == [LONG, "a", LONG, "b"]
 
 
-async def test_stats(here: Here) -> None:
-    lines = (await perform_line(here, "/stats")).text.splitlines()
+async def test_stats(here: CommandContext) -> None:
+    lines = (await run_line(here, "/stats")).text.splitlines()
     assert lines[0] == f"session    {here.session_id}"
     assert "tool       echo: 1 call, 0.0 s, about 5 tokens" in lines
     assert any(line.startswith("model      scripted: 3 answers, 1,200 in, 3 out") for line in lines)
@@ -194,28 +194,30 @@ async def test_stats(here: Here) -> None:
     assert await wrong(here, "/stats all") == "usage: /stats"
 
 
-async def test_show(here: Here) -> None:
-    assert (await perform_line(here, "/show")).text == (
+async def test_show(here: CommandContext) -> None:
+    assert (await run_line(here, "/show")).text == (
         "[0] user\n    go\n\n[1] assistant\n    a\n> echo: text=one\n\n[2] tool echo\n    one\n\n"
         "[3] assistant\n    b\n\n[4] user\n    more\n\n[5] assistant\n    c"
     )
     made = await here.stub.NewSession(pb.NewSessionRequest(cwd=here.cwd))
-    assert (await perform_line(Here(here.stub, made.session_id, here.cwd), "/show")).text == "nothing was said yet"
+    assert (
+        await run_line(CommandContext(here.stub, made.session_id, here.cwd), "/show")
+    ).text == "nothing was said yet"
 
 
-async def test_show_reads_every_page(house: House, here: Here) -> None:
+async def test_show_reads_every_page(house: House, here: CommandContext) -> None:
     """One response holds 16 MiB; a history is shown whole."""
     for letter in "xyz":
         await play(here.stub, house.prompt(letter * 4_000_000, "big"))
         await play(here.stub, house.prompt(letter * 4_000_000, "big"))
-    shown = (await perform_line(Here(here.stub, "big", here.cwd), "/show")).text
+    shown = (await run_line(CommandContext(here.stub, "big", here.cwd), "/show")).text
     assert [line.partition("]")[0] for line in shown.splitlines() if line.startswith("[")] == [
         f"[{index}" for index in range(12)
     ]
 
 
-async def test_name(here: Here) -> None:
-    assert await perform_line(here, "/name  two  words ") == Answer("named the session two  words")
+async def test_name(here: CommandContext) -> None:
+    assert await run_line(here, "/name  two  words ") == CommandResult("named the session two  words")
     state = await here.stub.GetState(pb.GetStateRequest(session_id="two  words"))
     assert state.session_id == here.session_id
     assert await wrong(here, "/name") == "usage: /name NAME"
@@ -226,12 +228,12 @@ async def test_name(here: Here) -> None:
 
 
 @pytest.mark.parametrize("word", ["s1-first0", "s1-f", "rst0", "Some Name"])
-async def test_resume(here: Here, word: str) -> None:
-    await perform_line(here, "/name Some Name")
-    assert await perform_line(here, f"/resume {word}") == Answer("resumed 1-first0", "s1-first0")
+async def test_resume(here: CommandContext, word: str) -> None:
+    await run_line(here, "/name Some Name")
+    assert await run_line(here, f"/resume {word}") == CommandResult("resumed 1-first0", "s1-first0")
 
 
-async def test_a_wrong_resume(house: House, here: Here) -> None:
+async def test_a_wrong_resume(house: House, here: CommandContext) -> None:
     assert "/tree shows them" in await wrong(here, "/resume")
     assert await refused(here, "/resume nobody") == "SESSION_UNKNOWN"
     assert await refused(here, "/resume ../../etc/passwd") == "SESSION_UNKNOWN"
@@ -239,15 +241,15 @@ async def test_a_wrong_resume(house: House, here: Here) -> None:
     assert await refused(here, "/resume s1-first") == "INVALID_ARGUMENT"
 
 
-async def test_tree(house: House, here: Here) -> None:
+async def test_tree(house: House, here: CommandContext) -> None:
     for index in (0, 3):
-        await perform_line(here, f"/branch {index}")
-    shown = (await perform_line(here, "/tree")).text.splitlines()
+        await run_line(here, f"/branch {index}")
+    shown = (await run_line(here, "/tree")).text.splitlines()
     assert [line[:3] for line in shown] == ["1-f", "├─ ", "└─ "]
     assert all(line.endswith("  go") for line in shown)
-    elsewhere = Here(here.stub, "", str(house.home))
-    assert (await perform_line(elsewhere, "/tree")).text == "there are no saved sessions"
-    assert (await perform_line(elsewhere, "/tree all")).text.splitlines() == shown
+    elsewhere = CommandContext(here.stub, "", str(house.home))
+    assert (await run_line(elsewhere, "/tree")).text == "there are no saved sessions"
+    assert (await run_line(elsewhere, "/tree all")).text.splitlines() == shown
     assert await wrong(here, "/tree everything") == "usage: /tree [all]"
 
 
@@ -273,8 +275,8 @@ def test_a_known_tree_is_drawn() -> None:
         of(node("orphan00", mark="parent missing"), "gonegone"),
         node("circle00", mark="cycle"),
     ]
-    time = describe.local_time(0)
-    assert describe.tree(nodes).splitlines() == [
+    time = session_format.format_time(0)
+    assert session_format.format_tree(nodes).splitlines() == [
         f"oneone00  {time}  oneone00",
         f"├─ branch00  {time}  branch00",
         f"│  child000  {time}  child000  (child of branch00)",
@@ -288,7 +290,9 @@ def test_a_known_tree_is_drawn() -> None:
 
 
 def test_a_title_is_one_short_line_that_steers_nothing() -> None:
-    shown = describe.rows([pb.SessionSummary(session_id="x" * 20, title="a\n\x1b[2J\x9b31m\u202eb " + "long " * 40)])
+    shown = session_format.format_list(
+        [pb.SessionSummary(session_id="x" * 20, title="a\n\x1b[2J\x9b31m\u202eb " + "long " * 40)]
+    )
     assert shown.count("\n") == 1
     assert len(shown) < 110
     assert not set(shown) & {"\x1b", "\x9b", "\u202e", "\r"}
@@ -298,31 +302,31 @@ def test_a_title_is_one_short_line_that_steers_nothing() -> None:
 # ---- export, import ----
 
 
-async def test_export_and_import(house: House, here: Here) -> None:
-    answer = await perform_line(here, "/export kept of it.jsonl")
+async def test_export_and_import(house: House, here: CommandContext) -> None:
+    answer = await run_line(here, "/export kept of it.jsonl")
     path = house.cwd / "kept of it.jsonl"
     data = path.read_bytes()
-    assert answer == Answer(f"wrote {path} ({len(data):,} bytes)")
+    assert answer == CommandResult(f"wrote {path} ({len(data):,} bytes)")
     assert [json.loads(line)["kind"] for line in data.splitlines()][:2] == ["header", "message"]
     assert list(house.cwd.iterdir()) == [path]
-    taken = await perform_line(here, "/import kept of it.jsonl")
+    taken = await run_line(here, "/import kept of it.jsonl")
     check_made(taken, "imported")
     assert taken.session_id != here.session_id
     assert await texts(here.stub, taken.session_id) == ALL
     path.write_bytes(data + b"torn\n")
-    assert (await perform_line(here, f"/import {path}")).text.endswith("; 1 lines could not be read")
+    assert (await run_line(here, f"/import {path}")).text.endswith("; 1 lines could not be read")
 
 
-async def test_export_as_a_page(house: House, here: Here) -> None:
+async def test_export_as_a_page(house: House, here: CommandContext) -> None:
     target = house.cwd / "Page.HTML"
     target.write_text("what was there")
-    await perform_line(here, f"/export {target}")
+    await run_line(here, f"/export {target}")
     assert target.read_text().startswith("<!doctype html>")
 
 
-async def test_an_export_lands_at_home(here: Here, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_export_lands_at_home(here: CommandContext, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(house.home))
-    await perform_line(here, "/export ~/x.jsonl")
+    await run_line(here, "/export ~/x.jsonl")
     assert (house.home / "x.jsonl").stat().st_size > 0
 
 
@@ -339,7 +343,9 @@ async def test_an_export_lands_at_home(here: Here, house: House, monkeypatch: py
         ("/import plain/x", "Not a directory"),
     ],
 )
-async def test_a_wrong_path_is_named_and_nothing_is_written(house: House, here: Here, line: str, named: str) -> None:
+async def test_a_wrong_path_is_named_and_nothing_is_written(
+    house: House, here: CommandContext, line: str, named: str
+) -> None:
     (house.cwd / "folder.jsonl").mkdir()
     (house.cwd / "plain").write_text("")
     said = await wrong_path(here, line)
@@ -348,29 +354,29 @@ async def test_a_wrong_path_is_named_and_nothing_is_written(house: House, here: 
     assert sorted(path.name for path in house.cwd.rglob("*")) == ["folder.jsonl", "plain"]
 
 
-async def test_paths_are_needed(here: Here) -> None:
+async def test_paths_are_needed(here: CommandContext) -> None:
     assert "usage: /export PATH" in await wrong(here, "/export")
     assert await wrong(here, "/import") == "usage: /import PATH"
-    with pytest.raises(WrongWords, match="usage: /export PATH"):
-        await perform(here, "export", ["a.jsonl", "b.jsonl"])
+    with pytest.raises(CommandError, match="usage: /export PATH"):
+        await run_command(here, "export", ["a.jsonl", "b.jsonl"])
 
 
-async def test_an_export_that_is_refused_leaves_what_was_there(house: House, here: Here) -> None:
+async def test_an_export_that_is_refused_leaves_what_was_there(house: House, here: CommandContext) -> None:
     target = house.cwd / "x.jsonl"
     target.write_text("before")
-    gone = Here(here.stub, "nobody", here.cwd)
+    gone = CommandContext(here.stub, "nobody", here.cwd)
     assert await refused(gone, "/export x.jsonl") == "SESSION_UNKNOWN"
     assert target.read_text() == "before"
     assert list(house.cwd.iterdir()) == [target]
 
 
-async def test_what_is_no_session_is_not_taken_in(house: House, here: Here) -> None:
+async def test_what_is_no_session_is_not_taken_in(house: House, here: CommandContext) -> None:
     (house.cwd / "page.html").write_text("<html>")
     (house.cwd / "empty").write_text("")
     before = set(house.sessions.rglob("*"))
     for name, what in (("page.html", "no exported session but an HTML page"), ("empty", "what was sent is empty")):
-        with pytest.raises(WrongPath) as caught:
-            await perform_line(here, f"/import {name}")
+        with pytest.raises(FilePathError) as caught:
+            await run_line(here, f"/import {name}")
         assert str(caught.value).startswith(f"{house.cwd / name}: ")
         assert what in str(caught.value)
     assert set(house.sessions.rglob("*")) == before
@@ -380,14 +386,14 @@ async def test_what_is_no_session_is_not_taken_in(house: House, here: Here) -> N
 
 
 @pytest.mark.parametrize("name", ["branch", "fork", "rebase", "compact", "export", "stats", "show", "name", "merge"])
-async def test_a_session_that_is_not_there(here: Here, name: str) -> None:
+async def test_a_session_that_is_not_there(here: CommandContext, name: str) -> None:
     words = {"rebase": ["1"], "export": ["x.jsonl"], "name": ["x"], "merge": [here.session_id]}
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await perform(Here(here.stub, "nobody", here.cwd), name, words.get(name, []))
+        await run_command(CommandContext(here.stub, "nobody", here.cwd), name, words.get(name, []))
     assert reason_of(caught.value) == "SESSION_UNKNOWN"
 
 
-async def test_a_command_that_is_not_there(here: Here) -> None:
+async def test_a_command_that_is_not_there(here: CommandContext) -> None:
     assert await wrong(here, "/brunch") == "there is no command /brunch; did you mean /branch?"
     assert "there are /branch, /fork" in await wrong(here, "/zzz")
     assert "there is no command /" in await wrong(here, "/")
@@ -399,7 +405,7 @@ def test_every_command_is_one_and_says_how_it_is_used(name: str) -> None:
     assert is_command(f"/{name} with words")
     assert is_command(f"/{name}\n")
     assert COMMANDS[name].help[0].islower()
-    assert bool(COMMANDS[name].usage) == bool(COMMANDS[name].most)
+    assert bool(COMMANDS[name].usage) == bool(COMMANDS[name].max_words)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.client.inert import inert, without_controls
-from yarrow.client.page import Page
+from yarrow.client.plain_writer import PlainWriter
+from yarrow.client.sanitizer import sanitize, strip_controls
 
 _PLAIN = ["a", "é", "\n", "\t", "[", "31m", "]52;"]
 _STEERING = [
@@ -50,20 +50,20 @@ class Paper:
 
 @given(TEXTS)
 def test_nothing_harmful_is_left_and_nothing_is_done_twice(text: str) -> None:
-    clean = inert(text)
+    clean = sanitize(text)
     assert not HARMFUL.search(clean)
-    assert inert(clean) == clean
+    assert sanitize(clean) == clean
 
 
 @given(TEXTS.filter(lambda text: not HARMFUL.search(text)))
 def test_what_is_harmless_stays_as_it_is(text: str) -> None:
-    assert inert(text) == text
+    assert sanitize(text) == text
 
 
 @given(TEXTS)
 def test_the_words_are_kept_in_order(text: str) -> None:
     words = re.findall("[a-zé]", re.sub(r"\x1b\[[0-9;:]*m", "", text))
-    left = iter(inert(text))
+    left = iter(sanitize(text))
     assert all(word in left for word in words)
 
 
@@ -84,14 +84,14 @@ def test_the_words_are_kept_in_order(text: str) -> None:
     ],
 )
 def test_what_is_shown_instead(text: str, shown: str) -> None:
-    assert inert(text) == shown
+    assert sanitize(text) == shown
 
 
 @given(TEXTS | st.lists(st.sampled_from(["\r", "\n", "\r\n", "\x1b[31m", "\x1b", "a"])).map("".join))
 def test_a_pipe_gets_no_control_characters_and_all_else_as_it_is(text: str) -> None:
-    clean = without_controls(text)
+    clean = strip_controls(text)
     assert not CONTROLS.search(clean.replace("\r\n", ""))
-    assert without_controls(clean) == clean
+    assert strip_controls(clean) == clean
     if not CONTROLS.search(text.replace("\r\n", "")):
         assert clean == text
 
@@ -99,9 +99,9 @@ def test_a_pipe_gets_no_control_characters_and_all_else_as_it_is(text: str) -> N
 @given(st.lists(TEXTS | st.sampled_from(["\r", "\n", "\r\n", "\x1b", "["]), max_size=8), st.booleans(), st.booleans())
 def test_case_rs_m5_an_answer_in_pieces_never_steers(pieces: list[str], is_terminal: bool, raw: bool) -> None:
     out, err = Paper(is_terminal=is_terminal), Paper(is_terminal=False)
-    page = Page(out, err, raw=raw)
+    page = PlainWriter(out, err, raw=raw)
     for piece in pieces:
-        page.answer(piece)
+        page.write_answer(piece)
     page.end_answer()
     said = "".join(pieces)
     if raw and not is_terminal:
@@ -114,4 +114,4 @@ def test_case_rs_m5_an_answer_in_pieces_never_steers(pieces: list[str], is_termi
 
 @pytest.mark.parametrize("text", ["👩\u200d💻", "a\u200cb", "a\u200fb", "x\ufeff", "one\r\ntwo\r\n", "\ttab\n"])
 def test_a_pipe_keeps_what_people_write(text: str) -> None:
-    assert without_controls(text) == text
+    assert strip_controls(text) == text

@@ -12,20 +12,20 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.client import json_lines
-from yarrow.client.json_event import EventEncoder
-from yarrow.client.run import Outcome
+from yarrow.client import json_mode
+from yarrow.client.event_json import EventEncoder
+from yarrow.client.run_follower import RunResult
 from yarrow.v1 import agent_pb2 as pb
 
 
-async def run(service: FakeService, out: Tape) -> Outcome:
+async def run(service: FakeService, out: Tape) -> RunResult:
     async with connected(service) as stub:
-        return await json_lines.run(stub, SESSION, pb.PromptRequest(text="hi"), out=out)
+        return await json_mode.run_json(stub, SESSION, pb.PromptRequest(text="hi"), out=out)
 
 
 async def test_a_header_and_then_every_event() -> None:
     out = Tape()
-    assert await run(FakeService(*whole(*turn("m1", "hi"))), out) == Outcome("s1", "COMPLETED")
+    assert await run(FakeService(*whole(*turn("m1", "hi"))), out) == RunResult("s1", "COMPLETED")
     place = {"sessionId": "s1", "runId": "r1"}
     assert [json.loads(line) for line in out.lines] == [
         {
@@ -61,7 +61,7 @@ async def test_an_error_is_an_event_and_the_outcome() -> None:
     error = pb.Error(code="INVALID_REQUEST", message="bad model", retryable=False)
     out = Tape()
     outcome = await run(FakeService(*whole(reason=pb.END_REASON_ERROR, error=error)), out)
-    assert outcome == Outcome("s1", "ERROR", "INVALID_REQUEST", "bad model")
+    assert outcome == RunResult("s1", "ERROR", "INVALID_REQUEST", "bad model")
     end = json.loads(out.lines[-1])["agentEnd"]
     assert end == {"reason": "END_REASON_ERROR", "error": {"code": "INVALID_REQUEST", "message": "bad model"}}
 

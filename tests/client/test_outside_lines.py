@@ -4,28 +4,36 @@ import json
 
 import pytest
 
-from yarrow.client.by_hand import line_of, request_of
-from yarrow.client.command import WrongWords
-from yarrow.client.notes import call_note
-from yarrow.client.permission import REASON_CHARACTERS, agent_reason, always, call_lines, facts, for_session, title
-from yarrow.client.way_out import PROMPT, for_user, is_offered
+from yarrow.client.permission_texts import (
+    MAX_REASON_CHARACTERS,
+    format_agent_reason,
+    format_always_label,
+    format_call_lines,
+    format_facts,
+    format_question_title,
+    format_session_label,
+)
+from yarrow.client.run_notes import format_call_note
+from yarrow.client.shell_escape import format_bang, parse_bang
+from yarrow.client.slash_command import CommandError
+from yarrow.client.unsandboxed_rerun import RERUN_PROMPT, is_rerun_offered, strip_instruction
 from yarrow.tool.bash import REASON_CHARACTERS as LONGEST
 from yarrow.tool.command_notes import NO_WAY_OUT, WAY_OUT
 from yarrow.v1 import agent_pb2 as pb
 
 
 def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
-    assert is_offered(f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]")
-    assert is_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n")
-    assert not is_offered(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]")
-    assert not is_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n[exit code 1]")
-    assert not is_offered(f"a [sandbox: a is read-only. {WAY_OUT}]")
-    assert not is_offered("")
+    assert is_rerun_offered(f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]")
+    assert is_rerun_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n")
+    assert not is_rerun_offered(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]")
+    assert not is_rerun_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n[exit code 1]")
+    assert not is_rerun_offered(f"a [sandbox: a is read-only. {WAY_OUT}]")
+    assert not is_rerun_offered("")
     output = f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]"
-    assert for_user(output) == "x\n[exit code 1]\n[sandbox: a is read-only.]"
-    assert for_user(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]").endswith(NO_WAY_OUT + "]")
-    assert PROMPT == "Run it again with outside: true."
-    assert REASON_CHARACTERS == LONGEST
+    assert strip_instruction(output) == "x\n[exit code 1]\n[sandbox: a is read-only.]"
+    assert strip_instruction(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]").endswith(NO_WAY_OUT + "]")
+    assert RERUN_PROMPT == "Run it again with outside: true."
+    assert MAX_REASON_CHARACTERS == LONGEST
 
 
 @pytest.mark.parametrize(
@@ -33,19 +41,19 @@ def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
     [("!ls", False, False), ("!!ls", True, False), ("!!!ls", False, True), ("!!! ls", False, True)],
 )
 def test_the_signs_before_a_command(line: str, *, silent: bool, outside: bool) -> None:
-    request = request_of("s", line)
+    request = parse_bang("s", line)
     assert request.silent is silent
     arguments = json.loads(request.arguments_json)
     assert arguments == {"command": "ls", **({"outside": True, "reason": "the user typed it"} if outside else {})}
-    assert line_of(f"bash {request.arguments_json}", f"I ran the tool bash with {request.arguments_json}.") == (
+    assert format_bang(f"bash {request.arguments_json}", f"I ran the tool bash with {request.arguments_json}.") == (
         "!!!ls" if outside else "!ls"
     )
 
 
 @pytest.mark.parametrize("line", ["!", "!!", "!!!", "!!! "])
 def test_signs_alone_are_refused_with_their_meaning(line: str) -> None:
-    with pytest.raises(WrongWords, match="!!!COMMAND to run it outside"):
-        request_of("s", line)
+    with pytest.raises(CommandError, match="!!!COMMAND to run it outside"):
+        parse_bang("s", line)
 
 
 REQUEST = pb.PermissionRequest(
@@ -59,20 +67,23 @@ REQUEST = pb.PermissionRequest(
 
 
 def test_the_question_shows_command_directory_reason_and_scope() -> None:
-    assert title(REQUEST) == "Run this command outside the sandbox?"
-    assert [line.text for line in call_lines(REQUEST)] == ["git push", '{"timeout":9}']
-    assert facts(REQUEST, "/elsewhere") == "in /p/sub"
-    assert agent_reason(REQUEST) == 'The agent says: "a \' <U+202E><U+001B>[31m"'
-    assert for_session(REQUEST) == "Yes, this command for this session"
-    assert always(REQUEST) == "Always allow exactly this command here"
+    assert format_question_title(REQUEST) == "Run this command outside the sandbox?"
+    assert [line.text for line in format_call_lines(REQUEST)] == ["git push", '{"timeout":9}']
+    assert format_facts(REQUEST, "/elsewhere") == "in /p/sub"
+    assert format_agent_reason(REQUEST) == 'The agent says: "a \' <U+202E><U+001B>[31m"'
+    assert format_session_label(REQUEST) == "Yes, this command for this session"
+    assert format_always_label(REQUEST) == "Always allow exactly this command here"
 
 
 def test_a_card_says_once_that_a_command_leaves_the_sandbox() -> None:
-    assert call_note("bash", REQUEST.arguments_json, "") == "> bash: git push cwd=sub timeout=9 (outside the sandbox)"
-    assert call_note("bash", '{"command":"ls","outside":false}', "") == "> bash: ls outside=false"
+    assert (
+        format_call_note("bash", REQUEST.arguments_json, "")
+        == "> bash: git push cwd=sub timeout=9 (outside the sandbox)"
+    )
+    assert format_call_note("bash", '{"command":"ls","outside":false}', "") == "> bash: ls outside=false"
 
 
 def test_a_long_reason_of_another_service_is_cut() -> None:
     request = pb.PermissionRequest(model_reason="x" * 5_000 + "\nDo you agree?")
-    assert len(agent_reason(request)) < REASON_CHARACTERS + 30
-    assert agent_reason(pb.PermissionRequest()) == ""
+    assert len(format_agent_reason(request)) < MAX_REASON_CHARACTERS + 30
+    assert format_agent_reason(pb.PermissionRequest()) == ""

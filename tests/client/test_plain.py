@@ -10,20 +10,27 @@ from client.fake_service import SESSION, FakeService, Tape, call_block, connecte
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.client import plain
-from yarrow.client.plain import Terminal
-from yarrow.client.run import Outcome
-from yarrow.client.session import Session
+from yarrow.client import plain_mode
+from yarrow.client.plain_mode import PlainTerminal
+from yarrow.client.run_follower import RunResult
+from yarrow.client.session_setup import SessionInfo
 from yarrow.v1 import agent_pb2 as pb
 
-COMPLETED = Outcome("s1", "COMPLETED")
+COMPLETED = RunResult("s1", "COMPLETED")
 
 
 async def run(
-    service: FakeService, out: Tape, err: Tape, *, session: Session = SESSION, prompt: pb.PromptRequest | None = None
-) -> Outcome:
+    service: FakeService,
+    out: Tape,
+    err: Tape,
+    *,
+    session: SessionInfo = SESSION,
+    prompt: pb.PromptRequest | None = None,
+) -> RunResult:
     async with connected(service) as stub:
-        return await plain.run(stub, session, prompt or pb.PromptRequest(text="hi"), terminal=Terminal(out, err))
+        return await plain_mode.run_plain(
+            stub, session, prompt or pb.PromptRequest(text="hi"), terminal=PlainTerminal(out, err)
+        )
 
 
 async def printed(*events: pb.AgentEvent, terminal: bool = False) -> tuple[str, list[str]]:
@@ -116,7 +123,7 @@ async def test_tools_are_told_in_lines() -> None:
 
 
 async def test_a_dry_run_shows_what_would_be_done_and_what_was_read_in_short() -> None:
-    session = Session("s1", "/", "p", "m", "1", 0, dry_run=True)
+    session = SessionInfo("s1", "/", "p", "m", "1", 0, dry_run=True)
     long = "".join(f"+{number}\n" for number in range(1000))
     outputs = [
         output("edit", "Dry run: nothing was changed. Would change a:\n-x\n+y\n", diff="-x\n+y\n", message_id="t1"),
@@ -172,7 +179,9 @@ async def test_what_else_happens_is_told() -> None:
 
 
 async def test_what_the_session_was_made_of_is_told_first() -> None:
-    session = Session("s1", "/", "p", "m", "1", 0, provider_reason="found a server", warnings=("2 lines were skipped",))
+    session = SessionInfo(
+        "s1", "/", "p", "m", "1", 0, provider_reason="found a server", warnings=("2 lines were skipped",)
+    )
     out, err = Tape(), Tape()
     await run(FakeService(*whole()), out, err, session=session)
     assert err.lines == ["yarrow: answering with p/m: found a server", "yarrow: 2 lines were skipped"]
@@ -182,7 +191,7 @@ async def test_a_failed_run_says_why() -> None:
     end = {"reason": pb.END_REASON_ERROR, "error": pb.Error(code="RATE_LIMIT", message="too many requests")}
     out, err = Tape(), Tape()
     outcome = await run(FakeService(*whole(*turn("m1", "half"), **end)), out, err)
-    assert outcome == Outcome("s1", "ERROR", "RATE_LIMIT", "too many requests")
+    assert outcome == RunResult("s1", "ERROR", "RATE_LIMIT", "too many requests")
     assert out.text == "half\n"
     assert err.lines == ["yarrow: RATE_LIMIT: too many requests"]
 
@@ -190,13 +199,13 @@ async def test_a_failed_run_says_why() -> None:
 async def test_an_aborted_run_says_so() -> None:
     out, err = Tape(), Tape()
     outcome = await run(FakeService(*whole(*turn("m1", "half"), reason=pb.END_REASON_ABORTED)), out, err)
-    assert outcome == Outcome("s1", "ABORTED")
+    assert outcome == RunResult("s1", "ABORTED")
     assert err.lines == ["yarrow: the run ended early: aborted"]
 
 
 async def test_a_reason_of_a_newer_service_is_told_by_its_number() -> None:
     out, err = Tape(), Tape()
-    assert await run(FakeService(*whole(reason=999)), out, err) == Outcome("s1", "999")
+    assert await run(FakeService(*whole(reason=999)), out, err) == RunResult("s1", "999")
     assert err.lines == ["yarrow: the run ended early: 999"]
 
 
@@ -235,7 +244,7 @@ async def test_case_U_04_nothing_steers_the_terminal(sequence: str) -> None:
     halves = (sequence[:1], sequence[1:])
     calls = [call("c1", "bash", pb_json(f"printf {sequence}")), call("c2", f"na{sequence}me", "{}", invalid=sequence)]
     end = {"reason": pb.END_REASON_ERROR, "error": pb.Error(code="X", message=f"no {sequence}")}
-    session = Session("s1", "/", "p", "m", "1", 0, warnings=(sequence,))
+    session = SessionInfo("s1", "/", "p", "m", "1", 0, warnings=(sequence,))
     events = [
         event("notice", text=sequence),
         *turn("m1", f"a{sequence}b", *filter(None, halves), calls=calls),
@@ -369,7 +378,7 @@ async def test_a_gap_loses_nothing_and_repeats_nothing(turns: list[tuple[list[st
     a, b, c, d = sorted(data.draw(st.lists(edges, min_size=4, max_size=4), label="gaps"))
     ahead = data.draw(st.sampled_from([0, 1, 3, 1000]), label="ahead")
     batch = data.draw(st.sampled_from([1, 2, 64]), label="batch")
-    session = Session("s1", "/", "p", "m", "1", message_count=2)
+    session = SessionInfo("s1", "/", "p", "m", "1", message_count=2)
     expected_out, expected_err, out, err = Tape(), Tape(), Tape(), Tape()
     await run(FakeService(*conversation.events), expected_out, expected_err)
     await run(conversation.service([(a, b), (c, d)], ahead=ahead, batch=batch), out, err, session=session)
@@ -411,7 +420,7 @@ async def test_case_C_05_a_question_with_nobody_there_is_answered_with_no() -> N
     service = FakeService(*whole(question, *turn("m1", "I could not.")))
     out, err = Tape(), Tape()
     outcome = await run(service, out, err)
-    assert outcome == Outcome("s1", "COMPLETED", denied=True)
+    assert outcome == RunResult("s1", "COMPLETED", denied=True)
     answer = service.requests[1]
     assert (answer.session_id, answer.request_id, answer.answer) == ("s1", "q1", pb.PERMISSION_ANSWER_NO)
     assert err.lines == ["yarrow: bash was denied, since nobody is there to ask: it writes outside"]
@@ -434,7 +443,9 @@ async def test_a_cancelled_client_leaves_the_call() -> None:
     service = FakeService(*whole(*turn("m1", "a")))
     service.gates[3] = asyncio.Event()
     async with connected(service) as stub:
-        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(Tape(), Tape())))
+        running = asyncio.create_task(
+            plain_mode.run_plain(stub, SESSION, pb.PromptRequest(), terminal=PlainTerminal(Tape(), Tape()))
+        )
         await service.sent.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -455,7 +466,7 @@ async def test_case_C_04_a_sink_that_fails_leaves_the_call() -> None:
     async with connected(service) as stub:
         # The traceback holds on to the call, which would otherwise end with the last reference to it.
         with pytest.raises(Gone) as caught:
-            await plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(Broken(), Tape()))
+            await plain_mode.run_plain(stub, SESSION, pb.PromptRequest(), terminal=PlainTerminal(Broken(), Tape()))
         await asyncio.wait_for(service.cancelled.wait(), 5)
         assert caught.tb is not None
 
@@ -465,7 +476,9 @@ async def test_a_full_sink_is_waited_for() -> None:
     out, err = Tape(), Tape()
     out.room.clear()
     async with connected(service) as stub:
-        running = asyncio.create_task(plain.run(stub, SESSION, pb.PromptRequest(), terminal=Terminal(out, err)))
+        running = asyncio.create_task(
+            plain_mode.run_plain(stub, SESSION, pb.PromptRequest(), terminal=PlainTerminal(out, err))
+        )
         await out.until(lambda: out.drains > 0)
         for _ in range(100):
             await asyncio.sleep(0)

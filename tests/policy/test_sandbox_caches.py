@@ -205,7 +205,7 @@ async def test_what_is_removed_for_its_size_is_made_again(place: Corner, monkeyp
     fill(place, *IN_CACHES)
     await place.run("head -c 200000 /dev/zero > ~/.cargo/registry/much")
     monkeypatch.setattr("yarrow.policy.sandbox.private.PRIVATE_BYTES", 100_000)
-    monkeypatch.setattr("yarrow.policy.sandbox.private.CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.private.LOOK_SECONDS", 0.0)
     monkeypatch.setattr("yarrow.policy.sandbox.private._next_look", {})
     await place.run(": build")
     await place.run(": build")

@@ -195,7 +195,7 @@ def test_too_much_is_emptied_before_the_next_command_and_not_beside_one(
     ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(private, "PRIVATE_BYTES", 1_000_000)
-    monkeypatch.setattr(private, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(private, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(private, "LOOK_SHARE", 0)
     folder = ws.parent / "private"
 
@@ -243,7 +243,7 @@ def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
             raise RecursionError
         return taking(self, directory, name, path, reason=reason)
 
-    monkeypatch.setattr(Quarantine, "next_events", failing)
+    monkeypatch.setattr(Quarantine, "take", failing)
     with closing(boxed):
         taken = boxed.take_away()
     assert {entry.path for entry in taken if entry.item != entry.path} == {ws / "b/.git/config", ws / "c/.git/config"}
@@ -268,7 +268,7 @@ def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
             raise RecursionError
         return looking(directory, *more)
 
-    monkeypatch.setattr(baseline, "dependencies", failing)
+    monkeypatch.setattr(baseline, "parts", failing)
     with closing(boxed):
         taken = {entry.path for entry in boxed.take_away()}
     assert ws / "b/.git/config" in taken
@@ -324,7 +324,7 @@ def test_case_at_10_what_began_during_the_look_is_not_trusted(
             looks.append(baseline.take(*given, **more))
         return looks[-1]
 
-    monkeypatch.setattr(sandbox, "next_events", beside)
+    monkeypatch.setattr(sandbox, "take", beside)
     boxed = Boxed(box, Command(("true",), ws, {}, 10))
     with closing(boxed):
         assert any(part.path == config for part in looks[0].trusted)

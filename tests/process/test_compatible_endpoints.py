@@ -14,7 +14,7 @@ from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from doubles.world import World
 from yarrow.agent.contributions import no_contributions
-from yarrow.cli.compose import compose
+from yarrow.cli.bootstrap import build_service
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
@@ -119,7 +119,7 @@ def expected(case: dict[str, Any], kind: ProviderType) -> list[tuple[str, int]]:
 async def test_the_models_of_an_endpoint(case: dict[str, Any]) -> None:
     async with endpoint(case) as (server, kind):
         there = ProviderSettings(type=kind, base_url=server.root, api_key_env="K")
-        servicer = compose(Settings(providers={"there": there}), {"K": KEY}, no_contributions())
+        servicer = build_service(Settings(providers={"there": there}), {"K": KEY}, no_contributions())
         registrar = Registrar()
         add_AgentServiceServicer_to_server(servicer, registrar)
         async with InMemoryChannel(registrar) as channel:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from doubles.world import World
-from yarrow.cli.arguments import parse
+from yarrow.cli.arguments import parse_arguments
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -116,7 +116,7 @@ def words_of(line: str) -> list[str]:
 def test_every_command_line_parses(page: Path) -> None:
     for words in command_lines(page):
         try:
-            parse(words)
+            parse_arguments(words)
         except Exception as error:
             raise AssertionError(f"yarrow {' '.join(words)}") from error
 

@@ -179,7 +179,7 @@ async def test_several_interrupts_end_like_one(world: World, pause: float, numbe
     [
         ("yarrow.cli.main", "hi"),
         ("yarrow.cli.arguments", "hi"),
-        ("yarrow.cli.run", "hi"),
+        ("yarrow.cli.service_commands", "hi"),
         ("grpc", "hi"),
         ("yarrow._version", "--version"),
     ],
@@ -194,9 +194,9 @@ async def test_an_interrupt_while_modules_are_imported(world: World, module: str
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
-        "import yarrow.cli.entry\n"
+        "import yarrow.cli.entry_point\n"
         "sys.meta_path.insert(0, Finder())\n"
-        "sys.exit(yarrow.cli.entry.main())\n"
+        "sys.exit(yarrow.cli.entry_point.main())\n"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, argument, env=world.environment, stdin=subprocess.DEVNULL,

@@ -16,8 +16,8 @@ from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.typed_line import QUIET_SECONDS
-from yarrow.client.table import CONVERSING
-from yarrow.client.tui.commands import OWN
+from yarrow.client.slash_commands import CHAT_COMMANDS
+from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 
 
 @asynccontextmanager
@@ -94,7 +94,9 @@ async def test_help_names_every_command_there_is(world: World) -> None:
     async with talking(world) as screen:
         screen.send("/help\r")
         await asks_again(screen, "goes on in the next")
-        missing = [name for name in {**OWN, **CONVERSING} if name != "exit" and f"\n/{name}" not in screen.text]
+        missing = [
+            name for name in {**TUI_COMMANDS, **CHAT_COMMANDS} if name != "exit" and f"\n/{name}" not in screen.text
+        ]
         assert missing == []
 
 

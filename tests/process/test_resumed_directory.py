@@ -8,7 +8,7 @@ import pytest
 
 from doubles.serving import served
 from doubles.world import World
-from yarrow.client.table import COMMANDS
+from yarrow.client.slash_commands import COMMANDS
 from yarrow.session.reader import load
 
 MAKING = {

@@ -15,7 +15,7 @@ import pytest
 from doubles import outsider
 from doubles.serving import served
 from doubles.world import World
-from yarrow.cli.interrupts import BOUNCE_SECONDS
+from yarrow.cli.interrupt_handler import DEBOUNCE_SECONDS
 from yarrow.message import Message, Role
 from yarrow.service.authentication import token_path_for
 from yarrow.service.server import lock_path_for
@@ -119,7 +119,7 @@ async def test_told_twice_the_service_aborts_its_runs(world: World, socket: Path
             # One that follows at once counts as the same.
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-            await asyncio.wait([ending], timeout=2 * BOUNCE_SECONDS)
+            await asyncio.wait([ending], timeout=2 * DEBOUNCE_SECONDS)
         assert ending.result().code == 130
         assert await asyncio.wait_for(process.wait(), 30) == 0
 

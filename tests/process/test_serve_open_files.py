@@ -10,7 +10,7 @@ from doubles import outsider
 from doubles.house import reason_of
 from doubles.serving import served
 from doubles.world import World
-from yarrow.cli.open_files import MOST, RESERVE, within_open_files
+from yarrow.cli.open_file_limit import MAX_OPEN_FILES, RESERVED_FILES, fit_connections
 from yarrow.config.settings import ServiceSettings
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -42,17 +42,17 @@ async def test_a_service_takes_more_files_where_it_may(world: World, tmp_path: P
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, FEW), hard))
     try:
         async with served(world, tmp_path / "run" / "yarrow.sock") as process:
-            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (min(MOST, hard), hard)
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (min(MAX_OPEN_FILES, hard), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(
     ("allowed", "configured", "connections"),
-    [(MOST, 4_096, 4_096), (1_024, 4_096, 1_024 - RESERVE), (1_024, 64, 64), (64, 4_096, 16)],
+    [(MAX_OPEN_FILES, 4_096, 4_096), (1_024, 4_096, 1_024 - RESERVED_FILES), (1_024, 64, 64), (64, 4_096, 16)],
 )
 def test_connections_leave_files_for_runs(
     monkeypatch: pytest.MonkeyPatch, allowed: int, configured: int, connections: int
 ) -> None:
-    monkeypatch.setattr("yarrow.cli.open_files.system.allow_open_files", lambda most: min(most, allowed))
-    assert within_open_files(ServiceSettings(connections=configured)).connections == connections
+    monkeypatch.setattr("yarrow.cli.open_file_limit.system.allow_open_files", lambda most: min(most, allowed))
+    assert fit_connections(ServiceSettings(connections=configured)).connections == connections

@@ -59,7 +59,7 @@ async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, t
 async def test_a_service_that_does_not_come_back_is_an_error(world: World, tmp_path: Path) -> None:
     world.script(*HELD)
     socket = tmp_path / "run" / "yarrow.sock"
-    code = "import sys; from yarrow.client import patience; patience.GIVE_UP_SECONDS = 1.0\n"
+    code = "import sys; from yarrow.client import reconnection; reconnection.MAX_OUTAGE_SECONDS = 1.0\n"
     code += "from yarrow.cli.main import main; sys.exit(main())"
     async with served(world, socket) as process:
         client = await asyncio.create_subprocess_exec(

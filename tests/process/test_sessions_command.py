@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from doubles.world import World
-from yarrow.cli.saved import OF_THE_TERMINAL
-from yarrow.client.sessions import OF_ONE
-from yarrow.client.table import COMMANDS, CONVERSING
-from yarrow.client.tui.commands import OWN
+from yarrow.cli.sessions_command import TERMINAL_COMMANDS
+from yarrow.client.sessions_command import SESSION_COMMANDS
+from yarrow.client.slash_commands import CHAT_COMMANDS, COMMANDS
+from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode
@@ -205,7 +205,7 @@ async def test_wrong_words(world: World, told: str, words: list[str], code: int,
     assert not list(world.project.iterdir())
 
 
-@pytest.mark.parametrize("name", OF_ONE)
+@pytest.mark.parametrize("name", SESSION_COMMANDS)
 async def test_every_word_needs_a_session(world: World, name: str) -> None:
     world.script()
     ended = await world.run("sessions", name)
@@ -563,7 +563,7 @@ async def test_a_command_behind_a_flag_is_a_command(world: World, told: str, tmp
 
 
 async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:
-    assert set(OF_THE_TERMINAL) == {*OWN, *CONVERSING} - set(COMMANDS)
+    assert set(TERMINAL_COMMANDS) == {*TUI_COMMANDS, *CHAT_COMMANDS} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
     assert (ended.code, ended.out) == (2, "")
     assert "/model is a command of the terminal UI: use -m MODEL." in ended.err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from doubles.world import World
-from yarrow.cli.socket_owner import check_socket
+from yarrow.cli.socket_owner import check_socket_owner
 from yarrow.errors import UsageError
 
 STRANGER = 65_533
@@ -33,15 +33,15 @@ def bound(path: Path) -> Path:
 
 def refused(path: Path) -> str:
     with pytest.raises(UsageError) as error:
-        check_socket(path)
+        check_socket_owner(path)
     return error.value.message
 
 
 def test_a_socket_of_ones_own_is_taken_also_below_a_sticky_directory(place: Path) -> None:
     place.chmod(0o1777)
-    check_socket(bound(place / "run/yarrow.sock"))
+    check_socket_owner(bound(place / "run/yarrow.sock"))
     (place / "link").symlink_to(place / "run")
-    check_socket(place / "link/yarrow.sock")
+    check_socket_owner(place / "link/yarrow.sock")
 
 
 def test_a_symlink_and_what_is_no_socket_are_refused(place: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_directory_that_others_write_to_is_refused(place: Path, mode: int) -> 
 def test_so_is_one_above_that_everybody_writes_to(place: Path) -> None:
     path = bound(place / "a/run/yarrow.sock")
     (place / "a").chmod(0o775)
-    check_socket(path)
+    check_socket_owner(path)
     (place / "a").chmod(0o777)
     assert f"{place}/a is writable by other users" in refused(path)
 

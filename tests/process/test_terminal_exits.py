@@ -19,7 +19,7 @@ from yarrow.client.tui.{module} import {owner}
 def broken(*_):
     raise RuntimeError("broken on purpose")
 {owner}.{name} = broken
-from yarrow.cli.entry import main
+from yarrow.cli.entry_point import main
 raise SystemExit(main())
 """
 """Runs the command with one of its parts broken."""

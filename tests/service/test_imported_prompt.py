@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from doubles.house import House, stub_of
-from yarrow.client.command import Here
-from yarrow.client.table import PROMPT_LINES, perform
+from yarrow.client.slash_command import CommandContext
+from yarrow.client.slash_commands import MAX_PROMPT_LINES, run_command
 from yarrow.service.imported_prompt import MAX_SHOWN_CHARACTERS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -109,11 +109,11 @@ async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(hous
         assert len((await take_in(stub, [head, *rest], house.cwd)).system_prompt) == MAX_SHOWN_CHARACTERS
         path = tmp_path / "other.jsonl"
         path.write_text("\n".join(map(json.dumps, [head, *rest])))
-        answer = await perform(Here(stub, "", str(house.cwd)), "import", [str(path)])
+        answer = await run_command(CommandContext(stub, "", str(house.cwd)), "import", [str(path)])
     assert answer.text.startswith("imported: the session is now ")
     assert "\n" not in answer.text
     first, *shown = answer.notice.split("\n")
     assert first == "the imported session brings its own system prompt, which its next run uses:"
-    assert len(shown) == PROMPT_LINES + 1
+    assert len(shown) == MAX_PROMPT_LINES + 1
     assert all(line.startswith("    ") for line in shown)
     assert shown[-1] == f"    ... ({len(prompt):,} characters in all)"

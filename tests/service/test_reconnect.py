@@ -12,13 +12,13 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
-from yarrow.client import following, patience
-from yarrow.client.asking import Typed
-from yarrow.client.bearer import bearing
-from yarrow.client.failure import refusal
-from yarrow.client.missed import messages_after
-from yarrow.client.run import Outcome, follow
-from yarrow.client.session import Session, make_session
+from yarrow.client import reconnection, run_stream
+from yarrow.client.message_history import read_messages_after
+from yarrow.client.permission_prompts import TypedAnswer
+from yarrow.client.rpc_errors import parse_rpc_error
+from yarrow.client.run_follower import RunResult, follow_run
+from yarrow.client.session_setup import SessionInfo, make_session
+from yarrow.client.token_channel import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.event import bus
 from yarrow.service.grpc_options import make_client_options
@@ -67,8 +67,8 @@ class Seen:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.02, 0.05, 0.1))
-    monkeypatch.setattr(following, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(reconnection, "BACKOFF_SECONDS", (0.02, 0.05, 0.1))
+    monkeypatch.setattr(run_stream, "BUSY_RETRY_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -85,24 +85,24 @@ async def wired(house: House, folder: Path, **more: Any) -> AsyncGenerator[tuple
     ):
         options = make_client_options(ServiceSettings())
         async with grpc.aio.insecure_channel(f"unix:{folder / 'wire'}", options=options) as channel:
-            yield wire, bearing(channel, door.token)
+            yield wire, make_stub(channel, door.token)
 
 
-async def ready(house: House, stub: Any) -> Session:
+async def ready(house: House, stub: Any) -> SessionInfo:
     return await make_session(stub, pb.PromptRequest(cwd=str(house.cwd)))
 
 
-async def follow_soon(stub: Any, session: Session, seen: Seen) -> Outcome:
-    return await asyncio.wait_for(follow(stub, session, pb.PromptRequest(text="go"), viewer=seen), SECONDS)
+async def follow_soon(stub: Any, session: SessionInfo, seen: Seen) -> RunResult:
+    return await asyncio.wait_for(follow_run(stub, session, pb.PromptRequest(text="go"), viewer=seen), SECONDS)
 
 
 class Begun(NamedTuple):
     """A client that follows a run which stands still at its gate."""
 
     wire: Relay
-    session: Session
+    session: SessionInfo
     seen: Seen
-    doing: asyncio.Future[Outcome]
+    doing: asyncio.Future[RunResult]
 
     def lose_service(self) -> None:
         """Cut what is open, and let nobody answer."""
@@ -127,9 +127,9 @@ async def begun(house: House, folder: Path, **more: Any) -> AsyncGenerator[Begun
         yield Begun(wire, session, seen, doing)
 
 
-async def prompts(stub: Any, session: Session) -> int:
+async def prompts(stub: Any, session: SessionInfo) -> int:
     """How many prompts the session holds."""
-    messages = [one async for one in messages_after(stub, session.session_id, "")]
+    messages = [one async for one in read_messages_after(stub, session.session_id, "")]
     return sum(message.role == pb.ROLE_USER for message in messages)
 
 
@@ -202,14 +202,14 @@ async def test_an_end_that_is_no_more_kept_is_stood_for(tmp_path: Path, monkeypa
 
 
 async def test_a_service_that_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
+    monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path) as one:
         one.lose_service()
         with pytest.raises(grpc.aio.AioRpcError) as lost:
             await one.doing
         assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert refusal(lost.value).reason == ""
+        assert parse_rpc_error(lost.value).reason == ""
         await house.open_gate("gate")
 
 
@@ -217,9 +217,9 @@ async def test_a_connection_that_is_silent_for_good_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody says that it is cut: nothing comes any more, neither events nor signs of life nor answers."""
-    monkeypatch.setattr(following, "SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(following, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(patience, "GIVE_UP_SECONDS", 0.5)
+    monkeypatch.setattr(run_stream, "MAX_SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(run_stream, "STATE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path, heartbeat=0.02) as one:
         # Signs of life keep a silent run going for longer than silence is borne.
@@ -234,8 +234,8 @@ async def test_a_connection_that_is_silent_for_good_is_given_up(
 async def test_several_clients_see_one_run_and_any_may_steer_it_and_abort_it(tmp_path: Path) -> None:
     house = House(tmp_path, [*HELD, [{"text": "three "}, {"wait": "never"}]])
     async with behind(house, tmp_path / "run") as door, door.channel() as first, door.channel() as second:
-        one: Any = bearing(first, door.token)
-        two: Any = bearing(second, door.token)
+        one: Any = make_stub(first, door.token)
+        two: Any = make_stub(second, door.token)
         session, mine, theirs = await ready(house, one), Seen(), Seen()
         doing = asyncio.ensure_future(follow_soon(one, session, mine))
         await mine.until(5)
@@ -253,7 +253,7 @@ async def test_several_clients_see_one_run_and_any_may_steer_it_and_abort_it(tmp
         assert "and this" in str(mine.events)
 
 
-async def watch(stub: Any, session: Session, seen: Seen) -> None:
+async def watch(stub: Any, session: SessionInfo, seen: Seen) -> None:
     """Follow a run of another client from its beginning to its end."""
     request = pb.StreamEventsRequest(session_id=session.session_id, after_sequence=0, batch=True)
     async for response in stub.StreamEvents(request):
@@ -267,11 +267,11 @@ async def test_another_client_answers_a_question(tmp_path: Path) -> None:
     turns: list[list[dict[str, Any]]] = [[{"call": {"name": "act", "arguments": {"text": "x"}}}], [{"text": "done"}]]
     house = House(tmp_path, turns, rules={"act": "ask"})
     async with behind(house, tmp_path / "run") as door, door.channel() as first, door.channel() as second:
-        one: Any = bearing(first, door.token)
-        two: Any = bearing(second, door.token)
+        one: Any = make_stub(first, door.token)
+        two: Any = make_stub(second, door.token)
         session, seen, person = await ready(house, one), Seen(), Silent()
         request = pb.PromptRequest(text="go")
-        doing = asyncio.ensure_future(follow(one, session, request, viewer=seen, person=person))
+        doing = asyncio.ensure_future(follow_run(one, session, request, viewer=seen, permission_ui=person))
         await asyncio.wait_for(person.asked.wait(), SECONDS)
         (asked,) = (await two.GetState(pb.GetStateRequest(session_id=session.session_id))).permission_requests
         await two.AnswerPermission(
@@ -289,7 +289,9 @@ async def test_a_question_waits_for_a_client_that_is_cut_off(tmp_path: Path) -> 
     house = House(tmp_path, turns, rules={"act": "ask"})
     async with wired(house, tmp_path) as (wire, stub):
         session, seen, person = await ready(house, stub), Seen(), Willing()
-        doing = asyncio.ensure_future(follow(stub, session, pb.PromptRequest(text="go"), viewer=seen, person=person))
+        doing = asyncio.ensure_future(
+            follow_run(stub, session, pb.PromptRequest(text="go"), viewer=seen, permission_ui=person)
+        )
         await asyncio.wait_for(person.asked.wait(), SECONDS)
         wire.is_down = True
         wire.cut()
@@ -314,11 +316,11 @@ class Willing:
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
         self.times = 0
 
-    async def answer(self, question: str) -> Typed:
+    async def answer(self, question: str) -> TypedAnswer:
         self.times += 1
         self.asked.set()
         await self.answers.wait()
-        return Typed("yes", is_answer=True)
+        return TypedAnswer("yes", is_answer=True)
 
     def keep(self, text: str) -> bool:
         raise AssertionError(f"nothing was typed but {text!r}")
@@ -333,10 +335,10 @@ class Silent:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def answer(self, question: str) -> Typed:
+    async def answer(self, question: str) -> TypedAnswer:
         self.asked.set()
         await asyncio.Event().wait()
-        return Typed(question, is_answer=False)
+        return TypedAnswer(question, is_answer=False)
 
     def keep(self, text: str) -> bool:
         raise AssertionError(f"nothing was typed but {text!r}")

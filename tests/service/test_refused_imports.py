@@ -10,7 +10,7 @@ import pytest
 
 from doubles.house import House, reason_of
 from doubles.reached import behind
-from yarrow.client.bearer import bearing
+from yarrow.client.token_channel import make_stub
 from yarrow.service import rpc_handlers
 from yarrow.v1 import agent_pb2 as pb
 
@@ -32,7 +32,7 @@ def house(tmp_path: Path) -> House:
 @pytest.fixture
 async def stub(house: House, tmp_path: Path) -> AsyncGenerator["Stub"]:
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
-        yield cast("Stub", bearing(channel, door.token))
+        yield cast("Stub", make_stub(channel, door.token))
 
 
 async def refused(doing: Any) -> tuple[S, str]:

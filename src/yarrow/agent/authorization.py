@@ -155,7 +155,7 @@ def _as_json(arguments: Struct) -> str:
 def _way_out(arguments: Any, context: ToolContext) -> dict[str, Any]:
     """Return what a request knows of a call that asks to leave the sandbox."""
     is_strict = context.sandbox is not None and context.sandbox.level == "strict"
-    said = " ".join(str(getattr(arguments, "provider_reason", "")).split())
+    said = " ".join(str(getattr(arguments, "reason", "")).split())
     return {"leaves_sandbox": True, "is_strict": is_strict, "model_reason": said}
 
 

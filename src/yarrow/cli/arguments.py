@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from yarrow.cli.argument_validation import (
+    fail,
+    reject_exclusive_flags,
+    reject_extra_prompt,
+    reject_foreign_flags,
+    reject_unknown_flag,
+)
 from yarrow.cli.flags import COMMANDS, FLAGS, THINKING_LEVELS, WORDS_WITH_DASHES, Flag
-from yarrow.cli.mistakes import fail, fail_unknown, refuse_for_others, refuse_pairs, refuse_what_stands_alone
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Remote(NamedTuple):
+class RemoteArguments(NamedTuple):
     """How a service is reached, or lets itself be reached; paths are as they were given."""
 
     listen: str = ""
@@ -64,7 +70,7 @@ class Arguments(NamedTuple):
     attach: str = ""
     socket: str = ""
     """Where to listen; for `serve` alone."""
-    remote: Remote = Remote()
+    remote: RemoteArguments = RemoteArguments()
 
     @property
     def has_prompt(self) -> bool:
@@ -84,32 +90,32 @@ class Arguments(NamedTuple):
         return {key: value for key, value in given.items() if value}
 
 
-def parse(argv: Sequence[str]) -> Arguments:
+def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Read the arguments that follow the program's name. Raises `UsageError`, naming the nearest flag or the rule."""
     # Alone they need no parser, and they are what people wait for without a reason to.
     if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
         return Arguments(show="version" if argv[0] == "--version" else "help")
-    return _arguments(*_values(argv))
+    return _make_arguments(*_parse_values(argv))
 
 
-def _values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+def _parse_values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     """Return the command, the flags' values and the words by key, and what follows `--`."""
     end = argv.index("--") if "--" in argv else len(argv)
-    namespace, unknown = _parser().parse_known_intermixed_args(argv[:end])
+    namespace, unknown = _make_parser().parse_known_intermixed_args(argv[:end])
     values = vars(namespace)
-    command, values["words"] = _command(argv, values)
+    command, values["words"] = _split_command(argv, values)
     words = [word for word in unknown if word in WORDS_WITH_DASHES.get(command, ())]
     for flag in unknown:
         if flag not in words:
-            fail_unknown(flag)
+            reject_unknown_flag(flag)
     values["words"] += words
     for flag in FLAGS:
         if flag.value and values[flag.key] is not None:
-            _check(flag, values[flag.key])
+            _check_value(flag, values[flag.key])
     return command, values, tuple(argv[end + 1 :])
 
 
-def _command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, list[str]]:
+def _split_command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the command that the first word is, also behind flags, and the other words.
 
     Behind `-p` none is: what that goes with is a prompt whatever its first word is.
@@ -121,7 +127,7 @@ def _command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, list[str
     return "", words
 
 
-def _check(flag: Flag, value: str) -> None:
+def _check_value(flag: Flag, value: str) -> None:
     """Raise `UsageError` for a value that the flag cannot have."""
     if not value and not flag.may_be_empty:
         fail(f"{flag.names[-1]} is empty")
@@ -133,14 +139,14 @@ def _check(flag: Flag, value: str) -> None:
             fail(f"{flag.names[-1]} is {value!r}, which is not UTF-8; write it in UTF-8")
 
 
-def _parser() -> "ArgumentParser":
+def _make_parser() -> "ArgumentParser":
     # Here, since --version does without it.
     from argparse import ArgumentParser
 
     parser = ArgumentParser(prog="yarrow", usage="", add_help=False, allow_abbrev=False)
     parser.error = _fail_as_argparse
     for flag in FLAGS:
-        parser.add_argument(*flag.names, dest=flag.key, **_options(flag))
+        parser.add_argument(*flag.names, dest=flag.key, **_argparse_options(flag))
     parser.add_argument("words", nargs="*")
     return parser
 
@@ -154,7 +160,7 @@ def _fail_as_argparse(message: str) -> NoReturn:
     fail(message.removeprefix("argument "))
 
 
-def _options(flag: Flag) -> dict[str, Any]:
+def _argparse_options(flag: Flag) -> dict[str, Any]:
     """Return what argparse is told about a flag."""
     if not flag.value:
         return {"action": "store_true"}
@@ -166,14 +172,14 @@ def _options(flag: Flag) -> dict[str, Any]:
     return options
 
 
-def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
+def _make_arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
     """Return the value, once what contradicts itself is refused."""
     words = tuple(values["words"])
-    refuse_what_stands_alone(command, values, literal=bool(literal))
-    refuse_pairs(values)
-    remote = _remote(command, values)
-    refuse_for_others(command, values)
-    model, thinking = _model(values["model"] or "")
+    reject_extra_prompt(command, values, literal=bool(literal))
+    reject_exclusive_flags(values)
+    remote = _make_remote(command, values)
+    reject_foreign_flags(command, values)
+    model, thinking = _split_model(values["model"] or "")
     return Arguments(
         show="version" if values["version"] else "help" if values["help"] else "",
         completions=values["completions"] or "",
@@ -192,7 +198,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
         no_session=values["no_session"],
         export=values["export"] or "",
         session_dir=values["session_dir"] or "",
-        tools=() if values["no_tools"] else _names(values["tools"]),
+        tools=() if values["no_tools"] else _split_names(values["tools"]),
         dry_run=values["dry_run"],
         permissions=values["permissions"] or "",
         sandbox=values["sandbox"] or "",
@@ -205,7 +211,7 @@ def _arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -
     )
 
 
-def _remote(command: str, values: dict[str, Any]) -> Remote:
+def _make_remote(command: str, values: dict[str, Any]) -> RemoteArguments:
     """Return how the service is reached, once what is unsafe or means nothing is refused."""
     for key in ("socket", "listen", "tls_client_ca", "reflection"):
         if values[key] and command != "serve":
@@ -221,14 +227,14 @@ def _remote(command: str, values: dict[str, Any]) -> Remote:
             fail(f"--{key.replace('_', '-')} goes with {needs}: a socket of this machine has no TLS")
     if values["token_file"] and not (values["attach"] or command == "serve"):
         fail("--token-file goes with --attach or yarrow serve")
-    return Remote(**{key: values[key] or default for key, default in Remote()._asdict().items()})
+    return RemoteArguments(**{key: values[key] or default for key, default in RemoteArguments()._asdict().items()})
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def _split_names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _model(text: str) -> tuple[str, str]:
+def _split_model(text: str) -> tuple[str, str]:
     """Take `:thinking` off a model; a colon before anything else is part of the name, such as `qwen3:8b`."""
     model, _, level = text.rpartition(":")
     return (model, level) if model and level in THINKING_LEVELS else (text, "")

@@ -7,7 +7,7 @@ from yarrow.errors import UsageError
 from yarrow.service.tls_certificate import TlsCertificate, read_pem
 
 
-def given(certificate: Path, key: Path) -> TlsCertificate:
+def load_certificate(certificate: Path, key: Path) -> TlsCertificate:
     """Return a certificate and its key from their files.
 
     Raises `UsageError` when one cannot be read or is none, when the key is open to others or locked, and when it is
@@ -25,14 +25,14 @@ def given(certificate: Path, key: Path) -> TlsCertificate:
     return found
 
 
-def authority(path: Path) -> bytes:
+def load_authority(path: Path) -> bytes:
     """Return the certificates in a file, which are trusted. Raises `UsageError` when there is none."""
     found = read_pem(path)
-    trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found, path)
+    trust_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found, path)
     return found
 
 
-def trust(context: ssl.SSLContext, certificates: bytes, source: Path | str) -> None:
+def trust_certificates(context: ssl.SSLContext, certificates: bytes, source: Path | str) -> None:
     """Let a context trust certificates, as PEM, from a `source`. Raises `UsageError` when they cannot be read."""
     try:
         context.load_verify_locations(cadata=certificates.decode("ascii", "replace"))

@@ -6,35 +6,35 @@ from collections.abc import Awaitable, Callable, Iterable
 from grpc import aio
 from msgspec.structs import replace
 
+from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.lines import CONTINUED, Lines
-from yarrow.cli.opened import Start, chosen, going_on, opened
-from yarrow.cli.output import Output
-from yarrow.cli.person import person_at
-from yarrow.cli.run import abort_on_interrupt
-from yarrow.client import plain
-from yarrow.client.by_hand import SIGN, request_of, run_by_hand
-from yarrow.client.command import Failed, Here, WrongWords
-from yarrow.client.failure import Refusal, SessionNotFound, refusal
-from yarrow.client.files import WrongPath
-from yarrow.client.inert import inert
-from yarrow.client.missed import messages_after
-from yarrow.client.session import (
-    DELETED,
-    NEEDS_SESSION,
-    Session,
-    is_there,
-    make_another,
+from yarrow.cli.line_input import CONTINUATION, LineReader
+from yarrow.cli.output_writer import OutputWriter
+from yarrow.cli.service_commands import abort_on_interrupt
+from yarrow.cli.terminal_permissions import open_permission_ui
+from yarrow.client import plain_mode
+from yarrow.client.message_history import read_messages_after
+from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_files import FilePathError
+from yarrow.client.session_setup import (
+    SESSION_DELETED,
+    SESSION_NEEDED,
+    SessionInfo,
+    make_similar_session,
     open_session,
-    renewed,
+    recreate_session,
+    session_exists,
 )
+from yarrow.client.shell_escape import BANG, parse_bang, run_shell_command
+from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
+from yarrow.client.slash_commands import CHAT_COMMANDS, COMMAND_NAME, run_line
 from yarrow.client.stub import Stub
-from yarrow.client.table import CONVERSING, NAME, perform_line
 from yarrow.client.tui.clipboard import write_text
 from yarrow.v1 import agent_pb2 as pb
 
-LEAVING = ("/quit", "/exit")
-INSTEAD = {
+QUIT_COMMANDS = ("/quit", "/exit")
+LINE_ALTERNATIVES = {
     "resume": "/tree lists the sessions, and /resume SESSION goes on with one",
     "merge": "/tree lists the sessions, and /merge SESSION [--summary] brings one in",
     "rebase": "/show lists the messages, and /rebase INDEX... [--squash] chooses some",
@@ -42,161 +42,166 @@ INSTEAD = {
 """Commands that, alone, let one choose on the whole screen, and what does the same line by line."""
 
 
-async def conversation(start: Start, request: pb.PromptRequest) -> ExitCode:
+async def run_conversation(context: CliContext, request: pb.PromptRequest) -> ExitCode:
     """Take one prompt after the other until the end of input. Raises `aio.AioRpcError` when there is no session."""
-    async with opened(start) as stub, Output(out=start.out) as output:
-        for notice in start.loaded.notices:
-            output.err.write(f"yarrow: {inert(notice)}\n")
-        lines = Lines(output.err)
-        person = person_at(output, keep=lines.keep)
-        terminal = plain.Terminal(output.out, output.err, person)
-        talk = Conversation(stub, request, await chosen(stub, start.arguments, request), terminal=terminal)
-        talk.greet()
-        while (line := await lines.next()) is not None:
+    async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+        for notice in context.loaded.notices:
+            output.err.write(f"yarrow: {sanitize(notice)}\n")
+        lines = LineReader(output.err)
+        person = open_permission_ui(output, keep=lines.push_back)
+        terminal = plain_mode.PlainTerminal(output.out, output.err, person)
+        chat = LineConversation(
+            stub, request, await choose_session(stub, context.arguments, request), terminal=terminal
+        )
+        chat.print_greeting()
+        while (line := await lines.read_line()) is not None:
             # A space before the slash says that it is no command.
             text = line.rstrip()
-            if text and text.split(None, 1)[0] in LEAVING and not text[0].isspace():
+            if text and text.split(None, 1)[0] in QUIT_COMMANDS and not text[0].isspace():
                 break
             if text:
-                await talk.do(text)
+                await chat.handle_line(text)
         else:
             # The end of input stands behind the last "> ".
             output.err.write("\n")
         if not request.options.ephemeral:
-            output.err.write(
-                f"yarrow: go on with: {going_on(start.arguments._replace(plain=True), talk.session.session_id)}\n"
-            )
+            command = format_resume_command(context.arguments._replace(plain=True), chat.session.session_id)
+            output.err.write(f"yarrow: go on with: {command}\n")
     return ExitCode.DONE
 
 
-class Conversation:
+class LineConversation:
     """What is said in one session after the other."""
 
-    def __init__(self, stub: Stub, request: pb.PromptRequest, session: Session, *, terminal: plain.Terminal) -> None:
+    def __init__(
+        self, stub: Stub, request: pb.PromptRequest, session: SessionInfo, *, terminal: plain_mode.PlainTerminal
+    ) -> None:
         self.session = session
         self._stub = stub
         self._request = request
         self._terminal = terminal
 
-    async def do(self, text: str) -> None:
+    async def handle_line(self, text: str) -> None:
         """Do what a line says, and say what goes wrong."""
         try:
-            await self._do(text)
+            await self._dispatch(text)
         except aio.AioRpcError as error:
-            self._complain(await self._why(refusal(error)))
-        except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
-            self._complain(str(error))
+            self._print_notice(await self._explain(parse_rpc_error(error)))
+        except (CommandError, FilePathError, CommandFailedError, SessionNotFound) as error:
+            self._print_notice(str(error))
 
-    async def _why(self, refused: Refusal) -> str:
+    async def _explain(self, refused: RpcFailure) -> str:
         """Return why the service refused, with what is to be done about a session that is not there."""
         if refused.reason != "SESSION_UNKNOWN":
             return refused.message
-        is_open = await is_there(self._stub, self.session.session_id)
-        return f"{refused.message}; /tree lists them" if is_open else NEEDS_SESSION
+        is_open = await session_exists(self._stub, self.session.session_id)
+        return f"{refused.message}; /tree lists them" if is_open else SESSION_NEEDED
 
-    async def _do(self, text: str) -> None:
-        found = NAME.match(text)
+    async def _dispatch(self, text: str) -> None:
+        found = COMMAND_NAME.match(text)
         name = found[1] if found else ""
-        if text.startswith(SIGN):
-            await self._renew()
-            command = run_by_hand(self._stub, request_of(self.session.session_id, text), out=self._terminal.out)
+        if text.startswith(BANG):
+            await self._replace_if_deleted()
+            command = run_shell_command(self._stub, parse_bang(self.session.session_id, text), out=self._terminal.out)
             await abort_on_interrupt(command, self._stub, self.session)
-        elif found and name in OWN:
-            await OWN[name][1](self)
-        elif found and name in CONVERSING:
-            if name in INSTEAD and found.end() == len(text):
-                raise WrongWords(f"the terminal UI alone draws a list to choose from; {INSTEAD[name]}")
-            await self._by_table(text)
+        elif found and name in LINE_COMMANDS:
+            await LINE_COMMANDS[name][1](self)
+        elif found and name in CHAT_COMMANDS:
+            if name in LINE_ALTERNATIVES and found.end() == len(text):
+                raise CommandError(f"the terminal UI alone draws a list to choose from; {LINE_ALTERNATIVES[name]}")
+            await self._run_chat_command(text)
         else:
             if found:
                 await self._refuse_unknown(name)
-            await self._renew()
+            await self._replace_if_deleted()
             prompt = pb.PromptRequest(text=text)
-            run = plain.run(self._stub, self.session, prompt, terminal=self._terminal)
+            run = plain_mode.run_plain(self._stub, self.session, prompt, terminal=self._terminal)
             await abort_on_interrupt(run, self._stub, self.session)
 
-    async def _renew(self) -> None:
+    async def _replace_if_deleted(self) -> None:
         """Go on in another session, set as the present one was, where that was deleted elsewhere."""
         present = self.session
-        if await is_there(self._stub, present.session_id):
+        if await session_exists(self._stub, present.session_id):
             return
-        made = await renewed(self._stub, self._make, present.cwd, settings=present.settings or pb.SessionSettings())
-        self._complain(DELETED)
+        made = await recreate_session(
+            self._stub, self._make_session, present.cwd, settings=present.settings or pb.SessionSettings()
+        )
+        self._print_notice(SESSION_DELETED)
         self.session = await open_session(self._stub, made, pb.SessionSettings())
-        self.greet()
+        self.print_greeting()
 
-    async def _by_table(self, text: str) -> None:
-        here = Here(self._stub, self.session.session_id, self.session.cwd, self._make)
-        answer = await perform_line(here, text, table=CONVERSING)
-        self._terminal.out.write(f"{inert(answer.whole)}\n")
-        if answer.session_id or answer.sets:
+    async def _run_chat_command(self, text: str) -> None:
+        here = CommandContext(self._stub, self.session.session_id, self.session.cwd, self._make_session)
+        answer = await run_line(here, text, table=CHAT_COMMANDS)
+        self._terminal.out.write(f"{sanitize(answer.full_text)}\n")
+        if answer.session_id or answer.changes_settings:
             going_on = answer.session_id or self.session.session_id
             self.session = await open_session(self._stub, going_on, pb.SessionSettings())
-            self.greet()
+            self.print_greeting()
 
-    async def _make(self, cwd: str) -> str:
-        return (await make_another(self._stub, self._request, cwd)).session_id
+    async def _make_session(self, cwd: str) -> str:
+        return (await make_similar_session(self._stub, self._request, cwd)).session_id
 
     async def _refuse_unknown(self, name: str) -> None:
         """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
-        if not {name, f"skill:{name}"} & {one.name for one in await self._listed()}:
-            raise WrongWords(
+        if not {name, f"skill:{name}"} & {one.name for one in await self._list_prompt_commands()}:
+            raise CommandError(
                 f"there is no command /{name} here; /help lists them. A space before the slash sends it as it is"
             )
 
-    async def _listed(self) -> Iterable[pb.Command]:
+    async def _list_prompt_commands(self) -> Iterable[pb.Command]:
         request = pb.ListCommandsRequest(session_id=self.session.session_id)
         return (await self._stub.ListCommands(request)).commands
 
     async def help(self) -> None:
         """Say what can be typed."""
-        rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CONVERSING.items()]
-        rows += [(f"/{name}", text) for name, (text, _) in OWN.items()]
-        rows += [(f"/{one.name}", one.description) for one in await self._listed()]
-        self._terminal.err.write("".join(f"{left}: {inert(right)}\n" for left, right in (*rows, *OTHERS)))
+        rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CHAT_COMMANDS.items()]
+        rows += [(f"/{name}", text) for name, (text, _) in LINE_COMMANDS.items()]
+        rows += [(f"/{one.name}", one.description) for one in await self._list_prompt_commands()]
+        self._terminal.err.write("".join(f"{left}: {sanitize(right)}\n" for left, right in (*rows, *OTHER_INPUTS)))
 
     async def copy(self) -> None:
         """Put the last answer into the clipboard, by a program: a terminal that cannot redraw is asked for nothing."""
         answer = ""
-        async for message in messages_after(self._stub, self.session.session_id, ""):
+        async for message in read_messages_after(self._stub, self.session.session_id, ""):
             said = "".join(block.text.text for block in message.content)
             answer = said if message.role == pb.ROLE_ASSISTANT and said else answer
         if not answer:
-            raise WrongWords("there is no answer to copy yet")
+            raise CommandError("there is no answer to copy yet")
         program = await write_text(answer, os.environ)
         if not program:
-            raise WrongWords(
+            raise CommandError(
                 "no program that copies is there: wl-copy, xclip, pbcopy or tmux; /export PATH writes a file"
             )
         self._terminal.out.write(f"copied the last answer, {len(answer):,} characters, by {program}\n")
 
     async def reload(self) -> None:
         """Print the session anew."""
-        await self._by_table("/show")
+        await self._run_chat_command("/show")
 
-    def greet(self) -> None:
+    def print_greeting(self) -> None:
         """Say once what is to be known of the session."""
         session = self.session
         if session.provider_reason:
-            self._complain(f"answering with {session.provider}/{session.model}: {session.provider_reason}")
+            self._print_notice(f"answering with {session.provider}/{session.model}: {session.provider_reason}")
         for sentence in session.warnings:
-            self._complain(sentence)
+            self._print_notice(sentence)
         self.session = replace(session, provider_reason="", warnings=())
 
-    def _complain(self, sentence: str) -> None:
-        self._terminal.err.write(f"yarrow: {inert(sentence)}\n")
+    def _print_notice(self, sentence: str) -> None:
+        self._terminal.err.write(f"yarrow: {sanitize(sentence)}\n")
 
 
-OWN: dict[str, tuple[str, Callable[[Conversation], Awaitable[None]]]] = {
-    "copy": ("copy the last answer", Conversation.copy),
-    "reload": ("print the session anew", Conversation.reload),
-    "help": ("this help", Conversation.help),
+LINE_COMMANDS: dict[str, tuple[str, Callable[[LineConversation], Awaitable[None]]]] = {
+    "copy": ("copy the last answer", LineConversation.copy),
+    "reload": ("print the session anew", LineConversation.reload),
+    "help": ("this help", LineConversation.help),
 }
 """Commands besides those of the table: what each does, in words and in deed."""
-OTHERS = (
+OTHER_INPUTS = (
     ("/quit", "leave"),
-    (f"{SIGN}COMMAND", "run a shell command and tell the model"),
-    (f"{2 * SIGN}COMMAND", "run it and tell nobody"),
-    (f"...{CONTINUED}", "a line that ends so goes on in the next"),
+    (f"{BANG}COMMAND", "run a shell command and tell the model"),
+    (f"{2 * BANG}COMMAND", "run it and tell nobody"),
+    (f"...{CONTINUATION}", "a line that ends so goes on in the next"),
 )
 """What else can be typed, and what it does."""

@@ -67,7 +67,7 @@ BY_STATUS = {
 """The exit code of a gRPC status that came without a code of the error tree, from something that is not Yarrow."""
 
 
-def of_run(reason: str, error_code: str, *, denied: bool) -> ExitCode:
+def exit_code_for_run(reason: str, error_code: str, *, denied: bool) -> ExitCode:
     """Return the exit code of a run that ended.
 
     `reason` is that of `AgentEnd` without its prefix, such as `COMPLETED`, and empty when the stream stopped before
@@ -84,11 +84,11 @@ def of_run(reason: str, error_code: str, *, denied: bool) -> ExitCode:
             return BY_CODE.get(error_code, ExitCode.FAILED)
 
 
-def of_code(code: "Code") -> ExitCode:
+def exit_code_for_error(code: "Code") -> ExitCode:
     """Return the exit code of an error that no run came to."""
     return BY_CODE[code]
 
 
-def of_status(status: str, reason: str) -> ExitCode:
+def exit_code_for_status(status: str, reason: str) -> ExitCode:
     """Return the exit code of a call that failed; `status` is the name of its gRPC status, `reason` its error code."""
     return BY_CODE.get(reason) or BY_STATUS.get(status, ExitCode.FAILED)

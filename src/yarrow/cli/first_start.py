@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from yarrow.cli.opened import Start
-from yarrow.cli.places import home_directory, nearest_directory
-from yarrow.cli.trial import Trial
+from yarrow.cli.backend_check import BackendCheck
+from yarrow.cli.cli_context import CliContext
+from yarrow.cli.paths import home_directory, nearest_directory
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.first_start import Backend, FirstStart
+from yarrow.client.tui.views.backend_picker import BackendChoice, BackendPicker
 from yarrow.config.changing import change_file, with_value
 from yarrow.config.files import user_file
 from yarrow.config.layers import load
@@ -19,7 +19,7 @@ from yarrow.provider.detection import detect
 from yarrow.provider.local.models import STARTER_BYTES
 
 
-async def with_backend(start: Start, terminal: Terminal, *, before: Callable[[], None]) -> Start:
+async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Callable[[], None]) -> CliContext:
     """Return `start` with a provider, chosen by the person when none is configured and none is found.
 
     `before` is called before anything is asked.
@@ -27,30 +27,30 @@ async def with_backend(start: Start, terminal: Terminal, *, before: Callable[[],
     Raises `ProviderError` (PROVIDER_SETUP) when the person leaves without a choice, or takes one that does not work,
     and what changing the configuration raises.
     """
-    settings = start.loaded.settings
-    if start.arguments.attach or settings.provider:
-        return start
-    missing = await _missing(settings, os.environ)
+    settings = context.loaded.settings
+    if context.arguments.attach or settings.provider:
+        return context
+    missing = await _find_setup_error(settings, os.environ)
     if missing is None:
-        return start
+        return context
     before()
-    await _choose(start, terminal, missing)
+    await _choose_backend(context, terminal, missing)
     home = home_directory()
-    overrides = start.arguments.overrides()
-    return start._replace(
+    overrides = context.arguments.overrides()
+    return context._replace(
         loaded=load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
     )
 
 
-async def _choose(start: Start, terminal: Terminal, missing: ProviderError) -> None:
+async def _choose_backend(context: CliContext, terminal: Terminal, missing: ProviderError) -> None:
     """Ask until there is a backend that works, and write it down. Raises as `with_backend`."""
-    trial = Trial(start)
-    asking = FirstStart(terminal, size=f"{STARTER_BYTES / 1e6:.0f} MB", about=trial.about())
+    check = BackendCheck(context)
+    asking = BackendPicker(terminal, size=f"{STARTER_BYTES / 1e6:.0f} MB", questions=check.questions())
     file = user_file(home_directory(), os.environ)
     problem = ""
     while (backend := await asking.choose(problem)) is not None:
         if backend.is_sure:
-            _write(file, backend)
+            _write_backend(file, backend)
             raise ProviderError(
                 Code.PROVIDER_SETUP,
                 f"{file} names {backend.provider} now, which does not work yet: {problem}. When it does, start yarrow "
@@ -58,19 +58,19 @@ async def _choose(start: Start, terminal: Terminal, missing: ProviderError) -> N
             )
         try:
             if backend.needs_starter and find_spec("xllamacpp") is not None:
-                from yarrow.cli.models import models
+                from yarrow.cli.models_command import run_models
 
-                models(("pull",))
-            await trial.run(backend)
+                run_models(("pull",))
+            await check.run(backend)
         except YarrowError as error:
             problem = error.message
         else:
-            _write(file, backend)
+            _write_backend(file, backend)
             return
     raise missing
 
 
-async def _missing(settings: Settings, environment: Mapping[str, str]) -> ProviderError | None:
+async def _find_setup_error(settings: Settings, environment: Mapping[str, str]) -> ProviderError | None:
     """Return why there is no provider, None when there is one."""
     try:
         await detect(environment, settings)
@@ -80,7 +80,7 @@ async def _missing(settings: Settings, environment: Mapping[str, str]) -> Provid
     return None
 
 
-def _write(path: Path, backend: Backend) -> None:
+def _write_backend(path: Path, backend: BackendChoice) -> None:
     def change(text: str) -> str:
         if backend.settings:
             text = with_value(text, ("providers", backend.provider), backend.settings)

@@ -19,7 +19,7 @@ COMMANDS = {
 """What the first word can be instead of a prompt, and what it does."""
 WORDS_WITH_DASHES = {"sessions": ("--squash", "--summary"), "sandbox": ("--yes",)}
 """Words of a command that look like flags."""
-WORDS: dict[str, tuple[str, ...]] = {
+COMMAND_WORDS: dict[str, tuple[str, ...]] = {
     "serve": (),
     "sessions": (
         *("list", "all", "tree", "search", "show", "stats", "branch", "fork", "rebase", "merge", "compact", "export"),
@@ -34,14 +34,14 @@ WORDS: dict[str, tuple[str, ...]] = {
     "doctor": ("json",),
 }
 """The word that may follow each command."""
-COMPLETED_SHELLS = ("bash", "zsh", "fish")
-TAKES_WORDS = ("sessions", "models", "config", "trust", "permissions", "sandbox", "init", "doctor")
+COMPLETION_SHELLS = ("bash", "zsh", "fish")
+COMMANDS_WITH_WORDS = ("sessions", "models", "config", "trust", "permissions", "sandbox", "init", "doctor")
 """Commands that more words may follow."""
 
 _ALWAYS = ("--help", "--version")
 _CLIENT = ("--attach", "--tls-pin", "--tls-cert", "--tls-key", "--token-file")
 _SETTINGS = ("--model", "--provider", "--thinking", "--dry-run", "--sandbox", "--session-dir")
-TAKEN_BY: dict[str, tuple[str, ...]] = {
+FLAGS_OF_COMMAND: dict[str, tuple[str, ...]] = {
     "serve": (
         *(*_ALWAYS, *_SETTINGS, "--socket", "--listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--token-file"),
         "--reflection",
@@ -115,7 +115,7 @@ FLAGS = (
     Flag("Service", ("--tls-client-ca",), "FILE", "who must have signed the certificates of clients"),
     Flag("Service", ("--token-file",), "FILE", "the token that every call carries"),
     Flag("Service", ("--reflection",), "", "let clients ask `yarrow serve` what methods there are"),
-    Flag("Other", ("--completions",), "SHELL", "print what completes in bash, zsh or fish", COMPLETED_SHELLS),
+    Flag("Other", ("--completions",), "SHELL", "print what completes in bash, zsh or fish", COMPLETION_SHELLS),
     Flag("Other", ("--version",), "", "print the version"),
     Flag("Other", ("-h", "--help"), "", "print this"),
 )

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from yarrow.cli.exit_codes import MEANINGS
-from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
-_WIDE, _NARROW = 36, 15
+_FLAG_COLUMN, _WORD_COLUMN = 36, 15
 """Where explanations of flags and of short words begin."""
 
-_OF_WORDS = {
+_WORD_HELP = {
     "models": {"pull": "fetch the starter model"},
     "config": {
         "json": "the same for programs",
@@ -33,7 +33,7 @@ _OF_WORDS = {
     "doctor": {"json": "the same for programs"},
 }
 """What the words after a command do; those of `sessions` have a text of their own."""
-_OF_CLIENTS = ("--attach", "--tls-pin")
+_CLIENT_FLAGS = ("--attach", "--tls-pin")
 """Flags about a service that are not for `serve`."""
 
 _HEAD = """\
@@ -53,45 +53,47 @@ Settings: ~/.yarrow/config.json, then .yarrow/config.json of the project, then Y
 """
 
 
-def help_text(command: str = "") -> str:
+def format_help(command: str = "") -> str:
     """Return the help, made from the tables of flags and exit codes, or that of one command."""
     if command:
-        return _of_command(command)
-    sections = [_HEAD, _section("Commands", _NARROW, COMMANDS.items())]
+        return _format_command_help(command)
+    sections = [_HEAD, _format_section("Commands", _WORD_COLUMN, COMMANDS.items())]
     sections += [
-        _section(group, _WIDE, ((_names(flag), flag.help) for flag in flags))
+        _format_section(group, _FLAG_COLUMN, ((_format_names(flag), flag.help) for flag in flags))
         for group, flags in groupby(FLAGS, key=lambda flag: flag.group)
     ]
     sections += [
-        _section("Exit codes", _NARROW, ((str(int(code)), meaning) for code, meaning in MEANINGS.items())),
+        _format_section("Exit codes", _WORD_COLUMN, ((str(int(code)), meaning) for code, meaning in MEANINGS.items())),
         _TAIL,
     ]
     return "\n".join(sections)
 
 
-def _of_command(command: str) -> str:
+def _format_command_help(command: str) -> str:
     sections = [f"yarrow {command}: {COMMANDS[command]}\n"]
     if command == "sessions":
         # Here, since it brings what speaks with the service.
-        from yarrow.client.sessions import USAGE
+        from yarrow.client.sessions_command import USAGE
 
         sections.append(f"{USAGE}\n")
-    if words := _OF_WORDS.get(command):
-        column = max(_NARROW, *(len(word) + 4 for word in words))
-        sections.append(_section(f"Usage: yarrow {command} [{'|'.join(WORDS[command])}]", column, words.items()))
+    if words := _WORD_HELP.get(command):
+        column = max(_WORD_COLUMN, *(len(word) + 4 for word in words))
+        sections.append(
+            _format_section(f"Usage: yarrow {command} [{'|'.join(COMMAND_WORDS[command])}]", column, words.items())
+        )
     if command == "serve":
-        own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _OF_CLIENTS)
-        flags = ((_names(flag), flag.help) for flag in own)
-        sections.append(_section("Usage: yarrow serve [FLAGS]", _WIDE, flags))
+        own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _CLIENT_FLAGS)
+        flags = ((_format_names(flag), flag.help) for flag in own)
+        sections.append(_format_section("Usage: yarrow serve [FLAGS]", _FLAG_COLUMN, flags))
     return "\n".join([*sections, "yarrow --help tells all commands, flags and exit codes.\n"])
 
 
-def _names(flag: Flag) -> str:
+def _format_names(flag: Flag) -> str:
     names = ", ".join(flag.names)
     indent = "" if len(flag.names) > 1 else "    "
     return f"{indent}{names} {flag.value}".rstrip()
 
 
-def _section(title: str, column: int, rows: Iterable[tuple[str, str]]) -> str:
+def _format_section(title: str, column: int, rows: Iterable[tuple[str, str]]) -> str:
     lines = (f"  {left:<{column - 2}}{right}" for left, right in rows)
     return "\n".join([title, *lines, ""])

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
-MAX_BYTES = 4 << 20
+MAX_LOG_BYTES = 4 << 20
 """Of the file; then it is renamed to end in `.1`, in place of an earlier one."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up(folder: Path, environment: Mapping[str, str]) -> "Discreet":
+def configure_logging(folder: Path, environment: Mapping[str, str]) -> "RedactingFormatter":
     """Send the log to `folder`, or to standard error when `YARROW_LOG` names a level. Raises `UsageError`.
 
     What is returned takes the settings once they are read: they may hold keys.
@@ -36,16 +36,16 @@ def set_up(folder: Path, environment: Mapping[str, str]) -> "Discreet":
     form = environment.get("YARROW_LOG_FORMAT", "text")
     if form not in FORMATS:
         raise UsageError(f"YARROW_LOG_FORMAT is {form!r}; it takes one of {', '.join(FORMATS)}")
-    handler = logging.StreamHandler() if level else _LogFile(folder / "yarrow.log")
-    discreet = Discreet(environment, as_json=form == "json")
-    handler.setFormatter(discreet)
+    handler = logging.StreamHandler() if level else _LogFileHandler(folder / "yarrow.log")
+    formatter = RedactingFormatter(environment, as_json=form == "json")
+    handler.setFormatter(formatter)
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
     # A log that cannot be written is nothing to tell the reader of an answer.
     logging.raiseExceptions = False
-    return discreet
+    return formatter
 
 
-class Discreet(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Writes a record without the secrets of the environment and keys, which a library may have put into a message."""
 
     def __init__(self, environment: Mapping[str, str], *, as_json: bool) -> None:
@@ -65,10 +65,10 @@ class Discreet(logging.Formatter):
 
         secrets = {*secret_values(self._environment), *known_keys(self.settings or Settings(), self._environment)}
         text = Redactor(secrets).text(super().format(record))
-        return _json(record, text) if self._as_json else text
+        return _format_json(record, text) if self._as_json else text
 
 
-def _json(record: logging.LogRecord, text: str) -> str:
+def _format_json(record: logging.LogRecord, text: str) -> str:
     """Return the record as one JSON object in one line, with what is told of a call as fields of their own."""
     import json
 
@@ -76,7 +76,7 @@ def _json(record: logging.LogRecord, text: str) -> str:
     return json.dumps(fields | getattr(record, "call", {}))
 
 
-class _LogFile(logging.Handler):
+class _LogFileHandler(logging.Handler):
     """Appends to a file that only its owner can read, opened for each of the few records."""
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
+            if self._path.exists() and self._path.stat().st_size > MAX_LOG_BYTES:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | system.PLAIN, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:

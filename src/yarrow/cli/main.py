@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yarrow.cli.arguments import Arguments, parse
-from yarrow.cli.exit_codes import ExitCode, of_code
+from yarrow.cli.arguments import Arguments, parse_arguments
+from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
 
 if TYPE_CHECKING:
     from yarrow.errors import YarrowError
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFunction]" = ()) -> int:
     """Run the command line and return its exit code. `extensions` are functions of a program that embeds Yarrow."""
     try:
-        return _dispatch(parse(sys.argv[1:] if argv is None else argv), extensions)
+        return _dispatch(parse_arguments(sys.argv[1:] if argv is None else argv), extensions)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except _ours() as error:
-        return complain(error.message, of_code(error.code))
+    except _error_type() as error:
+        return print_error(error.message, exit_code_for_error(error.code))
 
 
-def _ours() -> "type[YarrowError]":
+def _error_type() -> "type[YarrowError]":
     """Return our own errors; called when something was raised, for a version must not wait for their import."""
     from yarrow.errors import YarrowError
 
     return YarrowError
 
 
-def complain(message: str, code: ExitCode) -> ExitCode:
+def print_error(message: str, code: ExitCode) -> ExitCode:
     """Say on standard error what is wrong, in characters that no terminal obeys; return the code."""
     import os
     from contextlib import suppress
 
-    from yarrow.client.inert import inert
+    from yarrow.client.sanitizer import sanitize
 
-    text = "\n".join(inert(line) for line in message.splitlines())
+    text = "\n".join(sanitize(line) for line in message.splitlines())
     # Standard error that is closed or full leaves nobody to tell; the code still says it. Nor is anything left in a
     # buffer, which the interpreter would try again to write at its end.
     with suppress(OSError):
@@ -50,35 +50,35 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
         return _show(arguments)
     match arguments.command:
         case "models":
-            from yarrow.cli.models import models
+            from yarrow.cli.models_command import run_models
 
-            return models(arguments.words)
+            return run_models(arguments.words)
         case "config":
-            from yarrow.cli.config import config
+            from yarrow.cli.config_command import run_config
 
-            return config(_with_json(arguments))
+            return run_config(_words_with_json(arguments))
         case "trust":
-            from yarrow.cli.trust import trust
+            from yarrow.cli.trust_command import run_trust
 
-            return trust(arguments.words)
+            return run_trust(arguments.words)
         case "sandbox":
-            from yarrow.cli.quarantine import sandbox
+            from yarrow.cli.sandbox_command import run_sandbox
 
-            return sandbox(arguments.words, as_json=arguments.json)
+            return run_sandbox(arguments.words, as_json=arguments.json)
         case "init":
-            from yarrow.cli.init import init
+            from yarrow.cli.init_command import run_init
 
-            return init(arguments.words)
+            return run_init(arguments.words)
         case "doctor":
-            from yarrow.cli.doctor import doctor
+            from yarrow.cli.doctor_command import run_doctor
 
-            return doctor(_with_json(arguments))
+            return run_doctor(_words_with_json(arguments))
         case _:
-            from yarrow.cli.quiet import quiet
+            from yarrow.cli.grpc_log_level import silence_grpc
 
-            with quiet():
-                from yarrow.cli.run import run
-            return run(arguments, extensions)
+            with silence_grpc():
+                from yarrow.cli.service_commands import run_service_command
+            return run_service_command(arguments, extensions)
 
 
 def _show(arguments: Arguments) -> int:
@@ -86,22 +86,22 @@ def _show(arguments: Arguments) -> int:
     if arguments.show == "version":
         from yarrow._version import VERSION
 
-        return say(f"yarrow {VERSION}\n")
+        return write_stdout(f"yarrow {VERSION}\n")
     if arguments.show == "help":
-        from yarrow.cli.help import help_text
+        from yarrow.cli.help import format_help
 
-        return say(help_text(arguments.command))
-    from yarrow.cli.completions import script
+        return write_stdout(format_help(arguments.command))
+    from yarrow.cli.completions import make_script
 
-    return say(script(arguments.completions))
+    return write_stdout(make_script(arguments.completions))
 
 
-def _with_json(arguments: Arguments) -> tuple[str, ...]:
+def _words_with_json(arguments: Arguments) -> tuple[str, ...]:
     """Return a command's words; `--json` asks for the same as the word `json`."""
     return (*arguments.words, "json") if arguments.json else arguments.words
 
 
-def say(text: str) -> int:
+def write_stdout(text: str) -> int:
     """Print what ends the program; that nobody reads it is no error. Raises `StorageError`."""
     import errno
     import os
@@ -120,6 +120,6 @@ def say(text: str) -> int:
 
 
 if __name__ == "__main__":
-    from yarrow.cli.entry import main as entry
+    from yarrow.cli.entry_point import main as entry
 
     sys.exit(entry())

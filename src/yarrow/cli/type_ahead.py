@@ -5,25 +5,25 @@ import select
 from types import TracebackType
 from typing import Self
 
+from yarrow.cli.cli_context import CliContext
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.opened import Start
-from yarrow.client.tui.modes import by_keys, modes, set_modes
+from yarrow.client.tui.terminal_modes import get_modes, set_modes, to_cbreak
 from yarrow.v1 import agent_pb2 as pb
 
-LONGEST_READ = 1 << 16
+MAX_READ_BYTES = 1 << 16
 """Bytes taken of the terminal at one time; it keeps fewer itself."""
-MOST_READS = 64
+MAX_READS = 64
 """Of them at one time: what is left is read as keys later."""
 _COOKED_KEYS = bytes.maketrans(b"\n\0", b"\r\x04")
 """What a terminal that reads by lines makes of Enter and of Ctrl+D, back to these."""
 
 
-async def on_terminal(start: Start, request: pb.PromptRequest) -> ExitCode:
+async def start_terminal_ui(context: CliContext, request: pb.PromptRequest) -> ExitCode:
     """Run the terminal UI, which is loaded while what is typed is kept. Raises what it does."""
     with TypeAhead(0) as ahead:
-        from yarrow.cli.terminal import terminal
+        from yarrow.cli.terminal_ui import run_terminal_ui
 
-        return await terminal(start, request, ahead)
+        return await run_terminal_ui(context, request, ahead)
 
 
 class TypeAhead:
@@ -32,13 +32,13 @@ class TypeAhead:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._typed = b""
-        self.before = modes(descriptor)
+        self.original_modes = get_modes(descriptor)
         """How the terminal was; empty when it was closed."""
 
     def __enter__(self) -> Self:
         """Take keys one by one from now on, and those that were pressed before."""
-        set_modes(self._descriptor, by_keys(self.before))
-        self.keep()
+        set_modes(self._descriptor, to_cbreak(self.original_modes))
+        self.read_pending()
         self._typed = self._typed.translate(_COOKED_KEYS)
         return self
 
@@ -46,23 +46,23 @@ class TypeAhead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
-        set_modes(self._descriptor, self.before)
+        set_modes(self._descriptor, self.original_modes)
 
-    def keep(self) -> None:
+    def read_pending(self) -> None:
         """Take what was typed until now: it is not meant for what is shown next."""
-        for _ in range(MOST_READS):
+        for _ in range(MAX_READS):
             if not select.select([self._descriptor], [], [], 0)[0]:
                 break
             try:
-                data = os.read(self._descriptor, LONGEST_READ)
+                data = os.read(self._descriptor, MAX_READ_BYTES)
             except OSError:
                 break
             if not data:
                 break
             self._typed += data
 
-    def take(self) -> str:
+    def take_text(self) -> str:
         """Return all that was typed until now, once."""
-        self.keep()
+        self.read_pending()
         typed, self._typed = self._typed, b""
         return typed.decode("utf-8", "replace")

@@ -3,11 +3,11 @@
 import re
 import unicodedata
 
-from yarrow.client.asking import Typed
+from yarrow.client.permission_prompts import TypedAnswer
 
 QUIET_SECONDS = 1.0
 """Seconds after the question, and after the key before, at which the first key of an answer comes at the earliest."""
-END = "\x04"
+END_OF_INPUT = "\x04"
 """Ctrl+D: the end of input, in an empty line."""
 _ERASE, _ERASE_WORD, _ERASE_LINE = "\x7f\b", "\x17", "\x15"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
@@ -25,18 +25,18 @@ class TypedLine:
         self._shown_at = shown_at
         self._last_at = shown_at
 
-    def take(self, keys: str, at: float) -> list[Typed]:
+    def feed(self, keys: str, at: float) -> list[TypedAnswer]:
         """Return the lines that end with these keys. A line with keys behind it is pasted, and no answer."""
         keys = _SEQUENCE.sub("", keys.replace("\r\n", "\n"))
-        lines: list[Typed] = []
+        lines: list[TypedAnswer] = []
         for index, key in enumerate(keys):
             if key in "\r\n":
                 is_last = index == len(keys) - 1
-                lines.append(Typed(self.text, is_answer=is_last and not self._is_early))
+                lines.append(TypedAnswer(self.text, is_answer=is_last and not self._is_early))
                 self.text, self._is_early = "", False
                 self.echo += "\n"
-            elif key == END and not self.text:
-                lines.append(Typed("", is_answer=True, is_end=True))
+            elif key == END_OF_INPUT and not self.text:
+                lines.append(TypedAnswer("", is_answer=True, is_end=True))
             else:
                 self._edit(key, at)
             self._last_at = at

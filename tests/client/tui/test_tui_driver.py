@@ -11,9 +11,9 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import relay
-from yarrow.client.bearer import bearing
-from yarrow.client.tui import driver as driver_module
-from yarrow.client.tui.driver import Driver, Watcher
+from yarrow.client.token_channel import make_stub
+from yarrow.client.tui import session_client as driver_module
+from yarrow.client.tui.session_client import SessionClient, SessionListener
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for
 from yarrow.service.grpc_options import make_client_options
@@ -30,8 +30,8 @@ class Told:
         self.connections: list[str] = []
         self.changed = asyncio.Event()
 
-    def watcher(self) -> Watcher:
-        return Watcher(self._events, self._connection, lambda _: None)
+    def watcher(self) -> SessionListener:
+        return SessionListener(self._events, self._connection, lambda _: None)
 
     async def until_kind(self, kind: str) -> None:
         while kind not in kinds(self.events):
@@ -59,10 +59,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "RECONNECT_SECONDS", (0.02, 0.05))
 
 
-async def prompted(house: House, driver: Driver) -> None:
+async def prompted(house: House, driver: SessionClient) -> None:
     session = await driver.stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
-    await driver.open(session.session_id)
-    await driver.prompt(pb.PromptRequest(text="go"))
+    await driver.open_session(session.session_id)
+    await driver.send_prompt(pb.PromptRequest(text="go"))
 
 
 @pytest.mark.parametrize("renews", [False, True])
@@ -73,7 +73,7 @@ async def test_a_service_that_was_started_again(tmp_path: Path, renews: bool) ->
         token = load_or_create_token(token_path_for(_made(tmp_path / "run" / "yarrow.sock")))
         options = make_client_options(ServiceSettings())
         async with grpc.aio.insecure_channel(f"unix:{wire_path}", options=options) as channel:
-            driver = Driver(bearing(channel, token), told.watcher())
+            driver = SessionClient(make_stub(channel, token), told.watcher())
             async with behind(first, tmp_path / "run"):
                 await prompted(first, driver)
                 await told.until_kind("text_delta")

@@ -8,69 +8,74 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.utils import get_cwidth
 
-from yarrow.client.tui.cells import apart
-from yarrow.client.tui.editor.completion import Choice, Sources, Words, opens_by_itself
+from yarrow.client.tui.editor.completion import (
+    CompletionItem,
+    CompletionSources,
+    InputCompleter,
+    completes_while_typing,
+)
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.editor.external import NoEditor, edit
-from yarrow.client.tui.editor.past import MOST_TEXTS, Past
-from yarrow.client.tui.editor.paste import SHORT_LINES, Pastes
-from yarrow.client.tui.editor.pictures import pictures
+from yarrow.client.tui.editor.external_editor import EditorError, edit_text
+from yarrow.client.tui.editor.image_files import find_mentioned_images
+from yarrow.client.tui.editor.input_history import MAX_TEXTS, InputHistory
+from yarrow.client.tui.editor.paste_placeholders import MAX_INLINE_LINES, PastePlaceholders
+from yarrow.client.tui.wide_chars import separate_cells
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 
 
 def test_the_draft_is_kept_while_older_texts_are_looked_at() -> None:
-    past = Past()
-    past.fill(["one", "two", "two", " "])
-    assert past.newer() is None
-    assert past.older("draft") == "two"
-    assert past.older("two") == "one"
-    assert past.older("one") is None
-    assert past.newer() == "two"
-    assert past.newer() == "draft"
-    assert past.newer() is None
+    past = InputHistory()
+    past.replace_all(["one", "two", "two", " "])
+    assert past.go_forward() is None
+    assert past.go_back("draft") == "two"
+    assert past.go_back("two") == "one"
+    assert past.go_back("one") is None
+    assert past.go_forward() == "two"
+    assert past.go_forward() == "draft"
+    assert past.go_forward() is None
 
 
 def test_what_is_sent_is_the_newest_and_the_oldest_is_forgotten() -> None:
-    past = Past()
-    past.fill(str(number) for number in range(MOST_TEXTS + 5))
+    past = InputHistory()
+    past.replace_all(str(number) for number in range(MAX_TEXTS + 5))
     past.add("new")
-    assert past.older("") == "new"
-    texts = list(iter(lambda: past.older(""), None))
-    assert len(texts) == MOST_TEXTS - 1
+    assert past.go_back("") == "new"
+    texts = list(iter(lambda: past.go_back(""), None))
+    assert len(texts) == MAX_TEXTS - 1
     assert texts[-1] == "6"
 
 
 def test_a_long_paste_is_short_on_the_screen_and_whole_when_sent() -> None:
-    pastes = Pastes()
+    pastes = PastePlaceholders()
     long = "\r\n".join(f"line {number}" for number in range(10_000))
-    shown = pastes.take(long)
+    shown = pastes.shorten(long)
     assert shown == "[pasted 10,000 lines #1]"
     assert pastes.expand(f"look: {shown}!") == f"look: {long}!".replace("\r\n", "\n")
     assert pastes.placeholder_before(f"look: {shown}") == shown
     assert pastes.placeholder_before("[pasted 3 lines #9]") == ""
     assert pastes.expand("[pasted 3 lines #9]") == "[pasted 3 lines #9]"
-    assert pastes.take("x" * 3_000) == "[pasted 3,000 characters #2]"
+    assert pastes.shorten("x" * 3_000) == "[pasted 3,000 characters #2]"
 
 
 def test_a_short_paste_is_put_in_as_it_is() -> None:
-    text = "a\n" * (SHORT_LINES - 1)
-    assert Pastes().take(text) == text
+    text = "a\n" * (MAX_INLINE_LINES - 1)
+    assert PastePlaceholders().shorten(text) == text
 
 
-async def _commands() -> Sequence[Choice]:
-    return [Choice("stats", "figures"), Choice("steer"), Choice("tree")]
+async def _commands() -> Sequence[CompletionItem]:
+    return [CompletionItem("stats", "figures"), CompletionItem("steer"), CompletionItem("tree")]
 
 
-async def _models() -> Sequence[Choice]:
-    return [Choice("p/Qwen3"), Choice("p/gemma")]
+async def _models() -> Sequence[CompletionItem]:
+    return [CompletionItem("p/Qwen3"), CompletionItem("p/gemma")]
 
 
 async def _files(prefix: str) -> Sequence[str]:
     return [path for path in ("src/main.py", "src/other.py") if path.startswith(prefix)]
 
 
-SOURCES = Sources(commands=_commands, files=_files, after={"model": _models})
+SOURCES = CompletionSources(commands=_commands, files=_files, command_arguments={"model": _models})
 
 
 @pytest.mark.parametrize(
@@ -91,33 +96,33 @@ SOURCES = Sources(commands=_commands, files=_files, after={"model": _models})
 )
 async def test_what_a_beginning_can_become(text: str, asked: bool, words: list[str]) -> None:
     event = CompleteEvent(completion_requested=asked)
-    found = [one.text async for one in Words(SOURCES).get_completions_async(Document(text), event)]
+    found = [one.text async for one in InputCompleter(SOURCES).get_completions_async(Document(text), event)]
     assert found == words
-    assert list(Words(SOURCES).get_completions(Document(text), event)) == []
+    assert list(InputCompleter(SOURCES).get_completions(Document(text), event)) == []
 
 
 @pytest.mark.parametrize(
     ("text", "opens"), [("/s", True), ("a @b", True), ("/s x", False), ("a/b", False), ("", False)]
 )
 def test_completions_open_by_themselves_for_commands_and_mentions(text: str, opens: bool) -> None:
-    assert opens_by_itself(text) is opens
+    assert completes_while_typing(text) is opens
 
 
 def test_the_editor_is_taken_whole_and_begins_anew() -> None:
     editor = Editor(SOURCES, sign="> ")
     assert editor.take() == ""
-    editor.set_text(f"see {editor.pastes.take('x' * 3_000)}")
+    editor.set_text(f"see {editor.pastes.shorten('x' * 3_000)}")
     assert editor.take() == f"see {'x' * 3_000}"
     assert editor.text == ""
-    editor.remember(["before"])
-    assert editor.past.older("") == "before"
+    editor.set_history(["before"])
+    assert editor.history.go_back("") == "before"
 
 
 def test_pictures_are_told_by_what_the_files_hold(tmp_path: Path) -> None:
     (tmp_path / "shot.txt").write_bytes(PNG)
     (tmp_path / "fake.png").write_text("no picture")
     (tmp_path / "dir.png").mkdir()
-    found = pictures(
+    found = find_mentioned_images(
         "look @shot.txt and @shot.txt, @fake.png @dir.png @missing.png @nul\0 mail@shot.txt", str(tmp_path)
     )
     assert [(name, image.media_type, image.data) for name, image in found.items()] == [("shot.txt", "image/png", PNG)]
@@ -127,7 +132,7 @@ async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
     script = tmp_path / "my editor"
     script.write_text('#!/bin/sh\nstat -c %a "$2" > seen\necho "$1" >> "$2"\n'.replace("seen", str(tmp_path / "seen")))
     script.chmod(0o755)
-    changed = await edit("draft", {"VISUAL": f"'{script}' more", "EDITOR": "false"})
+    changed = await edit_text("draft", {"VISUAL": f"'{script}' more", "EDITOR": "false"})
     assert changed == "draftmore"
     assert (tmp_path / "seen").read_text().strip() == "600"
 
@@ -136,8 +141,8 @@ async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
     ("editor", "said"), [("false", "ended with 1"), ("/no/such", "set VISUAL or EDITOR"), ("'", "set")]
 )
 async def test_an_editor_that_fails_leaves_the_text(editor: str, said: str) -> None:
-    with pytest.raises(NoEditor, match=said):
-        await edit("draft", {"EDITOR": editor})
+    with pytest.raises(EditorError, match=said):
+        await edit_text("draft", {"EDITOR": editor})
 
 
 async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +150,8 @@ async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch
     script = tmp_path / "vi"
     script.write_text("#!/bin/sh\ntouch ran\n")
     script.chmod(0o755)
-    with pytest.raises(NoEditor, match="the editor 'vi' is inside the workspace and is not run"):
-        await edit("draft", {"EDITOR": "vi", "PATH": str(tmp_path)})
+    with pytest.raises(EditorError, match="the editor 'vi' is inside the workspace and is not run"):
+        await edit_text("draft", {"EDITOR": "vi", "PATH": str(tmp_path)})
     assert not (tmp_path / "ran").exists()
 
 
@@ -163,5 +168,5 @@ async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch
     ],
 )
 def test_what_terminals_draw_as_one_is_kept_apart_in_as_many_columns(text: str, drawn: str) -> None:
-    assert apart(text) == drawn
-    assert get_cwidth(apart(text)) == get_cwidth(text)
+    assert separate_cells(text) == drawn
+    assert get_cwidth(separate_cells(text)) == get_cwidth(text)

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from yarrow.client.tui.fold import fold, from_messages
-from yarrow.client.tui.frame import Shown, advance, begin_with
-from yarrow.client.tui.history import CallItem, Entry, History, TextItem
-from yarrow.client.tui.look import Look, View, choose
+from yarrow.client.tui.history import CallItem, HistoryEntry, SessionHistory, TextItem
+from yarrow.client.tui.history_reducer import make_history, reduce_history
+from yarrow.client.tui.scrollback import PrintedState, next_frame, skip_to_last
+from yarrow.client.tui.terminal_theme import HistoryView, TerminalTheme, detect_theme
 from yarrow.v1 import agent_pb2 as pb
 
-PLAIN = Look()
-COLOURED = Look("true")
+PLAIN = TerminalTheme()
+COLOURED = TerminalTheme("true")
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def view(columns: int = 40, rows: int = 10, look: Look = PLAIN, *, folded: bool = True) -> View:
-    return View(columns, look, rows, folds_output=folded, folds_thinking=folded)
+def view(columns: int = 40, rows: int = 10, look: TerminalTheme = PLAIN, *, folded: bool = True) -> HistoryView:
+    return HistoryView(columns, look, rows, folds_output=folded, folds_thinking=folded)
 
 
 def run(*texts: str, thinking: str = "", calls: Sequence[pb.ToolCall] = ()) -> list[pb.AgentEvent]:
@@ -45,13 +45,13 @@ def run(*texts: str, thinking: str = "", calls: Sequence[pb.ToolCall] = ()) -> l
     ]
 
 
-def watch(events: Sequence[pb.AgentEvent], looked: View) -> tuple[str, list[tuple[str, ...]]]:
+def watch(events: Sequence[pb.AgentEvent], looked: HistoryView) -> tuple[str, list[tuple[str, ...]]]:
     """Show events one by one; return what was printed and each live part."""
-    history, shown, printed, lives = History(), Shown(), "", []
+    history, shown, printed, lives = SessionHistory(), PrintedState(), "", []
     for event in events:
-        history = fold(history, [event])
-        frame = advance(shown, history, looked)
-        shown = frame.shown
+        history = reduce_history(history, [event])
+        frame = next_frame(shown, history, looked)
+        shown = frame.printed
         printed += frame.scrollback
         lives.append(frame.live)
     return printed, lives
@@ -127,11 +127,11 @@ def test_a_table_that_is_too_wide_loses_no_letter() -> None:
 
 def test_a_long_block_is_printed_while_it_is_written() -> None:
     code = "".join(f"line {number:04}\n" for number in range(1_000))
-    history, shown, printed = History(), Shown(), ""
+    history, shown, printed = SessionHistory(), PrintedState(), ""
     for event in run("```\n", *code.splitlines(keepends=True))[:-3]:
-        history = fold(history, [event])
-        frame = advance(shown, history, view())
-        shown, printed = frame.shown, printed + frame.scrollback
+        history = reduce_history(history, [event])
+        frame = next_frame(shown, history, view())
+        shown, printed = frame.printed, printed + frame.scrollback
         assert len(frame.live) <= 10
     assert "line 0900" in printed
     assert printed.count("line 0500") == 1
@@ -149,8 +149,8 @@ def test_a_call_is_live_until_its_result_and_then_printed() -> None:
 
 def test_the_recorded_messages_make_the_same_history() -> None:
     call = pb.ToolCall(id="c1", name="bash", arguments_json="{}")
-    told = fold(History(), run("hello", thinking="hm", calls=[call]))
-    recorded = from_messages(
+    told = reduce_history(SessionHistory(), run("hello", thinking="hm", calls=[call]))
+    recorded = make_history(
         [
             pb.Message(id="u1", role=pb.ROLE_USER, content=[pb.ContentBlock(text=pb.TextBlock(text="do it"))]),
             pb.Message(
@@ -176,45 +176,51 @@ def test_the_recorded_messages_make_the_same_history() -> None:
 
 def test_output_is_folded_with_a_way_to_the_rest() -> None:
     output = "\n".join(f"line {number}" for number in range(30))
-    history = History((Entry("a", "assistant", (CallItem("call_123456", "bash", "{}", state="done", output=output),)),))
-    folded = advance(Shown(), history, view()).scrollback
+    history = SessionHistory(
+        (HistoryEntry("a", "assistant", (CallItem("call_123456", "bash", "{}", state="done", output=output),)),)
+    )
+    folded = next_frame(PrintedState(), history, view()).scrollback
     assert "line 9" in folded
     assert "line 10" not in folded
     assert "20 more lines: /show 123456" in folded
-    assert "line 29" in advance(Shown(), history, view(folded=False)).scrollback
+    assert "line 29" in next_frame(PrintedState(), history, view(folded=False)).scrollback
 
 
 def test_a_change_shows_its_lines_with_numbers() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -3,2 +3,2 @@\n same\n-old\n+new\n"
     asked = '{"path": "x.py", "edits": [{"old": "old", "new": "new"}]}'
     call = CallItem("c1", "edit", asked, state="done", output="done", diff=diff)
-    lines = advance(Shown(), History((Entry("a", "assistant", (call,)),)), view()).scrollback.splitlines()
+    lines = next_frame(
+        PrintedState(), SessionHistory((HistoryEntry("a", "assistant", (call,)),)), view()
+    ).scrollback.splitlines()
     assert lines[0].endswith("edit: x.py")
     assert lines[1:] == ["   3   same", "   4 - old", "   4 + new"]
 
 
 def test_a_session_that_is_opened_shows_its_last_entries() -> None:
-    history = History(tuple(Entry(str(number), "user", (TextItem(f"text {number}"),)) for number in range(100)))
-    printed = advance(begin_with(history, 3), history, view()).scrollback
+    history = SessionHistory(
+        tuple(HistoryEntry(str(number), "user", (TextItem(f"text {number}"),)) for number in range(100))
+    )
+    printed = next_frame(skip_to_last(history, 3), history, view()).scrollback
     assert re.findall(r"text \d+", printed) == ["text 97", "text 98", "text 99"]
 
 
 @pytest.mark.parametrize(
     ("environment", "background", "look"),
     [
-        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None, Look("true")),
-        ({"TERM": "xterm-256color"}, (255, 255, 255), Look("256", is_dark=False)),
-        ({"TERM": "linux"}, None, Look("16")),
-        ({"TERM": "dumb", "COLORTERM": "truecolor"}, None, Look("none")),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, (0, 0, 0), Look("none")),
-        ({"TERM": "screen", "COLORFGBG": "0;15"}, None, Look("16", is_dark=False)),
-        ({"TERM": "screen", "COLORFGBG": "15;0"}, None, Look("16")),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None, TerminalTheme("true")),
+        ({"TERM": "xterm-256color"}, (255, 255, 255), TerminalTheme("256", is_dark=False)),
+        ({"TERM": "linux"}, None, TerminalTheme("16")),
+        ({"TERM": "dumb", "COLORTERM": "truecolor"}, None, TerminalTheme("none")),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, (0, 0, 0), TerminalTheme("none")),
+        ({"TERM": "screen", "COLORFGBG": "0;15"}, None, TerminalTheme("16", is_dark=False)),
+        ({"TERM": "screen", "COLORFGBG": "15;0"}, None, TerminalTheme("16")),
     ],
 )
 def test_what_a_terminal_can_show(
-    environment: dict[str, str], background: tuple[int, int, int] | None, look: Look
+    environment: dict[str, str], background: tuple[int, int, int] | None, look: TerminalTheme
 ) -> None:
-    assert choose(environment, background, "UTF-8") == look
+    assert detect_theme(environment, background, "UTF-8") == look
 
 
 def test_a_terminal_without_signs_is_given_ascii() -> None:
@@ -224,7 +230,7 @@ def test_a_terminal_without_signs_is_given_ascii() -> None:
             thinking="x",
             calls=[pb.ToolCall(id="c1", name="bash", arguments_json='{"command": "ls"}')],
         ),
-        view(look=choose({"TERM": "linux"}, None, "ascii")),
+        view(look=detect_theme({"TERM": "linux"}, None, "ascii")),
     )
     assert printed.isascii() or "•" in printed
     assert all(line.isascii() or "•" in line for live in lives for line in live)

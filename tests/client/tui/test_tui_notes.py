@@ -3,8 +3,8 @@
 import pytest
 
 from yarrow.client.tui import markdown
-from yarrow.client.tui.look import Look
-from yarrow.client.tui.scene import Scene
+from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.view_state import ViewState
 from yarrow.v1 import agent_pb2 as pb
 
 NEVER = 10_000
@@ -17,7 +17,7 @@ ANSWER = "The first paragraph\ngoes on here.\n\n- an item\n- and another\n\n```p
 
 def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[str], int]:
     """The lines that are printed of an answer in pieces when a note comes before its piece `at`, and its first row."""
-    scene, printed = Scene(Look()), ""
+    scene, printed = ViewState(TerminalTheme()), ""
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     events = [pb.AgentEvent(message_start=pb.MessageStart(message_id="a1"))]
     events += [pb.AgentEvent(thinking_delta=pb.ThinkingDelta(text=letter)) for letter in thinking]
@@ -26,11 +26,11 @@ def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[s
     noted = -1
     for index, event in enumerate(events):
         if index == at:
-            scene.note("error", "NOTE")
-        scene.take([event])
-        frame = scene.frame(60, 20)
+            scene.add_note("error", "NOTE")
+        scene.apply_events([event])
+        frame = scene.make_frame(60, 20)
         assert at > index or NOTE in printed + frame.scrollback + "\n".join(frame.live)
-        scene.printed(frame)
+        scene.mark_printed(frame)
         printed += frame.scrollback
         if noted < 0 and NOTE in printed:
             noted = index
@@ -51,7 +51,7 @@ def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> Non
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_note_cuts_no_long_block_that_is_printed_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markdown, "LONG_BLOCK_LINES", LONG_LINES)
+    monkeypatch.setattr(markdown, "MAX_BLOCK_LINES", LONG_LINES)
     test_a_note_cuts_no_block_in_two(LONG_FENCE, size, "")
 
 

@@ -21,13 +21,13 @@ from prompt_toolkit.widgets import TextArea
 from pyte import Screen, Stream
 from rich.cells import cell_len
 
-from yarrow.client.permission import NO, Answered
-from yarrow.client.tui.guard import QUIET_SECONDS, Guard
-from yarrow.client.tui.look import Look
-from yarrow.client.tui.questions import Questions
-from yarrow.client.tui.status import Status, fold, line
-from yarrow.client.tui.views.ask import Asked, Host, Question
-from yarrow.client.tui.views.ask_page import TOO_SMALL, chopped
+from yarrow.client.permission_texts import DENIAL, PermissionReply
+from yarrow.client.tui.focus_guard import QUIET_SECONDS, FocusGuard
+from yarrow.client.tui.permission_queue import PermissionQueue
+from yarrow.client.tui.status import SessionStatus, format_line, reduce_status
+from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
+from yarrow.client.tui.views.question_page import TOO_SMALL, fold_keeping_blanks
 from yarrow.v1 import agent_pb2 as pb
 
 ENTER, ESCAPE, UP, DOWN, TAB, PASTE = "\r", "\x1b", "\x1b[A", "\x1b[B", "\t", "\x1b[200~{}\x1b[201~"
@@ -35,7 +35,7 @@ REQUEST = pb.PermissionRequest(
     request_id="q1", tool="bash", arguments_json='{"command": "rm -rf \\u202e/ # x"}', reason="the rule says so"
 )
 ONCE, SESSION, ALWAYS = (
-    Answered(answer)
+    PermissionReply(answer)
     for answer in (pb.PERMISSION_ANSWER_ONCE, pb.PERMISSION_ANSWER_SESSION, pb.PERMISSION_ANSWER_ALWAYS)
 )
 
@@ -46,24 +46,24 @@ class Bench:
     def __init__(self, pipe: PipeInput, size: tuple[int, int]) -> None:
         columns, rows = size
         self.now = 0.0
-        self.answers: list[Answered] = []
+        self.answers: list[PermissionReply] = []
         self.editor = TextArea()
         self.submitted: list[str] = []
         self._pipe = pipe
         self._out = io.StringIO()
         self._screen = Screen(columns, rows)
         self._stream: Any = Stream(self._screen)
-        host = Host(
+        host = QuestionHost(
             answer=self.answers.append,
-            enter=lambda: self.app.layout.focus(self.question.container),
-            leave=lambda: self.app.layout.focus(self.editor),
+            focus_question=lambda: self.app.layout.focus(self.question.container),
+            focus_editor=lambda: self.app.layout.focus(self.editor),
             has_focus=lambda: self.app.layout.has_focus(self.question.container),
             screen_rows=lambda: rows,
-            look=Look,
+            theme=TerminalTheme,
             cwd=lambda: "/p",
         )
-        self.question = Question(host, Guard(lambda: self.now))
-        outside = self.question.keys_outside(is_empty=lambda: not self.editor.text, has_menu=lambda: False)
+        self.question = PermissionQuestion(host, FocusGuard(lambda: self.now))
+        outside = self.question.make_outside_bindings(is_empty=lambda: not self.editor.text, has_menu=lambda: False)
         self.app: Application[None] = Application(
             Layout(HSplit([self.question.container, self.editor]), focused_element=self.editor),
             key_bindings=outside,
@@ -77,7 +77,7 @@ class Bench:
 
     def _key_comes(self, _: object) -> None:
         self._keys += 1
-        self.question.key()
+        self.question.on_key()
 
     async def press(self, *keys: str, pause: float = 0.1) -> None:
         """Press keys, each some seconds of the clock after the one before it."""
@@ -89,7 +89,7 @@ class Bench:
                 while self._keys == before or self.app.key_processor.input_queue:
                     await asyncio.sleep(0.001)
             if key == ESCAPE:
-                self.question.back()
+                self.question.go_back()
             await self.drawn()
 
     async def drawn(self) -> list[str]:
@@ -106,7 +106,7 @@ class Bench:
 
     async def ask(self, request: pb.PermissionRequest = REQUEST) -> None:
         """Show a request."""
-        self.question.show(Asked(request))
+        self.question.show(QueuedRequest(request))
         await self.drawn()
 
     async def enter(self) -> None:
@@ -136,23 +136,23 @@ async def bench(size: tuple[int, int] = (60, 20)) -> AsyncGenerator[Bench]:
 @pytest.mark.parametrize(
     ("keys", "answers"),
     [
-        ([ENTER], [NO]),
+        ([ENTER], [DENIAL]),
         ([UP, UP, UP, ENTER], [ONCE]),
         (["1", ENTER], [ONCE]),
         (["2", ENTER], [SESSION]),
         (["3", ENTER], []),
-        (["3", ENTER, ENTER, ENTER], [NO]),
+        (["3", ENTER, ENTER, ENTER], [DENIAL]),
         (["3", ENTER, UP, ENTER], [ALWAYS]),
         (["3", ENTER, "1", ENTER], [ALWAYS]),
-        (["3", ENTER, ESCAPE, ENTER], [NO]),
-        (["4", ENTER], [NO]),
-        ([DOWN, ENTER, *"use rx", "\x7f", "m", ENTER], [Answered(pb.PERMISSION_ANSWER_NO, "use rm")]),
-        (["5", ENTER, *"12", PASTE.format("3\r4"), ENTER], [Answered(pb.PERMISSION_ANSWER_NO, "123 4")]),
-        (["5", ENTER, ENTER], [NO]),
+        (["3", ENTER, ESCAPE, ENTER], [DENIAL]),
+        (["4", ENTER], [DENIAL]),
+        ([DOWN, ENTER, *"use rx", "\x7f", "m", ENTER], [PermissionReply(pb.PERMISSION_ANSWER_NO, "use rm")]),
+        (["5", ENTER, *"12", PASTE.format("3\r4"), ENTER], [PermissionReply(pb.PERMISSION_ANSWER_NO, "123 4")]),
+        (["5", ENTER, ENTER], [DENIAL]),
         (["5", ENTER, "a", ESCAPE, "1", ENTER], [ONCE]),
     ],
 )
-async def test_a_question_is_answered_by_choosing_and_enter(keys: list[str], answers: list[Answered]) -> None:
+async def test_a_question_is_answered_by_choosing_and_enter(keys: list[str], answers: list[PermissionReply]) -> None:
     async with bench() as at:
         await at.ask()
         await at.enter()
@@ -216,7 +216,7 @@ async def test_the_keys_go_there_after_a_pause_alone(
     typed_at: float, pressed_at: float, key: str, *, enters: bool
 ) -> None:
     async with bench() as at:
-        at.question.guard.key()
+        at.question.guard.note_key()
         await at.ask()
         await at.press(" ", pause=typed_at)
         at.editor.text = ""
@@ -256,7 +256,7 @@ async def test_the_next_question_gives_the_keys_back() -> None:
         assert not at.has_focus
         await at.press(TAB, pause=1)
         await at.press(ENTER)
-        assert at.answers == [NO]
+        assert at.answers == [DENIAL]
 
 
 async def test_what_hides_in_a_command_is_shown() -> None:
@@ -292,7 +292,7 @@ async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, 
 
 @given(st.text(alphabet=st.sampled_from([*"ab  -/", "中", "\u0301", "\u200b"]), max_size=90), st.integers(2, 20))
 def test_a_command_is_folded_behind_blanks_and_keeps_every_character(text: str, width: int) -> None:
-    rows = chopped(text, width)
+    rows = fold_keeping_blanks(text, width)
     assert "".join(rows) == text
     assert all(cell_len(row) <= width for row in rows)
     for row, rest in itertools.pairwise(rows):
@@ -311,16 +311,16 @@ class Desk:
     """Questions of a session, what is shown of them, and what was answered."""
 
     def __init__(self) -> None:
-        self.shown: Asked | None = None
-        self.given: list[tuple[str, Answered]] = []
+        self.shown: QueuedRequest | None = None
+        self.given: list[tuple[str, PermissionReply]] = []
         self.complaints: list[str] = []
         self.refusal: Exception | None = None
-        self.questions = Questions(self._show, self._answer, self.complaints.append)
+        self.questions = PermissionQueue(self._show, self._answer, self.complaints.append)
 
-    def _show(self, asked: Asked | None) -> None:
+    def _show(self, asked: QueuedRequest | None) -> None:
         self.shown = asked
 
-    async def _answer(self, request_id: str, answered: Answered) -> None:
+    async def _answer(self, request_id: str, answered: PermissionReply) -> None:
         self.given.append((request_id, answered))
         if self.refusal:
             raise self.refusal
@@ -328,26 +328,26 @@ class Desk:
     @property
     def at(self) -> tuple[str, int, int]:
         assert self.shown
-        return self.shown.request.request_id, self.shown.number, self.shown.of
+        return self.shown.request.request_id, self.shown.number, self.shown.total
 
     def see(self, *events: pb.AgentEvent) -> list[str]:
         """The lines about answers."""
-        return [outcome.text for _, outcome in self.questions.see(events) if outcome]
+        return [outcome.text for _, outcome in self.questions.process_events(events) if outcome]
 
 
 async def test_questions_are_shown_one_after_the_other_with_their_number() -> None:
     desk = Desk()
     desk.see(asked("one"), asked("two"), asked("three"))
     assert desk.at == ("one", 1, 3)
-    await desk.questions.give(NO)
-    assert desk.given == [("one", NO)]
+    await desk.questions.send_reply(DENIAL)
+    assert desk.given == [("one", DENIAL)]
     assert desk.at == ("two", 2, 3)
     assert desk.see(settled("one", answer=pb.PERMISSION_ANSWER_NO, by="person"))[0].startswith("Denied by you")
     assert desk.see(settled("two", answer=pb.PERMISSION_ANSWER_ONCE, by="person"))[0].startswith(
         "Allowed once by another client"
     )
     assert desk.at == ("three", 3, 3)
-    desk.questions.begin([pb.PermissionRequest(request_id="other")])
+    desk.questions.reset([pb.PermissionRequest(request_id="other")])
     assert desk.at == ("other", 1, 1)
     assert desk.see(settled("other", answer=pb.PERMISSION_ANSWER_NO, by="timeout"))[0].startswith(
         "Denied, not answered"
@@ -363,7 +363,7 @@ async def test_an_answer_that_could_not_be_kept_is_asked_for_again(reason: str, 
     metadata = aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
     desk.refusal = aio.AioRpcError(StatusCode.FAILED_PRECONDITION, aio.Metadata(), metadata, "full")
     desk.see(asked("one"))
-    await desk.questions.give(NO)
+    await desk.questions.send_reply(DENIAL)
     assert desk.complaints == ["full"]
     assert (desk.shown is not None) is stays
 
@@ -371,7 +371,7 @@ async def test_an_answer_that_could_not_be_kept_is_asked_for_again(reason: str, 
 async def test_each_event_is_passed_on_once_and_in_order() -> None:
     desk = Desk()
     events = [asked("one"), settled("one"), asked("two"), asked("three"), settled("two"), settled("three")]
-    pieces = list(desk.questions.see(events))
+    pieces = list(desk.questions.process_events(events))
     assert [event for piece, _ in pieces for event in piece] == events
     assert [len(piece) for piece, _ in pieces] == [2, 3, 1]
 
@@ -379,31 +379,31 @@ async def test_each_event_is_passed_on_once_and_in_order() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["key", "drawn", "hidden"]), st.floats(0, 2)), min_size=1))
 def test_the_guard_lets_pass_what_comes_after_both_pauses(steps: list[tuple[str, float]]) -> None:
     now = 0.0
-    guard = Guard(lambda: now)
+    guard = FocusGuard(lambda: now)
     key_at, drawn_at = 0.0, None
     for what, pause in steps:
         now += pause
         match what:
             case "key":
-                guard.key()
+                guard.note_key()
                 seen = drawn_at is not None and now - drawn_at >= QUIET_SECONDS
-                assert guard.lets_pass is (now - key_at >= QUIET_SECONDS and seen)
+                assert guard.allows_focus is (now - key_at >= QUIET_SECONDS and seen)
                 key_at = now
             case "drawn":
-                guard.drawn()
+                guard.note_shown()
                 drawn_at = now if drawn_at is None else drawn_at
             case _:
-                guard.hidden()
+                guard.note_hidden()
                 drawn_at = None
 
 
 def test_the_status_line_counts_the_seconds_of_a_question() -> None:
     def said(*events: pb.AgentEvent, now: float) -> str:
         nonlocal status
-        status = fold(status, events, now)
-        return line(status, 80, Look(has_signs=False), now=now + 2).split(" | ")[0]
+        status = reduce_status(status, events, now)
+        return format_line(status, 80, TerminalTheme(has_signs=False), now=now + 2).split(" | ")[0]
 
-    status = Status(doing=pb.AGENT_STATE_EXECUTING)
+    status = SessionStatus(doing=pb.AGENT_STATE_EXECUTING)
     assert said(now=7) == "* running tools 9 s"
     assert said(asked("one"), now=10) == "* waiting for your answer 2 s"
     assert said(asked("two"), asked("two"), settled("one"), now=20) == "* waiting for your answer 12 s"

@@ -13,15 +13,15 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from yarrow.client.tui.editor.completion import Choice
-from yarrow.client.tui.look import Look
+from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.first_start import FirstStart
-from yarrow.client.tui.views.listing import TOO_SMALL
+from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.views.backend_picker import BackendPicker
+from yarrow.client.tui.views.list_view import TOO_SMALL
+from yarrow.client.tui.views.message_picker import choose_messages, group_messages
+from yarrow.client.tui.views.pager import show_text
 from yarrow.client.tui.views.picker import pick
-from yarrow.client.tui.views.reading import read_through
-from yarrow.client.tui.views.rebase import choose_messages, groups
-from yarrow.client.tui.views.tree import choose_session
+from yarrow.client.tui.views.session_picker import choose_from_tree
 from yarrow.v1 import agent_pb2 as pb
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ async def shown(
     *before, last = keys if len(keys) > 1 and keys[0] != "\x1b" else [keys]
     async with asyncio.timeout(10):
         with create_pipe_input() as pipe:
-            doing = asyncio.ensure_future(view(Terminal(pipe, output, Look())))
+            doing = asyncio.ensure_future(view(Terminal(pipe, output, TerminalTheme())))
             pipe.send_text("".join(before))
             picture = ""
             while is_waiting(pipe) or not picture.strip() or until not in picture:
@@ -82,7 +82,7 @@ NODES = [node("first", "a" * 36), node("second \x1b[31m", "b" * 36, 1), node("th
     [("\r", "resume", "b"), ("b", "branch", "b"), ("F", "fork", "b"), ("r", "rebase", "b")],
 )
 async def test_the_tree_gives_what_a_key_does_with_the_chosen_session(keys: str, action: str, session: str) -> None:
-    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "b" * 36), keys)
+    choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, "b" * 36), keys)
     assert choice is not None
     assert (choice.action, choice.session_id[0]) == (action, session)
     assert any("third" in line for line in picture)
@@ -91,7 +91,9 @@ async def test_the_tree_gives_what_a_key_does_with_the_chosen_session(keys: str,
 
 
 async def test_the_tree_is_narrowed_by_typing() -> None:
-    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "a" * 36), "/thi\r", until="1 of 3")
+    choice, picture = await shown(
+        lambda terminal: choose_from_tree(terminal, NODES, "a" * 36), "/thi\r", until="1 of 3"
+    )
     assert choice is not None
     assert choice.session_id == "c" * 36
     assert "1 of 3" in picture[0]
@@ -99,7 +101,7 @@ async def test_the_tree_is_narrowed_by_typing() -> None:
 
 @pytest.mark.parametrize("size", [(10, 3), (15, 20), (40, 3)])
 async def test_a_window_that_is_too_small_says_so(size: tuple[int, int]) -> None:
-    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, ""), ESCAPE, size)
+    choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, ""), ESCAPE, size)
     assert choice is None
     said = "".join(picture).replace(" ", "")
     assert said == TOO_SMALL[: size[0] * size[1]].replace(" ", "")
@@ -107,7 +109,7 @@ async def test_a_window_that_is_too_small_says_so(size: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])
 async def test_a_list_is_drawn_whole_at_each_size(size: tuple[int, int]) -> None:
-    choices = [Choice(f"model-{number}", "한글 " * 20) for number in range(100)]
+    choices = [CompletionItem(f"model-{number}", "한글 " * 20) for number in range(100)]
     picked, picture = await shown(lambda terminal: pick(terminal, ("Models",), choices, present="model-50"), "\r", size)
     assert picked == "model-50"
     assert picture[0].startswith("Models")
@@ -124,7 +126,7 @@ MESSAGES = [
 
 
 def test_a_call_and_its_results_are_one_group() -> None:
-    assert groups(MESSAGES) == [{0}, {1, 2}, {1, 2}, {3}]
+    assert group_messages(MESSAGES) == [{0}, {1, 2}, {1, 2}, {3}]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ async def test_a_letter_is_pressed_small_or_large() -> None:
     chosen, _ = await shown(lambda terminal: choose_messages(terminal, MESSAGES), "AAS")
     assert chosen is not None
     assert (len(chosen.indices), chosen.squash) == (len(MESSAGES), True)
-    await shown(lambda terminal: read_through(terminal, "bash", "text"), "Q")
+    await shown(lambda terminal: show_text(terminal, "bash", "text"), "Q")
 
 
 async def test_nothing_chosen_makes_nothing() -> None:
@@ -152,12 +154,12 @@ async def test_nothing_chosen_makes_nothing() -> None:
 
 async def test_a_text_is_read_through() -> None:
     text = "\n".join(f"line {number} \x1b[2J" for number in range(100))
-    _, picture = await shown(lambda terminal: read_through(terminal, "bash", text), "q", (20, 6))
+    _, picture = await shown(lambda terminal: show_text(terminal, "bash", text), "q", (20, 6))
     assert picture[1].startswith("line 0")
 
 
 async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
-    choice, picture = await shown(lambda terminal: choose_session(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
+    choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
     assert choice is None
     assert "Too small" in "".join(picture)
 
@@ -167,14 +169,16 @@ async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
     [("\r", "ollama", False), ("/starter\r", "local", True), ("/gem\r", "gemini", False)],
 )
 async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_starter: bool) -> None:
-    backend, _ = await shown(lambda terminal: FirstStart(terminal, size="98 MB", about={}).choose(), keys, (80, 24))
+    backend, _ = await shown(
+        lambda terminal: BackendPicker(terminal, size="98 MB", questions={}).choose(), keys, (80, 24)
+    )
     assert backend is not None
     assert (backend.provider, backend.needs_starter) == (provider, needs_starter)
 
 
 async def test_a_first_start_that_is_left_gives_none() -> None:
     backend, picture = await shown(
-        lambda terminal: FirstStart(terminal, size="98 MB", about={}).choose(), ESCAPE, (80, 24)
+        lambda terminal: BackendPicker(terminal, size="98 MB", questions={}).choose(), ESCAPE, (80, 24)
     )
     assert backend is None
     assert "98 MB" in "".join(picture)

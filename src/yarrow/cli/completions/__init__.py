@@ -1,23 +1,23 @@
 """Scripts that complete a command line in bash, zsh and fish, made from the tables of flags and commands."""
 
-from yarrow.cli.flags import COMPLETED_SHELLS
+from yarrow.cli.flags import COMPLETION_SHELLS
 
-__all__ = ["COMPLETED_SHELLS", "script"]
+__all__ = ["COMPLETION_SHELLS", "make_script"]
 
 
-def script(shell: str) -> str:
+def make_script(shell: str) -> str:
     """Return the script for one of `COMPLETED_SHELLS`."""
     # Each in its place, since a shell asks for one of them.
     match shell:
         case "bash":
-            from yarrow.cli.completions.bash import bash
+            from yarrow.cli.completions.bash import make_bash_script
 
-            return bash()
+            return make_bash_script()
         case "zsh":
-            from yarrow.cli.completions.zsh import zsh
+            from yarrow.cli.completions.zsh import make_zsh_script
 
-            return zsh()
+            return make_zsh_script()
         case _:
-            from yarrow.cli.completions.fish import fish
+            from yarrow.cli.completions.fish import make_fish_script
 
-            return fish()
+            return make_fish_script()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from yarrow.cli.completions.values import LOOKUPS, OF_QUARANTINE, OF_SESSIONS, Kind, Value, value_of
-from yarrow.cli.flags import COMMANDS, FLAGS, WORDS
+from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_WORDS, FlagValue, ValueKind, find_value
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS
 
 _TEXT = """\
 # Completion of yarrow in bash:  eval "$(yarrow --completions bash)"
@@ -62,12 +62,12 @@ complete -F _yarrow yarrow
 """
 
 
-def bash() -> str:
+def make_bash_script() -> str:
     """Return the script."""
-    values = (f"    {'|'.join(flag.names)}) {_offer(value_of(flag))}; return ;;" for flag in FLAGS if flag.value)
-    words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in WORDS.items() if found]
-    words += [f'    "sessions 4 {word}") _yarrow_ids ;;' for word in OF_SESSIONS]
-    words.append(f'    "sandbox 4 quarantine") {_list(OF_QUARANTINE)} ;;')
+    values = (f"    {'|'.join(flag.names)}) {_offer(find_value(flag))}; return ;;" for flag in FLAGS if flag.value)
+    words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in COMMAND_WORDS.items() if found]
+    words += [f'    "sessions 4 {word}") _yarrow_ids ;;' for word in SESSION_ID_WORDS]
+    words.append(f'    "sandbox 4 quarantine") {_list(QUARANTINE_WORDS)} ;;')
     return _TEXT % {
         **LOOKUPS,
         "values": "\n".join(values),
@@ -77,17 +77,17 @@ def bash() -> str:
     }
 
 
-def _offer(value: Value) -> str:
+def _offer(value: FlagValue) -> str:
     match value.kind:
-        case Kind.WORDS:
+        case ValueKind.WORDS:
             return _list(value.words)
-        case Kind.MODELS:
+        case ValueKind.MODELS:
             return "_yarrow_offer < <(_yarrow_models)"
-        case Kind.SESSIONS:
+        case ValueKind.SESSIONS:
             return "_yarrow_ids"
-        case Kind.FILES:
+        case ValueKind.FILES:
             return '_yarrow_files "$current"'
-        case Kind.ANYTHING:
+        case ValueKind.ANYTHING:
             return ":"
 
 

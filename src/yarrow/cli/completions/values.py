@@ -7,7 +7,7 @@ from yarrow.cli.flags import Flag
 from yarrow.config.settings import BUILT_IN
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """Where the candidates for a value come from."""
 
     WORDS = auto()
@@ -17,10 +17,10 @@ class Kind(Enum):
     ANYTHING = auto()
 
 
-class Value(NamedTuple):
+class FlagValue(NamedTuple):
     """What a value can be; `words` are those of `Kind.WORDS`, and `texts` says what each does where that is known."""
 
-    kind: Kind
+    kind: ValueKind
     words: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
 
@@ -48,25 +48,25 @@ _TEXTS = {
 }
 """What the values of flags do, in few words."""
 _FILES = ("PATH", "FILE", "ADDRESS")
-OF_QUARANTINE = ("list", "restore", "empty")
+QUARANTINE_WORDS = ("list", "restore", "empty")
 """Words that follow `yarrow sandbox quarantine`."""
-OF_SESSIONS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
+SESSION_ID_WORDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
 """Words of `yarrow sessions` that a session's id follows."""
 
 
-def value_of(flag: Flag) -> Value:
+def find_value(flag: Flag) -> FlagValue:
     """Return what follows a flag."""
     if flag.choices:
         texts = _TEXTS.get(flag.key, {})
-        return Value(Kind.WORDS, flag.choices, tuple(texts[word] for word in flag.choices) if texts else ())
+        return FlagValue(ValueKind.WORDS, flag.choices, tuple(texts[word] for word in flag.choices) if texts else ())
     match flag.key, flag.value:
         case "model", _:
-            return Value(Kind.MODELS)
+            return FlagValue(ValueKind.MODELS)
         case "resume", _:
-            return Value(Kind.SESSIONS)
+            return FlagValue(ValueKind.SESSIONS)
         case "provider", _:
-            return Value(Kind.WORDS, tuple(BUILT_IN))
+            return FlagValue(ValueKind.WORDS, tuple(BUILT_IN))
         case _, value if value in _FILES:
-            return Value(Kind.FILES)
+            return FlagValue(ValueKind.FILES)
         case _:
-            return Value(Kind.ANYTHING)
+            return FlagValue(ValueKind.ANYTHING)

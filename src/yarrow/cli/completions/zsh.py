@@ -1,7 +1,7 @@
 """The completion of zsh."""
 
-from yarrow.cli.completions.values import LOOKUPS, OF_QUARANTINE, OF_SESSIONS, Kind, Value, value_of
-from yarrow.cli.flags import COMMANDS, FLAGS, WORDS, Flag
+from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_WORDS, FlagValue, ValueKind, find_value
+from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
 _TEXT = """\
 #compdef yarrow
@@ -35,14 +35,14 @@ if [[ $funcstack[1] == _yarrow ]]; then _yarrow "$@"; else compdef _yarrow yarro
 """
 
 
-def zsh() -> str:
+def make_zsh_script() -> str:
     """Return the script."""
-    words = [f'    "{command} 3 "*) compadd {" ".join(found)} ;;' for command, found in WORDS.items() if found]
-    words += [f'    "sessions 4 {word}") _yarrow_sessions ;;' for word in OF_SESSIONS]
-    words.append(f'    "sandbox 4 quarantine") compadd {" ".join(OF_QUARANTINE)} ;;')
+    words = [f'    "{command} 3 "*) compadd {" ".join(found)} ;;' for command, found in COMMAND_WORDS.items() if found]
+    words += [f'    "sessions 4 {word}") _yarrow_sessions ;;' for word in SESSION_ID_WORDS]
+    words.append(f'    "sandbox 4 quarantine") compadd {" ".join(QUARANTINE_WORDS)} ;;')
     return _TEXT % {
         **LOOKUPS,
-        "commands": " ".join(_quoted(f"{name}:{text}") for name, text in COMMANDS.items()),
+        "commands": " ".join(_quote(f"{name}:{text}") for name, text in COMMANDS.items()),
         "words": "\n".join(words),
         "flags": "\n".join(f"    {_flag(flag)} \\" for flag in FLAGS),
     }
@@ -51,34 +51,34 @@ def zsh() -> str:
 def _flag(flag: Flag) -> str:
     """Return a flag as `_arguments` reads it: what it excludes, its names, its text and what follows."""
     text = flag.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
-    value = f":{flag.value.replace(':', ' ')}:{_action(value_of(flag))}" if flag.value else ""
+    value = f":{flag.value.replace(':', ' ')}:{_action(find_value(flag))}" if flag.value else ""
     assign = "=" if flag.value else ""
     if len(flag.names) == 1:
-        return _quoted(f"{flag.names[0]}{assign}[{text}]{value}")
+        return _quote(f"{flag.names[0]}{assign}[{text}]{value}")
     short, long = flag.names
     plus = "+" if flag.value else ""
-    return f"{_quoted(f'({short} {long})')}{{{short}{plus},{long}{assign}}}{_quoted(f'[{text}]{value}')}"
+    return f"{_quote(f'({short} {long})')}{{{short}{plus},{long}{assign}}}{_quote(f'[{text}]{value}')}"
 
 
-def _action(value: Value) -> str:
+def _action(value: FlagValue) -> str:
     match value.kind:
-        case Kind.WORDS if value.texts:
-            return f"(({' '.join(map(_described, value.words, value.texts))}))"
-        case Kind.WORDS:
+        case ValueKind.WORDS if value.texts:
+            return f"(({' '.join(map(_describe, value.words, value.texts))}))"
+        case ValueKind.WORDS:
             return f"({' '.join(value.words)})"
-        case Kind.MODELS:
+        case ValueKind.MODELS:
             return "_yarrow_models"
-        case Kind.SESSIONS:
+        case ValueKind.SESSIONS:
             return "_yarrow_sessions"
-        case Kind.FILES:
+        case ValueKind.FILES:
             return "_files"
-        case Kind.ANYTHING:
+        case ValueKind.ANYTHING:
             return " "
 
 
-def _described(word: str, text: str) -> str:
+def _describe(word: str, text: str) -> str:
     return f"{word}\\:{text.replace(',', chr(92) + ',').replace(' ', chr(92) + ' ')}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"

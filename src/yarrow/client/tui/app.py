@@ -11,25 +11,31 @@ from msgspec import Struct
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_bindings
 
-from yarrow.client.by_hand import SIGN
-from yarrow.client.command import Failed, WrongWords
-from yarrow.client.failure import SessionNotFound
-from yarrow.client.files import WrongPath
+from yarrow.client.rpc_errors import SessionNotFound
+from yarrow.client.session_files import FilePathError
+from yarrow.client.shell_escape import BANG
+from yarrow.client.slash_command import CommandError, CommandFailedError
 from yarrow.client.stub import Stub
-from yarrow.client.tui.commands import Typed, do
-from yarrow.client.tui.driver import Driver, Watcher
+from yarrow.client.tui.command_dispatch import InputLine, dispatch_line
+from yarrow.client.tui.completion_sources import make_sources
+from yarrow.client.tui.deleted_session import explain_refusal
 from yarrow.client.tui.editor.editor import Editor
 from yarrow.client.tui.history import NoteKind
-from yarrow.client.tui.items import PROMPT_SIGN
-from yarrow.client.tui.keys import Action, bindings
-from yarrow.client.tui.questions import Questions
-from yarrow.client.tui.renewing import why
-from yarrow.client.tui.saying import OUTLIVES, dropped, paste_picture, suspend, write_outside
-from yarrow.client.tui.scene import Scene
-from yarrow.client.tui.screen import Parts, Screen, Terminal
-from yarrow.client.tui.sources import sources_of
-from yarrow.client.tui.views.ask import Asked, Host, Question
-from yarrow.client.tui.waiting import Waiting
+from yarrow.client.tui.input_actions import (
+    RUN_CONTINUES,
+    attach_pasted_images,
+    open_external_editor,
+    paste_clipboard_image,
+    suspend_app,
+)
+from yarrow.client.tui.item_view import PROMPT_SIGN
+from yarrow.client.tui.key_bindings import KeyAction, make_bindings
+from yarrow.client.tui.long_operation import LongOperation
+from yarrow.client.tui.permission_queue import PermissionQueue
+from yarrow.client.tui.screen import Screen, ScreenComponents, Terminal
+from yarrow.client.tui.session_client import SessionClient, SessionListener
+from yarrow.client.tui.view_state import ViewState
+from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
 from yarrow.v1 import agent_pb2 as pb
 
 T = TypeVar("T")
@@ -42,296 +48,310 @@ QUIT_SECONDS = 2.0
 """Within this time a second Ctrl+C quits."""
 
 
-class Opening(Struct, frozen=True):
+class AppOptions(Struct, frozen=True):
     """What the terminal UI begins with."""
 
     session_id: str
     notices: tuple[str, ...] = ()
-    make: Callable[[str], Awaitable[str]] | None = None
+    make_session: Callable[[str], Awaitable[str]] | None = None
     """Makes another session of a working directory, set as on the command line, for /new; returns its id."""
-    typed_ahead: Callable[[], str] = str
+    take_type_ahead: Callable[[], str] = str
     """Returns what was typed before keys were taken."""
-    outlives: bool = False
+    run_continues: bool = False
     """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
 
 
 class App:
     """One run of the terminal UI."""
 
-    def __init__(self, stub: Stub, opening: Opening, terminal: Terminal) -> None:
+    def __init__(self, stub: Stub, options: AppOptions, terminal: Terminal) -> None:
         self.stub = stub
-        self.opening = opening
-        self.scene = Scene(terminal.look)
+        self.options = options
+        self.view_state = ViewState(terminal.theme)
         self._terminal = terminal
-        self.driver = Driver(stub, Watcher(self._take, self._connection, self._ended))
-        sources = sources_of(stub, lambda: self.driver.session_id, lambda: self.scene.cwd)
-        sign = PROMPT_SIGN if terminal.look.has_signs else "> "
-        self.editor = Editor(sources, sign=sign, drop=partial(dropped, self))
+        self.session_client = SessionClient(
+            stub, SessionListener(self._on_events, self._on_connection, self._on_task_end)
+        )
+        sources = make_sources(stub, lambda: self.session_client.session_id, lambda: self.view_state.cwd)
+        sign = PROMPT_SIGN if terminal.theme.has_signs else "> "
+        self.editor = Editor(sources, sign=sign, on_paste=partial(attach_pasted_images, self))
         self._changed = asyncio.Event()
-        self.question = Question(self._host())
-        self._questions = Questions(self._ask, self.driver.answer, partial(self.note, "error"))
-        self.waiting = Waiting(self._waits)
+        self.permission_question = PermissionQuestion(self._make_question_host())
+        self._permission_queue = PermissionQueue(
+            self._show_question, self.session_client.answer, partial(self.add_note, "error")
+        )
+        self.operation = LongOperation(self._on_operation)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked_to_quit = 0.0
-        self.screen = Screen(terminal, self._parts())
+        self._quit_asked_at = 0.0
+        self.screen = Screen(terminal, self._make_screen_components())
 
     async def run(self) -> str:
         """Run until it is quit; return the id of the session that was open last. Raises `aio.AioRpcError`."""
-        await self.open(self.opening.session_id)
-        for notice in self.opening.notices:
-            self.note("notice", notice)
+        await self.open_session(self.options.session_id)
+        for notice in self.options.notices:
+            self.add_note("notice", notice)
         try:
             await self._until_quit()
         except EOFError:
             # The terminal is gone.
             pass
         except asyncio.CancelledError:
-            self._say_the_rest()
+            self._print_rest()
             raise
         else:
-            self._say_the_rest()
-        return self.driver.session_id
+            self._print_rest()
+        return self.session_client.session_id
 
     async def _until_quit(self) -> None:
         """Take keys until the end; when it comes nothing of what was started goes on."""
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._failed)
-        for work in (self._frames(), self._clock()):
-            self.start(work)
+        loop.set_exception_handler(self._on_exception)
+        for work in (self._draw_frames(), self._run_clock()):
+            self.start_task(work)
         try:
-            await self.screen.run(self.opening.typed_ahead())
+            await self.screen.run(self.options.take_type_ahead())
         finally:
             loop.set_exception_handler(None)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self.driver.close()
+            await self.session_client.close()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside everything else; a bug in it ends the program."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    async def open(self, session_id: str) -> None:
+    async def open_session(self, session_id: str) -> None:
         """Turn to a session and print the end of it."""
-        opened = await self.driver.open(session_id)
-        self.scene.open(opened)
-        self.editor.remember(self.scene.said())
-        self._questions.begin(opened.state.permission_requests)
+        opened = await self.session_client.open_session(session_id)
+        self.view_state.open_session(opened)
+        self.editor.set_history(self.view_state.user_texts())
+        self._permission_queue.reset(opened.state.permission_requests)
         self._changed.set()
 
-    def note(self, kind: NoteKind, text: str) -> None:
+    def add_note(self, kind: NoteKind, text: str) -> None:
         """Print something that the person should know."""
-        self.scene.note(kind, text)
+        self.view_state.add_note(kind, text)
         self._changed.set()
 
     def submit(self, *, follow_up: bool = False) -> None:
         """Take what is written in the editor and do it."""
         if text := self.editor.take():
-            self.do(Typed(text, follow_up))
+            self.handle_line(InputLine(text, follow_up))
 
-    def do(self, typed: Typed) -> None:
+    def handle_line(self, typed: InputLine) -> None:
         """Do what a line says; what goes wrong is shown."""
-        self.start(self._do(typed))
+        self.start_task(self._dispatch_line(typed))
 
     def abort(self) -> None:
         """End what is going on; with the keys at a question, leave that."""
-        if self.question.back():
+        if self.permission_question.go_back():
             return
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
-        elif not self.waiting.give_up() and self.scene.status.running:
-            self.start(self.driver.abort())
+        elif not self.operation.cancel() and self.view_state.status.is_running:
+            self.start_task(self.session_client.abort())
 
     def clear(self) -> None:
         """Clear the editor; asked twice, quit."""
         now = time.monotonic()
-        if not self.editor.text and now - self._asked_to_quit < QUIT_SECONDS:
+        if not self.editor.text and now - self._quit_asked_at < QUIT_SECONDS:
             self.quit()
             return
-        self._asked_to_quit = now
+        self._quit_asked_at = now
         if self.editor.text:
             self.editor.clear()
         else:
-            self.note("notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self.scene.status.running else ""))
+            self.add_note(
+                "notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self.view_state.status.is_running else "")
+            )
 
     def quit(self) -> None:
         """End the program."""
         self.screen.end()
 
-    def call(self, command: str) -> None:
+    def add_command(self, command: str) -> None:
         """Show a command that the person runs; what comes of it follows."""
-        self.scene.call(command)
+        self.view_state.add_command(command)
         self._changed.set()
 
-    async def view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
+    async def show_view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view, and return what comes of it."""
-        async with self.screen.aside(raw=True):
+        async with self.screen.suspend(raw=True):
             result = await show(self._terminal)
         self._changed.set()
         return result
 
-    def _ask(self, asked: Asked | None) -> None:
-        self.question.show(asked)
+    def _show_question(self, asked: QueuedRequest | None) -> None:
+        self.permission_question.show(asked)
         self.screen.refresh()
 
-    def _host(self) -> Host:
-        return Host(
-            answer=lambda answered: self.start(self._questions.give(answered)),
-            enter=lambda: self.screen.focus(self.question.container),
-            leave=lambda: self.screen.focus(self.editor.container),
-            has_focus=lambda: self.screen.has_focus(self.question.container),
+    def _make_question_host(self) -> QuestionHost:
+        return QuestionHost(
+            answer=lambda answered: self.start_task(self._permission_queue.send_reply(answered)),
+            focus_question=lambda: self.screen.focus(self.permission_question.container),
+            focus_editor=lambda: self.screen.focus(self.editor.container),
+            has_focus=lambda: self.screen.has_focus(self.permission_question.container),
             screen_rows=lambda: self.screen.size[1],
-            look=lambda: self._terminal.look,
-            cwd=lambda: self.scene.cwd,
+            theme=lambda: self._terminal.theme,
+            cwd=lambda: self.view_state.cwd,
         )
 
-    def _parts(self) -> Parts:
+    def _make_screen_components(self) -> ScreenComponents:
         """Return what the screen is made of."""
-        editor, question = self.editor, self.question
+        editor, question = self.editor, self.permission_question
         is_writing = Condition(lambda: self.screen.has_focus(editor.container))
-        outside = question.keys_outside(
+        outside = question.make_outside_bindings(
             is_empty=lambda: not editor.text, has_menu=lambda: editor.buffer.complete_state is not None
         )
-        return Parts(
+        return ScreenComponents(
             self._status_line,
             question.container,
-            lambda: question.wanted(self.screen.size[0]),
+            lambda: question.count_rows(self.screen.size[0]),
             editor.container,
-            merge_key_bindings([bindings(self._actions()), ConditionalKeyBindings(editor.keys(), is_writing), outside]),
-            question.key,
-            question.away,
-            self._terminal.look.colours,
-            self.scene.background,
+            merge_key_bindings(
+                [
+                    make_bindings(self._make_actions()),
+                    ConditionalKeyBindings(editor.make_bindings(), is_writing),
+                    outside,
+                ]
+            ),
+            question.on_key,
+            question.on_return,
+            self._terminal.theme.colours,
+            self.view_state.set_background,
             self._changed.set,
         )
 
     async def reload_status(self) -> None:
         """Ask how the session is set and what its model can do."""
-        self.scene.state(await self.driver.state())
+        self.view_state.set_state(await self.session_client.state())
         self.screen.refresh()
 
     def redraw(self) -> None:
         """Lay out everything anew: much may have happened."""
         self._changed.set()
 
-    def fold(self, *, thinking: bool) -> None:
+    def toggle_fold(self, *, thinking: bool) -> None:
         """Show from now on in short what was shown whole, or the other way round."""
-        self.note("notice", self.scene.fold(thinking=thinking))
+        self.add_note("notice", self.view_state.toggle_fold(thinking=thinking))
 
-    def _actions(self) -> dict[Action, Callable[[], None]]:
+    def _make_actions(self) -> dict[KeyAction, Callable[[], None]]:
         return {
             "submit": self.submit,
             "follow_up": partial(self.submit, follow_up=True),
             "abort": self.abort,
             "clear": self.clear,
-            "leave": self._leave,
-            "think": partial(self.do, Typed("/thinking more", by_key=True)),
-            "models": partial(self.do, Typed("/model", by_key=True)),
-            "edit": lambda: self.start(write_outside(self)),
-            "picture": lambda: self.start(paste_picture(self)),
-            "outside": self._run_outside,
-            "suspend": lambda: self.start(suspend(self)),
-            "help": partial(self.do, Typed("/help", by_key=True)),
-            "fold_output": partial(self.fold, thinking=False),
-            "fold_thinking": partial(self.fold, thinking=True),
+            "leave": self._quit_if_empty,
+            "think": partial(self.handle_line, InputLine("/thinking more", is_from_key=True)),
+            "models": partial(self.handle_line, InputLine("/model", is_from_key=True)),
+            "edit": lambda: self.start_task(open_external_editor(self)),
+            "picture": lambda: self.start_task(paste_clipboard_image(self)),
+            "outside": self._rerun_unsandboxed,
+            "suspend": lambda: self.start_task(suspend_app(self)),
+            "help": partial(self.handle_line, InputLine("/help", is_from_key=True)),
+            "fold_output": partial(self.toggle_fold, thinking=False),
+            "fold_thinking": partial(self.toggle_fold, thinking=True),
         }
 
-    def _leave(self) -> None:
+    def _quit_if_empty(self) -> None:
         if not self.editor.text:
             self.quit()
 
-    def _run_outside(self) -> None:
+    def _rerun_unsandboxed(self) -> None:
         """Have the last command that the sandbox stopped run outside: by the model, or by a line of the user's own."""
-        text = self.scene.way_out()
+        text = self.view_state.find_rerun()
         if not text:
-            self.note("notice", "No command to run outside the sandbox")
-        elif not text.startswith(SIGN):
-            self.do(Typed(text, by_key=True))
+            self.add_note("notice", "No command to run outside the sandbox")
+        elif not text.startswith(BANG):
+            self.handle_line(InputLine(text, is_from_key=True))
         elif not self.editor.text:
             self.editor.set_text(text)
             self.screen.refresh()
 
-    async def _do(self, typed: Typed) -> None:
+    async def _dispatch_line(self, typed: InputLine) -> None:
         try:
-            await do(self, typed)
+            await dispatch_line(self, typed)
         except aio.AioRpcError as error:
-            self._refused(typed, await why(self, error))
-        except (WrongWords, WrongPath, Failed, SessionNotFound) as error:
-            self._refused(typed, str(error))
+            self._show_refusal(typed, await explain_refusal(self, error))
+        except (CommandError, FilePathError, CommandFailedError, SessionNotFound) as error:
+            self._show_refusal(typed, str(error))
 
-    def _refused(self, typed: Typed, why: str) -> None:
-        self.note("error", why)
-        if not self.editor.text and not typed.by_key:
+    def _show_refusal(self, typed: InputLine, why: str) -> None:
+        self.add_note("error", why)
+        if not self.editor.text and not typed.is_from_key:
             # What was typed is not lost, and a command is not in the way of the next one.
-            self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", SIGN)))
+            self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", BANG)))
         self.screen.refresh()
 
-    def _take(self, events: Sequence[pb.AgentEvent]) -> None:
-        for piece, settled in self._questions.see(events):
-            self.scene.take(piece)
+    def _on_events(self, events: Sequence[pb.AgentEvent]) -> None:
+        for piece, settled in self._permission_queue.process_events(events):
+            self.view_state.apply_events(piece)
             if settled:
-                self.note("allowed" if settled.is_allowed else "denied", settled.text)
-        if (left := self.driver.handed_back(events)) and not self.editor.text:
+                self.add_note("allowed" if settled.is_allowed else "denied", settled.text)
+        if (left := self.session_client.find_undelivered(events)) and not self.editor.text:
             self.editor.set_text(left)
         self._changed.set()
-        if self.scene.status.cost is not None and any(event.HasField("message_end") for event in events):
-            self.start(self._reload_cost())
+        if self.view_state.status.cost is not None and any(event.HasField("message_end") for event in events):
+            self.start_task(self._reload_cost())
 
-    def _waits(self, doing: str, since: float) -> None:
-        self.scene.waits(doing, since)
+    def _on_operation(self, doing: str, since: float) -> None:
+        self.view_state.set_operation(doing, since)
         self.screen.refresh()
 
     async def _reload_cost(self) -> None:
         try:
-            self.scene.cost(await self.driver.state())
+            self.view_state.set_cost(await self.session_client.state())
         except aio.AioRpcError:
             # The figure stays as it was; that the service cannot be reached is told elsewhere.
             return
         self.screen.refresh()
 
-    def _connection(self, problem: str) -> None:
-        self.scene.connection(problem)
+    def _on_connection(self, problem: str) -> None:
+        self.view_state.set_connection(problem)
         self._changed.set()
 
-    async def _frames(self) -> None:
+    async def _draw_frames(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if not self.scene.replays:
+            if not self.view_state.is_replaying:
                 self._draw()
             await asyncio.sleep(FRAME_SECONDS)
 
-    async def _clock(self) -> None:
+    async def _run_clock(self) -> None:
         while True:
             await asyncio.sleep(CLOCK_SECONDS)
-            if self.scene.status.ticks:
+            if self.view_state.status.is_ticking:
                 self.screen.refresh()
 
     def _draw(self) -> None:
-        frame = self.scene.frame(*self.screen.size)
+        frame = self.view_state.make_frame(*self.screen.size)
         if self.screen.show(frame.scrollback, frame.live):
-            self.scene.printed(frame)
+            self.view_state.mark_printed(frame)
         else:
             # The terminal is somebody else's for now; what is to be printed waits.
             self._changed.set()
 
-    def _say_the_rest(self) -> None:
+    def _print_rest(self) -> None:
         """Print what was not printed when the program ends, once; what is unfinished as it stands."""
-        if self.scene.status.running:
-            self.scene.note("notice", OUTLIVES if self.opening.outlives else "aborted: the run ends here")
-        self.screen.leave(self.scene.rest(self.screen.size[0]))
+        if self.view_state.status.is_running:
+            self.view_state.add_note(
+                "notice", RUN_CONTINUES if self.options.run_continues else "aborted: the run ends here"
+            )
+        self.screen.print_outside(self.view_state.render_rest(self.screen.size[0]))
 
     def _status_line(self) -> str:
-        return self.scene.status_line(self.screen.size[0] - 1)
+        return self.view_state.format_status(self.screen.size[0] - 1)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.screen.end(error)
 
-    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take what a key's handler raised: the terminal is restored before anybody hears of it."""
         error = context.get("exception")
         self.screen.end(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))

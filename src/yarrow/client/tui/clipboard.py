@@ -9,10 +9,10 @@ from pathlib import Path
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program
 
-READ_SECONDS = 3.0
-WRITE_SECONDS = 2.0
+MAX_READ_SECONDS = 3.0
+MAX_WRITE_SECONDS = 2.0
 """How long one program may take; then it is ended, and counts as one that is not there."""
-MOST_BYTES = 16 << 20
+MAX_IMAGE_BYTES = 16 << 20
 """Read of the clipboard; more is no picture."""
 _APPLE = ("osascript", "-e", "get the clipboard as \u00abclass PNGf\u00bb")
 _APPLE_BEGIN = "\u00abdata PNGf".encode()
@@ -31,30 +31,32 @@ _WRITERS = (
 )
 
 
-class NoClipboard(Exception):
+class ClipboardError(Exception):
     """No program that reads the clipboard is there; the message names those that could be."""
 
 
 async def read_image(environment: Mapping[str, str]) -> bytes:
     """Return the picture in the clipboard, empty when it holds none. Raises `NoClipboard`."""
-    programs = list(_there(_READERS, environment))
+    programs = list(_find_programs(_READERS, environment))
     if not programs:
-        raise NoClipboard("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")
+        raise ClipboardError("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")
     for program in programs:
-        if data := _decoded(await _run(program, b"", READ_SECONDS)):
+        if data := _decode(await _run(program, b"", MAX_READ_SECONDS)):
             return data
     return b""
 
 
 async def write_text(text: str, environment: Mapping[str, str]) -> str:
     """Put a text into the clipboard; return the name of the program that took it, empty when none did."""
-    for program in _there(_WRITERS, environment):
-        if await _run(program, text.encode("utf-8", "replace"), WRITE_SECONDS) is not None:
+    for program in _find_programs(_WRITERS, environment):
+        if await _run(program, text.encode("utf-8", "replace"), MAX_WRITE_SECONDS) is not None:
             return Path(program[0]).stem
     return ""
 
 
-def _there(table: Sequence[tuple[Sequence[str], str]], environment: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _find_programs(
+    table: Sequence[tuple[Sequence[str], str]], environment: Mapping[str, str]
+) -> Iterator[Sequence[str]]:
     """Yield the programs that are on the path and have a clipboard."""
     for program, variable in table:
         found = (not variable or environment.get(variable)) and find_program(program[0], environment)
@@ -78,7 +80,7 @@ async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | 
         return None
     try:
         async with asyncio.timeout(seconds):
-            out = await _talk(process, given)
+            out = await _communicate(process, given)
             return out if await process.wait() == 0 else None
     except TimeoutError:
         return None
@@ -89,7 +91,7 @@ async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | 
             await process.wait()
 
 
-async def _talk(process: Process, given: bytes) -> bytes:
+async def _communicate(process: Process, given: bytes) -> bytes:
     if process.stdin is not None:
         process.stdin.write(given)
         with suppress(OSError):
@@ -100,12 +102,12 @@ async def _talk(process: Process, given: bytes) -> bytes:
     out = bytearray()
     while data := await process.stdout.read(1 << 16):
         out += data
-        if len(out) > MOST_BYTES:
+        if len(out) > MAX_IMAGE_BYTES:
             raise TimeoutError
     return bytes(out)
 
 
-def _decoded(out: bytes | None) -> bytes:
+def _decode(out: bytes | None) -> bytes:
     """Return the bytes of a picture; AppleScript writes them as hexadecimal numbers."""
     if out is None or not out.startswith(_APPLE_BEGIN):
         return out or b""

@@ -53,7 +53,7 @@ class NoteItem(Struct, frozen=True):
 Item = TextItem | ThinkingItem | CallItem | NoteItem
 
 
-class Entry(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """What one side said, in the order in which it came."""
 
     key: str
@@ -62,10 +62,10 @@ class Entry(Struct, frozen=True):
     items: tuple[Item, ...] = ()
 
 
-class History(Struct, frozen=True):
+class SessionHistory(Struct, frozen=True):
     """All entries. Only the open one grows, so that an event costs the same however many there are."""
 
-    closed: tuple[Entry, ...] = ()
-    open: Entry | None = None
+    closed: tuple[HistoryEntry, ...] = ()
+    open: HistoryEntry | None = None
     held: tuple[NoteItem, ...] = ()
     """Notes that came while a text was written: they are printed between two of its blocks, at the latest below it."""

@@ -15,18 +15,18 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
-from yarrow.client.inert import inert
-from yarrow.client.tui.drawing import lines
-from yarrow.client.tui.look import Look
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.tui.rich_render import render_lines
+from yarrow.client.tui.terminal_theme import TerminalTheme
 
-LONG_BLOCK_LINES = 60
+MAX_BLOCK_LINES = 60
 """An unfinished block that is longer is cut at a place where its two parts look like one; ..."""
-LONGEST_BLOCK = 16_384
+MAX_BLOCK_CHARACTERS = 16_384
 """... and one of so many characters wherever a line or a word ends, so that a frame costs a bounded time."""
-_BEGUN_MARKER = re.compile(r"(?:(?<=\n)|^)[ \t]*(?:\d{1,9}[.)]?|[-+*>|~`#=]+)?[ \t]*\Z")
+_PARTIAL_MARKER = re.compile(r"(?:(?<=\n)|^)[ \t]*(?:\d{1,9}[.)]?|[-+*>|~`#=]+)?[ \t]*\Z")
 
 
-class Cut(Struct, frozen=True):
+class BlockCut(Struct, frozen=True):
     """Where the finished part of a text ends, and what its rest begins with to mean what it meant."""
 
     end: int
@@ -35,30 +35,32 @@ class Cut(Struct, frozen=True):
     """The line that opened a fence which the cut lies in."""
 
 
-def finished(text: str) -> Cut:
+def find_finished(text: str) -> BlockCut:
     """Return how much of a text that still grows can be drawn for good: all blocks but the last one."""
     # A line that may become an item of the block above it does not end that block.
-    text = _BEGUN_MARKER.sub("", text)
+    text = _PARTIAL_MARKER.sub("", text)
     tokens = [token for token in _parser().parse(text) if token.level == 0 and token.map and token.nesting >= 0]
     if not tokens:
-        return Cut(0)
+        return BlockCut(0)
     last = tokens[-1]
     start, end = last.map or (0, 0)
-    if end - start > LONG_BLOCK_LINES:
-        return _within(text, last, start)
+    if end - start > MAX_BLOCK_LINES:
+        return _cut_within(text, last, start)
     cut = _offset(text, start)
-    if len(text) - cut > LONGEST_BLOCK:
-        break_at = max(text.rfind("\n", cut, cut + LONGEST_BLOCK), text.rfind(" ", cut, cut + LONGEST_BLOCK))
-        return Cut(break_at + 1 if break_at > cut else cut + LONGEST_BLOCK)
-    return Cut(cut)
+    if len(text) - cut > MAX_BLOCK_CHARACTERS:
+        break_at = max(
+            text.rfind("\n", cut, cut + MAX_BLOCK_CHARACTERS), text.rfind(" ", cut, cut + MAX_BLOCK_CHARACTERS)
+        )
+        return BlockCut(break_at + 1 if break_at > cut else cut + MAX_BLOCK_CHARACTERS)
+    return BlockCut(cut)
 
 
-def draw(text: str, columns: int, look: Look) -> list[str]:
+def draw_markdown(text: str, columns: int, theme: TerminalTheme) -> list[str]:
     """Return the lines of a piece of markdown, without empty ones around it."""
     if columns < 20:
         # Tables and boxes of that width hold a letter a line.
-        return lines(Text(inert(text), overflow="fold"), columns, look)
-    drawn = lines(_Answer(inert(text), look), columns, look)
+        return render_lines(Text(sanitize(text), overflow="fold"), columns, theme)
+    drawn = render_lines(_AnswerMarkdown(sanitize(text), theme), columns, theme)
     while drawn and not drawn[0]:
         drawn.pop(0)
     while drawn and not drawn[-1]:
@@ -66,7 +68,7 @@ def draw(text: str, columns: int, look: Look) -> list[str]:
     return drawn
 
 
-class _Heading(Heading):
+class _LeftHeading(Heading):
     """A heading where it is read first: at the left."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -76,7 +78,7 @@ class _Heading(Heading):
         yield self.text
 
 
-class _Code(CodeBlock):
+class _PlainCodeBlock(CodeBlock):
     """Code in the terminal's own colours, without a frame, so that it can be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -86,7 +88,7 @@ class _Code(CodeBlock):
         )
 
 
-class _Table(TableElement):
+class _BorderlessTable(TableElement):
     """A table without the empty lines that its frame would be drawn on, and with every letter of long words."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -98,7 +100,7 @@ class _Table(TableElement):
             yield table
 
 
-class _Item(ListItem):
+class _NumberedItem(ListItem):
     """An item of a list, whose number has a dot behind it."""
 
     @override
@@ -113,35 +115,35 @@ class _Item(ListItem):
         yield from parts
 
 
-class _Answer(Markdown):
+class _AnswerMarkdown(Markdown):
     elements: ClassVar = {
         **Markdown.elements,
-        "heading_open": _Heading,
-        "fence": _Code,
-        "code_block": _Code,
-        "list_item_open": _Item,
-        "table_open": _Table,
+        "heading_open": _LeftHeading,
+        "fence": _PlainCodeBlock,
+        "code_block": _PlainCodeBlock,
+        "list_item_open": _NumberedItem,
+        "table_open": _BorderlessTable,
     }
 
-    def __init__(self, text: str, look: Look) -> None:
-        theme = "ansi_dark" if look.is_dark else "ansi_light"
-        super().__init__(text, code_theme=theme, hyperlinks=False)
+    def __init__(self, text: str, theme: TerminalTheme) -> None:
+        code_theme = "ansi_dark" if theme.is_dark else "ansi_light"
+        super().__init__(text, code_theme=code_theme, hyperlinks=False)
 
 
-def _within(text: str, token: Token, start: int) -> Cut:
+def _cut_within(text: str, token: Token, start: int) -> BlockCut:
     """Return a cut within a long block: after a line of code, before an item of a list, else before the block."""
     line_ends = _line_ends(text)
     if token.type == "fence":
         # The line that is being written may turn out to be the fence's end.
         complete = len(line_ends) if text.endswith("\n") else len(line_ends) - 1
         opening = text[_offset(text, start) : line_ends[start]]
-        return Cut(line_ends[complete - 1], opening) if complete > start + 1 else Cut(_offset(text, start))
+        return BlockCut(line_ends[complete - 1], opening) if complete > start + 1 else BlockCut(_offset(text, start))
     if token.type in {"bullet_list_open", "ordered_list_open"}:
         items = [
             one.map[0] for one in _parser().parse(text) if one.type == "list_item_open" and one.level == 1 and one.map
         ]
-        return Cut(_offset(text, max([start, *items[-1:]])))
-    return Cut(_offset(text, start))
+        return BlockCut(_offset(text, max([start, *items[-1:]])))
+    return BlockCut(_offset(text, start))
 
 
 def _line_ends(text: str) -> list[int]:

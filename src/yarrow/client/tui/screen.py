@@ -20,25 +20,25 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from typing_extensions import override
 
-from yarrow.client.tui.keyboard import ASK_BACKGROUND, Keyboard
-from yarrow.client.tui.look import Colours, Ground, Look
+from yarrow.client.tui.keyboard import BACKGROUND_QUERY, Keyboard
+from yarrow.client.tui.terminal_theme import BackgroundColour, ColourDepth, TerminalTheme
 
 ESCAPE_SECONDS = 0.03
 """How long a lone Escape is waited for to become the beginning of a longer key."""
 SETTLE_SECONDS = 0.3
 """Nothing is printed for so long after a resize. A multiplexer whose window is dragged tells of the next one up to a
 quarter of a second after it wrapped the lines anew; what is drawn in between cannot be told from what was wrapped."""
-ROWS_BESIDE = 3
+RESERVED_ROWS = 3
 """Rows of the status line, the editor and the empty row above them, beside which a question has its own."""
-ROWS_APART = 8
+MIN_ROWS_FOR_GAP = 8
 """On a screen of so many rows an empty one stands above the status line."""
 ESCAPE = "\x1b"
-COPIED_BYTES = 74_994
+MAX_COPY_BYTES = 74_994
 """Of a text that is copied: what many terminals take in one sequence, in base64."""
 BEGIN_FRAME = "\x1b[?2026h"
 END_FRAME = "\x1b[?2026l"
 """Between the two a terminal that knows them shows nothing half done; others pass over them."""
-_DEPTHS: dict[Colours, ColorDepth] = {
+_DEPTHS: dict[ColourDepth, ColorDepth] = {
     "none": ColorDepth.DEPTH_1_BIT,
     "16": ColorDepth.DEPTH_4_BIT,
     "256": ColorDepth.DEPTH_8_BIT,
@@ -51,12 +51,12 @@ class Terminal(Struct, frozen=True):
 
     input: Input
     output: Output
-    look: Look
+    theme: TerminalTheme
     reflows: bool = True
     """Whether it wraps lines anew when it becomes narrower."""
 
 
-class Parts(Struct, frozen=True):
+class ScreenComponents(Struct, frozen=True):
     """What stands below the unfinished block."""
 
     status: Callable[[], str]
@@ -65,33 +65,33 @@ class Parts(Struct, frozen=True):
     """What is asked, above the status line; without rows when nothing is."""
     question_rows: Callable[[], int]
     """How many rows it wants."""
-    below: AnyContainer
+    editor: AnyContainer
     """The editor."""
     keys: KeyBindingsBase
-    key_comes: Callable[[], None]
+    on_key: Callable[[], None]
     """Called before each key is handled."""
-    is_back: Callable[[], None]
+    on_return: Callable[[], None]
     """Called when something else had the terminal and the live part is drawn again."""
-    colours: Colours
-    told_background: Callable[[Ground], None]
+    colours: ColourDepth
+    on_background: Callable[[BackgroundColour], None]
     """Is told the colour of the terminal's background, if that answers."""
-    resized: Callable[[], None]
+    on_resize: Callable[[], None]
     """Is told when everything is to be laid out for another size."""
 
 
 class Screen:
     """The live part. It is drawn by differences; what is printed for good goes above it and is never touched again."""
 
-    def __init__(self, terminal: Terminal, parts: Parts) -> None:
+    def __init__(self, terminal: Terminal, components: ScreenComponents) -> None:
         self._live: tuple[str, ...] = ()
-        self._aside: asyncio.Task[Any] | None = None
+        self._suspender: asyncio.Task[Any] | None = None
         """What has the terminal meanwhile."""
-        self._parts = parts
-        self._app = _Application(self._layout(parts), terminal, parts)
-        self._app.key_processor.before_key_press += self._key_comes
+        self._components = components
+        self._app = _Application(self._make_layout(components), terminal, components)
+        self._app.key_processor.before_key_press += self._on_key
 
-    def _key_comes(self, _keys: KeyProcessor) -> None:
-        self._parts.key_comes()
+    def _on_key(self, _keys: KeyProcessor) -> None:
+        self._components.on_key()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -106,7 +106,7 @@ class Screen:
 
     def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
         """Print lines for good, and draw the unfinished block; return False when the terminal is not ours now."""
-        if not self._app.draws:
+        if not self._app.can_draw:
             return False
         shrinks = len(live) < len(self._live)
         self._live = live
@@ -131,14 +131,14 @@ class Screen:
 
     def copy(self, text: str) -> int:
         """Put a text into the clipboard, where the terminal lets programs do that; return how many characters of it."""
-        taken = text.encode("utf-8", "replace")[:COPIED_BYTES].decode("utf-8", "ignore")
+        taken = text.encode("utf-8", "replace")[:MAX_COPY_BYTES].decode("utf-8", "ignore")
         self._app.output.write_raw(f"\x1b]52;c;{b64encode(taken.encode()).decode()}\x07")
         self._app.output.flush()
         return len(taken)
 
     def end(self, error: BaseException | None = None) -> None:
         """Let `run` return, or raise; what has the terminal meanwhile is cancelled."""
-        self._take_back()
+        self._cancel_suspender()
         if self._app.is_running and not self._app.is_done:
             if error is None:
                 self._app.exit()
@@ -147,70 +147,72 @@ class Screen:
 
     async def run(self, typed_ahead: str = "") -> None:
         """Take keys until `end`, first those that were pressed before. The terminal is left as it was, in any case."""
-        self._tell_pastes(told=True)
+        self._set_paste_detection(enabled=True)
         if isinstance(self._app.input, Keyboard):
-            store_typeahead(self._app.input, self._app.input.keys_of(typed_ahead.removesuffix(ESCAPE)))
-        if isinstance(self._app.input, Keyboard) and self._parts.colours != "none":
-            self._app.input.told_background = self._parts.told_background
-            self._app.output.write_raw(ASK_BACKGROUND)
+            store_typeahead(self._app.input, self._app.input.parse_keys(typed_ahead.removesuffix(ESCAPE)))
+        if isinstance(self._app.input, Keyboard) and self._components.colours != "none":
+            self._app.input.on_background = self._components.on_background
+            self._app.output.write_raw(BACKGROUND_QUERY)
             self._app.output.flush()
         running = asyncio.ensure_future(self._app.run_async(handle_sigint=False, set_exception_handler=False))
         try:
             await asyncio.wait([running])
         finally:
             # The library waits for what has the terminal, and that would wait for a person.
-            self._take_back()
+            self._cancel_suspender()
             running.cancel()
             await asyncio.wait([running])
         running.result()
 
-    def leave(self, text: str) -> None:
+    def print_outside(self, text: str) -> None:
         """Print whole lines where the live part was, while it is not drawn."""
         if text:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()
 
     @asynccontextmanager
-    async def aside(self, *, raw: bool = False) -> AsyncGenerator[None]:
+    async def suspend(self, *, raw: bool = False) -> AsyncGenerator[None]:
         """Leave the terminal to something else for a while; `raw` to a view of ours, which takes keys one by one."""
         if isinstance(self._app.input, Keyboard):
             self._app.input.stays_raw = raw
         async with in_terminal():
-            self._tell_pastes(told=False)
-            self._aside = asyncio.current_task()
+            self._set_paste_detection(enabled=False)
+            self._suspender = asyncio.current_task()
             # The flush that is still due for the last key must not take the first Escape of what comes now.
-            own, self._app.input = self._app.input, _Silence()
+            own, self._app.input = self._app.input, _SilentInput()
             try:
                 yield
             finally:
                 self._app.input = own
-                self._aside = None
-                self._parts.is_back()
-                self._tell_pastes(told=True)
+                self._suspender = None
+                self._components.on_return()
+                self._set_paste_detection(enabled=True)
 
-    def _take_back(self) -> None:
-        if self._aside is not None:
-            self._aside.cancel()
+    def _cancel_suspender(self) -> None:
+        if self._suspender is not None:
+            self._suspender.cancel()
 
-    def _tell_pastes(self, *, told: bool) -> None:
+    def _set_paste_detection(self, *, enabled: bool) -> None:
         if isinstance(self._app.input, Keyboard):
-            self._app.input.tells_pastes = told
+            self._app.input.detects_pastes = enabled
 
-    def _layout(self, parts: Parts) -> Layout:
-        rows = Window(_Live(lambda: self._live), height=self._live_height, wrap_lines=False)
-        apart = Window(height=lambda: Dimension.exact(int(self.size[1] >= ROWS_APART)))
-        status = Window(FormattedTextControl(lambda: ANSI(parts.status())), height=1)
-        return Layout(HSplit([rows, apart, parts.question, status, parts.below]), focused_element=parts.below)
+    def _make_layout(self, components: ScreenComponents) -> Layout:
+        rows = Window(_LiveControl(lambda: self._live), height=self._live_height, wrap_lines=False)
+        apart = Window(height=lambda: Dimension.exact(int(self.size[1] >= MIN_ROWS_FOR_GAP)))
+        status = Window(FormattedTextControl(lambda: ANSI(components.status())), height=1)
+        return Layout(
+            HSplit([rows, apart, components.question, status, components.editor]), focused_element=components.editor
+        )
 
     def _live_height(self) -> Dimension:
         """Return the rows of the unfinished block; a question takes some of them where there are too few."""
         rows = len(self._live)
-        if asked := self._parts.question_rows():
-            rows = max(0, min(rows, self.size[1] - asked - ROWS_BESIDE))
+        if asked := self._components.question_rows():
+            rows = max(0, min(rows, self.size[1] - asked - RESERVED_ROWS))
         return Dimension.exact(rows)
 
 
-class _Live(UIControl):
+class _LiveControl(UIControl):
     """The last lines of the unfinished block, as many as there is room for."""
 
     def __init__(self, lines: Callable[[], Sequence[str]]) -> None:
@@ -224,7 +226,7 @@ class _Live(UIControl):
         return UIContent(rows.__getitem__, len(rows))
 
 
-class _Silence(DummyInput):
+class _SilentInput(DummyInput):
     """Input on which nothing comes."""
 
     @property
@@ -234,14 +236,14 @@ class _Silence(DummyInput):
 
 
 class _Application(Application[None]):
-    def __init__(self, layout: Layout, terminal: Terminal, parts: Parts) -> None:
+    def __init__(self, layout: Layout, terminal: Terminal, components: ScreenComponents) -> None:
         super().__init__(
             layout,
-            key_bindings=parts.keys,
+            key_bindings=components.keys,
             style=Style([("sign", "bold ansicyan")]),
             include_default_pygments_style=False,
             erase_when_done=True,
-            color_depth=_DEPTHS[parts.colours],
+            color_depth=_DEPTHS[components.colours],
             input=terminal.input,
             output=terminal.output,
             terminal_size_polling_interval=None,
@@ -249,11 +251,11 @@ class _Application(Application[None]):
         self.ttimeoutlen = ESCAPE_SECONDS
         self.timeoutlen = ESCAPE_SECONDS
         self._reflows = terminal.reflows
-        self._resized = parts.resized
+        self._resized = components.on_resize
         self._settling: asyncio.TimerHandle | None = None
 
     @property
-    def draws(self) -> bool:
+    def can_draw(self) -> bool:
         """Whether the terminal is ours now, and of a size that stays."""
         return self.is_running and not self.is_done and not self._running_in_terminal and self._settling is None
 

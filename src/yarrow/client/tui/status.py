@@ -6,16 +6,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
-from yarrow.client.describe import dollars
-from yarrow.client.inert import inert
-from yarrow.client.tui.drawing import styled
-from yarrow.client.tui.look import Look
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_format import format_cost
+from yarrow.client.tui.rich_render import paint
+from yarrow.client.tui.terminal_theme import TerminalTheme
 from yarrow.v1 import agent_pb2 as pb
 
 BAR_CELLS = 8
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """Turned once a second, so that somebody who waits sees that it lives and a slow line is not kept busy."""
-_DOING = {
+_ACTIVITIES = {
     pb.AGENT_STATE_THINKING: "thinking",
     pb.AGENT_STATE_EXECUTING: "running tools",
     pb.AGENT_STATE_COMPACTING: "compacting",
@@ -24,7 +24,7 @@ _DOING = {
 }
 
 
-class Status(Struct, frozen=True):
+class SessionStatus(Struct, frozen=True):
     """What is known of a session."""
 
     model: str = ""
@@ -53,24 +53,24 @@ class Status(Struct, frozen=True):
     """What is wrong with the connection; empty when nothing is."""
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the agent is busy."""
-        return self.doing in _DOING
+        return self.doing in _ACTIVITIES
 
     @property
-    def does(self) -> str:
+    def activity(self) -> str:
         """What the agent does; empty when it is idle."""
-        return "waiting for your answer" if self.asks else _DOING.get(self.doing, "")
+        return "waiting for your answer" if self.asks else _ACTIVITIES.get(self.doing, "")
 
     @property
-    def ticks(self) -> bool:
+    def is_ticking(self) -> bool:
         """Whether the line changes with the time."""
-        return self.running or bool(self.waits_for)
+        return self.is_running or bool(self.waits_for)
 
 
-def of_state(state: pb.GetStateResponse, now: float) -> Status:
+def make_status(state: pb.GetStateResponse, now: float) -> SessionStatus:
     """Return the status that a session has when it is opened."""
-    status = Status(
+    status = SessionStatus(
         doing=state.state,
         asks=frozenset(request.request_id for request in state.permission_requests),
         since=now,
@@ -81,10 +81,10 @@ def of_state(state: pb.GetStateResponse, now: float) -> Status:
         has_images=state.provider.has_images,
         cost=state.cost if state.HasField("cost") else None,
     )
-    return _set_to(replace(status, model=state.provider.model), state.settings)
+    return _apply_settings(replace(status, model=state.provider.model), state.settings)
 
 
-def _set_to(status: Status, settings: pb.SessionSettings) -> Status:
+def _apply_settings(status: SessionStatus, settings: pb.SessionSettings) -> SessionStatus:
     """Return the status after the session was set otherwise."""
     level = pb.ThinkingLevel.Name(settings.thinking).removeprefix("THINKING_LEVEL_").lower()
     mode = pb.PermissionMode.Name(settings.permissions).removeprefix("PERMISSION_MODE_").lower()
@@ -97,7 +97,7 @@ def _set_to(status: Status, settings: pb.SessionSettings) -> Status:
     )
 
 
-def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
+def reduce_status(status: SessionStatus, events: Sequence[pb.AgentEvent], now: float) -> SessionStatus:
     """Return the status after some events."""
     for event in events:
         match event.WhichOneof("event"):
@@ -122,25 +122,25 @@ def fold(status: Status, events: Sequence[pb.AgentEvent], now: float) -> Status:
     return status
 
 
-def _asking(status: Status, asks: frozenset[str], now: float) -> Status:
+def _asking(status: SessionStatus, asks: frozenset[str], now: float) -> SessionStatus:
     """Return the status with these requests open; the clock restarts with the first and after the last one."""
     return replace(status, asks=asks, since=status.since if bool(asks) is bool(status.asks) else now)
 
 
-def line(status: Status, columns: int, look: Look, *, now: float) -> str:
+def format_line(status: SessionStatus, columns: int, theme: TerminalTheme, *, now: float) -> str:
     """Return the line, never wider than `columns`; what matters least is left out first."""
-    parts = _parts(status, look, now)
-    between = " · " if look.has_signs else " | "
-    while len(parts) > 1 and _width(parts, between) > columns:
+    parts = _make_parts(status, theme, now)
+    between = " · " if theme.has_signs else " | "
+    while len(parts) > 1 and _measure(parts, between) > columns:
         parts.remove(max(parts, key=lambda part: part.rank))
     texts = [part.text for part in parts]
     texts[0] = set_cell_size(texts[0], min(cell_len(texts[0]), max(columns, 0))).rstrip()
-    return styled(between, "dim", look).join(
-        styled(text, part.style, look) for text, part in zip(texts, parts, strict=True)
+    return paint(between, "dim", theme).join(
+        paint(text, part.style, theme) for text, part in zip(texts, parts, strict=True)
     )
 
 
-class _Part(Struct, frozen=True):
+class _StatusPart(Struct, frozen=True):
     """A piece of the line; the higher its rank, the sooner it is left out."""
 
     text: str
@@ -148,48 +148,48 @@ class _Part(Struct, frozen=True):
     rank: int
 
 
-def _parts(status: Status, look: Look, now: float) -> list[_Part]:
-    parts: list[_Part] = []
+def _make_parts(status: SessionStatus, theme: TerminalTheme, now: float) -> list[_StatusPart]:
+    parts: list[_StatusPart] = []
     if status.connection:
-        parts.append(_Part(status.connection, "bold red", 0))
+        parts.append(_StatusPart(status.connection, "bold red", 0))
     else:
-        going_on = ((status.does, status.since), (status.waits_for, status.waits_since))
-        parts += [_going_on(doing, now - since, look) for doing, since in going_on if doing]
+        going_on = ((status.activity, status.since), (status.waits_for, status.waits_since))
+        parts += [_make_activity(doing, now - since, theme) for doing, since in going_on if doing]
     if not parts:
-        parts.append(_Part("ready", "green", 5))
+        parts.append(_StatusPart("ready", "green", 5))
     waiting = " ".join(
         f"{count} {what}" for count, what in ((status.steers, "steering"), (status.follow_ups, "to follow")) if count
     )
     if waiting:
-        parts.append(_Part(waiting, "cyan", 2))
+        parts.append(_StatusPart(waiting, "cyan", 2))
     if status.is_dry_run:
-        parts.append(_Part("dry run", "bold magenta", 1))
+        parts.append(_StatusPart("dry run", "bold magenta", 1))
     if status.permissions:
-        parts.append(_Part(f"permissions: {status.permissions}", "magenta", 3))
-    parts.append(_Part(inert(status.model) or "no model", "bold", 4))
+        parts.append(_StatusPart(f"permissions: {status.permissions}", "magenta", 3))
+    parts.append(_StatusPart(sanitize(status.model) or "no model", "bold", 4))
     if status.thinking:
-        parts.append(_Part(f"thinks {status.thinking}", "dim", 6))
+        parts.append(_StatusPart(f"thinks {status.thinking}", "dim", 6))
     if status.cost:
-        parts.append(_Part(dollars(status.cost), "dim", 6))
-    if not (status.ticks or status.connection):
-        parts.append(_Part("F1 helps", "dim", 8))
+        parts.append(_StatusPart(format_cost(status.cost), "dim", 6))
+    if not (status.is_ticking or status.connection):
+        parts.append(_StatusPart("F1 helps", "dim", 8))
     if status.window:
-        parts.append(_Part(_context(status, look), "dim", 7))
+        parts.append(_StatusPart(_format_context(status, theme), "dim", 7))
     return parts
 
 
-def _going_on(doing: str, seconds: float, look: Look) -> _Part:
+def _make_activity(doing: str, seconds: float, theme: TerminalTheme) -> _StatusPart:
     whole = max(0, int(seconds))
-    sign = SPINNER[whole % len(SPINNER)] if look.has_signs else "*"
-    return _Part(f"{sign} {doing} {whole} s", "bold yellow", 0)
+    sign = SPINNER[whole % len(SPINNER)] if theme.has_signs else "*"
+    return _StatusPart(f"{sign} {doing} {whole} s", "bold yellow", 0)
 
 
-def _context(status: Status, look: Look) -> str:
+def _format_context(status: SessionStatus, theme: TerminalTheme) -> str:
     share = min(1.0, status.context / status.window)
     full = round(share * BAR_CELLS)
-    on, off = ("▰", "▱") if look.has_signs else ("#", ".")
+    on, off = ("▰", "▱") if theme.has_signs else ("#", ".")
     return f"{on * full}{off * (BAR_CELLS - full)} {share:.0%} of {status.window // 1000:,}k"
 
 
-def _width(parts: Sequence[_Part], between: str) -> int:
+def _measure(parts: Sequence[_StatusPart], between: str) -> int:
     return sum(cell_len(part.text) for part in parts) + len(between) * (len(parts) - 1)

@@ -8,29 +8,29 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from typing_extensions import override
 
-from yarrow.client.inert import inert
+from yarrow.client.sanitizer import sanitize
 
-MOST = 50
+MAX_COMPLETIONS = 50
 """Completions that are offered."""
 
 
-class Choice(Struct, frozen=True):
+class CompletionItem(Struct, frozen=True):
     """A word, and what it is."""
 
     word: str
     help: str = ""
 
 
-Choices = Callable[[], Awaitable[Sequence[Choice]]]
+CompletionSource = Callable[[], Awaitable[Sequence[CompletionItem]]]
 
 
-class Sources(Struct, frozen=True):
+class CompletionSources(Struct, frozen=True):
     """Where choices come from. A source that fails offers none."""
 
-    commands: Choices
+    commands: CompletionSource
     files: Callable[[str], Awaitable[Sequence[str]]]
     """Paths that begin with a text."""
-    after: Mapping[str, Choices]
+    command_arguments: Mapping[str, CompletionSource]
     """What follows a command, by its name."""
 
 
@@ -40,10 +40,10 @@ _MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
 _WORD = re.compile(r"\S+$")
 
 
-class Words(Completer):
+class InputCompleter(Completer):
     """Completes what stands before the cursor."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: CompletionSources) -> None:
         self._sources = sources
 
     @override
@@ -56,31 +56,33 @@ class Words(Completer):
     ) -> AsyncGenerator[Completion]:
         """Yield the completions, the likeliest first."""
         text = document.text_before_cursor
-        begun, choices = await self._choices(text, asked=complete_event.completion_requested)
-        for choice in list(choices)[:MOST]:
-            yield Completion(choice.word, -len(begun), display=inert(choice.word), display_meta=inert(choice.help))
+        begun, choices = await self._find_items(text, is_requested=complete_event.completion_requested)
+        for choice in list(choices)[:MAX_COMPLETIONS]:
+            yield Completion(
+                choice.word, -len(begun), display=sanitize(choice.word), display_meta=sanitize(choice.help)
+            )
 
-    async def _choices(self, text: str, *, asked: bool) -> tuple[str, Sequence[Choice]]:
+    async def _find_items(self, text: str, *, is_requested: bool) -> tuple[str, Sequence[CompletionItem]]:
         """Return what is begun and what it can become."""
         if found := _MENTION.search(text):
-            files = await self._files(found[1].removeprefix('"'))
-            return found[1], [Choice(f'"{one.word}"') if " " in one.word else one for one in files]
+            files = await self._find_files(found[1].removeprefix('"'))
+            return found[1], [CompletionItem(f'"{one.word}"') if " " in one.word else one for one in files]
         if COMMAND.fullmatch(text):
             return text, [
-                Choice(f"/{one.word}", one.help)
+                CompletionItem(f"/{one.word}", one.help)
                 for one in await self._sources.commands()
                 if one.word.startswith(text[1:]) or one.word.partition(":")[2].startswith(text[1:] or ":")
             ]
-        if (found := _AFTER.fullmatch(text)) and (source := self._sources.after.get(found[1])):
+        if (found := _AFTER.fullmatch(text)) and (source := self._sources.command_arguments.get(found[1])):
             return found[2], [one for one in await source() if found[2].casefold() in one.word.casefold()]
-        if asked and (found := _WORD.search(text)):
-            return found[0], await self._files(found[0])
+        if is_requested and (found := _WORD.search(text)):
+            return found[0], await self._find_files(found[0])
         return "", ()
 
-    async def _files(self, prefix: str) -> Sequence[Choice]:
-        return [Choice(path) for path in await self._sources.files(prefix)]
+    async def _find_files(self, prefix: str) -> Sequence[CompletionItem]:
+        return [CompletionItem(path) for path in await self._sources.files(prefix)]
 
 
-def opens_by_itself(text: str) -> bool:
+def completes_while_typing(text: str) -> bool:
     """Whether completions of a text are shown without being asked for: of commands and of mentioned files."""
     return bool(COMMAND.fullmatch(text) or _MENTION.search(text))

@@ -10,13 +10,13 @@ from prompt_toolkit.layout import HSplit, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 
-from yarrow.client.tui.editor.attached import Attached
-from yarrow.client.tui.editor.completion import COMMAND, Sources, Words, opens_by_itself
-from yarrow.client.tui.editor.menu import Menu
-from yarrow.client.tui.editor.past import Past
-from yarrow.client.tui.editor.paste import Pastes
-from yarrow.client.tui.editor.wrapping import Marked, Tabs, Wrapped
-from yarrow.client.tui.pressed import pressed
+from yarrow.client.tui.editor.attachments import ImageAttachments
+from yarrow.client.tui.editor.completion import COMMAND, CompletionSources, InputCompleter, completes_while_typing
+from yarrow.client.tui.editor.completion_menu import CompletionMenu
+from yarrow.client.tui.editor.input_history import InputHistory
+from yarrow.client.tui.editor.paste_placeholders import PastePlaceholders
+from yarrow.client.tui.editor.text_layout import ChosenProcessor, TabProcessor, WrappedControl
+from yarrow.client.tui.key_handler import make_key_handler
 
 MAX_ROWS = 10
 """Rows that the editor takes of the screen; a longer text scrolls in it."""
@@ -25,29 +25,31 @@ MAX_ROWS = 10
 class Editor:
     """A text that is being written."""
 
-    def __init__(self, sources: Sources, *, sign: str, drop: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(self, sources: CompletionSources, *, sign: str, on_paste: Callable[[str], str] = lambda _: "") -> None:
         """`drop` returns what is put in for a paste that stands for something else; empty for a text."""
         self.buffer = Buffer(
             multiline=True,
-            completer=Words(sources),
-            complete_while_typing=Condition(lambda: opens_by_itself(self.buffer.document.text_before_cursor)),
+            completer=InputCompleter(sources),
+            complete_while_typing=Condition(lambda: completes_while_typing(self.buffer.document.text_before_cursor)),
         )
-        self.past = Past()
-        self.pastes = Pastes()
-        self.attached = Attached()
-        self._drop = drop
-        self._takes_only_one = False
+        self.history = InputHistory()
+        self.pastes = PastePlaceholders()
+        self.attachments = ImageAttachments()
+        self._on_paste = on_paste
+        self._accepts_single = False
         """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
-        self.buffer.on_completions_changed += self._completed
-        self.buffer.on_text_changed += self._wait_for_none
+        self.buffer.on_completions_changed += self._on_completions
+        self.buffer.on_text_changed += self._reset_accept_single
         self._is_chosen = False
         """Whether what is written is to make room for what is typed next."""
-        self.buffer.on_text_changed += self._no_longer_chosen
-        self.buffer.on_cursor_position_changed += self._no_longer_chosen
-        marked = Marked(lambda: self._is_chosen)
-        control = Wrapped(self.buffer, input_processors=[marked, BeforeInput(sign, "class:sign"), Tabs()])
+        self.buffer.on_text_changed += self._reset_chosen
+        self.buffer.on_cursor_position_changed += self._reset_chosen
+        marked = ChosenProcessor(lambda: self._is_chosen)
+        control = WrappedControl(
+            self.buffer, input_processors=[marked, BeforeInput(sign, "class:sign"), TabProcessor()]
+        )
         text = Window(control, height=Dimension(min=1, max=MAX_ROWS), wrap_lines=True, dont_extend_height=True)
-        self.container = HSplit([text, Menu(self.buffer).container])
+        self.container = HSplit([text, CompletionMenu(self.buffer).container])
 
     @property
     def text(self) -> str:
@@ -55,7 +57,7 @@ class Editor:
         return self.buffer.text
 
     @property
-    def whole(self) -> str:
+    def expanded_text(self) -> str:
         """What is written, with what its pastes stand for."""
         return self.pastes.expand(self.text)
 
@@ -66,8 +68,8 @@ class Editor:
         """
         if (self.close_menu() and not COMMAND.fullmatch(self.text)) or not self.text.strip():
             return ""
-        text = self.whole
-        self.past.add(text)
+        text = self.expanded_text
+        self.history.add(text)
         self.clear()
         return text
 
@@ -81,15 +83,15 @@ class Editor:
         self.buffer.cursor_position = len(text)
         self._is_chosen = chosen and bool(text)
 
-    def put(self, text: str) -> None:
+    def insert(self, text: str) -> None:
         """Put a text in where the cursor stands."""
         if self._is_chosen:
             self.clear()
         self.buffer.insert_text(text)
 
-    def remember(self, texts: Iterable[str]) -> None:
+    def set_history(self, texts: Iterable[str]) -> None:
         """Take the texts that were sent to a session before."""
-        self.past.fill(texts)
+        self.history.replace_all(texts)
 
     def close_menu(self) -> bool:
         """Close the menu of completions and keep what was chosen in it; return whether one was open and used."""
@@ -100,19 +102,19 @@ class Editor:
         self.buffer.complete_state = None
         return chosen
 
-    def keys(self) -> KeyBindings:
+    def make_bindings(self) -> KeyBindings:
         """Return the keys of writing."""
         made = KeyBindings()
-        made.add("c-j")(pressed(lambda: self.put("\n")))
-        made.add("up")(pressed(self._up))
-        made.add("down")(pressed(self._down))
-        made.add("tab")(pressed(self._complete))
+        made.add("c-j")(make_key_handler(lambda: self.insert("\n")))
+        made.add("up")(make_key_handler(self._up))
+        made.add("down")(make_key_handler(self._down))
+        made.add("tab")(make_key_handler(self._complete))
         made.add("s-tab", filter=Condition(lambda: self.buffer.complete_state is not None))(
-            pressed(self.buffer.complete_previous)
+            make_key_handler(self.buffer.complete_previous)
         )
-        made.add("backspace")(pressed(self._backspace))
+        made.add("backspace")(make_key_handler(self._backspace))
         made.add(Keys.BracketedPaste)(self._paste)
-        made.add(Keys.Any, filter=Condition(lambda: self._is_chosen))(self._instead)
+        made.add(Keys.Any, filter=Condition(lambda: self._is_chosen))(self._replace_chosen)
         return made
 
     def _up(self) -> None:
@@ -120,7 +122,7 @@ class Editor:
             self.buffer.complete_previous()
         elif self.buffer.document.cursor_position_row > 0:
             self.buffer.cursor_up()
-        elif (text := self.past.older(self.text)) is not None:
+        elif (text := self.history.go_back(self.text)) is not None:
             self.set_text(text)
 
     def _down(self) -> None:
@@ -129,7 +131,7 @@ class Editor:
             self.buffer.complete_next()
         elif document.cursor_position_row < document.line_count - 1:
             self.buffer.cursor_down()
-        elif (text := self.past.newer()) is not None:
+        elif (text := self.history.go_forward()) is not None:
             self.set_text(text)
 
     def _complete(self) -> None:
@@ -137,22 +139,22 @@ class Editor:
             self.buffer.complete_next()
         else:
             self.buffer.start_completion(select_first=False, insert_common_part=True)
-            self._takes_only_one = True
+            self._accepts_single = True
 
-    def _completed(self, _buffer: Buffer) -> None:
+    def _on_completions(self, _buffer: Buffer) -> None:
         state = self.buffer.complete_state
-        if self._takes_only_one and state and len(state.completions) == 1 and state.current_completion is None:
+        if self._accepts_single and state and len(state.completions) == 1 and state.current_completion is None:
             self.buffer.go_to_completion(0)
 
-    def _wait_for_none(self, _buffer: Buffer) -> None:
-        self._takes_only_one = False
+    def _reset_accept_single(self, _buffer: Buffer) -> None:
+        self._accepts_single = False
 
-    def _no_longer_chosen(self, _buffer: Buffer) -> None:
+    def _reset_chosen(self, _buffer: Buffer) -> None:
         self._is_chosen = False
 
-    def _instead(self, event: KeyPressEvent) -> None:
+    def _replace_chosen(self, event: KeyPressEvent) -> None:
         if event.data.isprintable():
-            self.put(event.data)
+            self.insert(event.data)
 
     def _backspace(self) -> None:
         if self._is_chosen:
@@ -160,8 +162,8 @@ class Editor:
             return
         before = self.buffer.document.text_before_cursor
         # A placeholder is one thing: what is left of it would stand for nothing.
-        placeholder = self.pastes.placeholder_before(before) or self.attached.placeholder_before(before)
+        placeholder = self.pastes.placeholder_before(before) or self.attachments.placeholder_before(before)
         self.buffer.delete_before_cursor(len(placeholder) or 1)
 
     def _paste(self, event: KeyPressEvent) -> None:
-        self.put(self._drop(event.data) or self.pastes.take(event.data))
+        self.insert(self._on_paste(event.data) or self.pastes.shorten(event.data))

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from yarrow.client.tui.editor.completion import Choice
+from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.listing import Actions, ListView, Row
+from yarrow.client.tui.views.list_view import ListActions, ListRow, ListView
 
 
 async def pick(
     terminal: Terminal,
     titles: Sequence[str],
-    choices: Sequence[Choice],
+    choices: Sequence[CompletionItem],
     *,
     present: str = "",
     above: Sequence[str] = (),
@@ -19,12 +19,13 @@ async def pick(
 
     Of the titles, the longest first, the first that fits is drawn. `above` are lines of what went wrong before.
     """
-    rows = [Row(line, "ansired") for line in above]
+    rows = [ListRow(line, "ansired") for line in above]
     rows += [
-        Row(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "") for choice in choices
+        ListRow(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "")
+        for choice in choices
     ]
     at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
-    actions = Actions(
+    actions = ListActions(
         {"enter": lambda index: choices[index - len(above)].word if index >= len(above) else None},
         ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
     )

@@ -1,0 +1,130 @@
+"""Puts the parts together: from settings and extensions to the service that everything is a client of."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from yarrow._version import VERSION
+from yarrow.agent.contributions import Contributions
+from yarrow.agent.permission_broker import PermissionConfig
+from yarrow.config.files import user_directory, user_file
+from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
+from yarrow.policy.obeyed import obeyed_paths
+from yarrow.policy.sandbox.boxes import Boxes, Reach
+from yarrow.policy.secrets import secret_values
+from yarrow.provider.keys import configured_names, key_names, known_keys
+from yarrow.service.dependencies import Dependencies, Telemetry
+from yarrow.service.provider_cache import ProviderCache
+from yarrow.service.servicer import Servicer
+from yarrow.session.disk import Disk
+from yarrow.session.manager import SessionManager
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.tool.registry import Registry
+
+TELEMETRY_VARIABLES = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_TRACES_EXPORTER",
+    "OTEL_METRICS_EXPORTER",
+)
+"""One of these says that OpenTelemetry is to be told."""
+
+
+def build_service(
+    settings: Settings,
+    environment: Mapping[str, str],
+    contributions: Contributions,
+    *,
+    protected_files: Iterable[Path] = (),
+) -> Servicer:
+    """Return the service for `settings`; nothing is read, started or reached before a request needs it.
+
+    `protected_files` are files of the service, such as its token, that no tool may reach wherever they lie.
+    """
+    user_dir = user_directory(home := Path.home(), environment)
+    root = Path(settings.session_dir) if settings.session_dir else user_dir / "sessions"
+    return Servicer(
+        Dependencies(
+            settings=settings,
+            manager=SessionManager(root, sync=settings.sync, disk=Disk()),
+            providers=ProviderCache(settings, environment, contributions.providers),
+            registry=Registry((*BUILTIN_TOOLS, *contributions.tools)),
+            now=time.time,
+            version=VERSION,
+            contributions=contributions,
+            home=home,
+            user_dir=user_dir,
+            permission_config=_make_permission_config(settings.permissions, user_file(home, environment)),
+            sandboxes=Boxes(
+                settings.sandbox,
+                home=home,
+                hidden=(_resolve(user_dir), _resolve(root.expanduser())),
+                notes=_resolve(user_dir) / "sandbox",
+                reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
+            ),
+            startup_files=_find_startup_files(settings, environment, contributions.files),
+            protected_files=tuple({_resolve(path) for path in protected_files}),
+            secret_values=lambda: {*secret_values(environment), *known_keys(settings, environment)},
+            key_values=lambda: known_keys(settings, environment),
+            key_names=lambda: key_names(settings),
+            withheld_names=lambda: configured_names(settings),
+            telemetry=_build_telemetry(settings, environment),
+        )
+    )
+
+
+def _build_telemetry(settings: Settings, environment: Mapping[str, str]) -> Telemetry | None:
+    """Return what tells OpenTelemetry of the service; None unless it is wanted. Raises `ConfigError`."""
+    if settings.telemetry.send == "off" or (
+        settings.telemetry.send == "auto" and not any(environment.get(name) for name in TELEMETRY_VARIABLES)
+    ):
+        return None
+    # Here, since most services send nothing, and then nothing of it is imported.
+    from yarrow.telemetry.start import start
+
+    return start(settings.telemetry, environment)
+
+
+def _find_startup_files(
+    settings: Settings, environment: Mapping[str, str], extensions: Iterable[Path]
+) -> tuple[Path, ...]:
+    named = environment.get("YARROW_CONFIG")
+    commands = [one.api_key_command for one in settings.providers.values()]
+    return obeyed_paths((*([Path(named)] if named else []), *extensions), commands, environment)
+
+
+def _resolve(path: Path) -> Path:
+    """Return where a path leads, or the path where the current directory that it counts from is gone."""
+    try:
+        return path.resolve()
+    except OSError:
+        return path
+
+
+def _make_permission_config(permissions: PermissionSettings, file: Path) -> PermissionConfig:
+    """Return what is configured; what is allowed always from now on is kept in the user's own file."""
+    always = set(permissions.always)
+
+    # What changes the file is imported in each, since most runs ask nothing.
+    async def keep(call: AllowedCall) -> None:
+        from yarrow.config.remember import remember
+
+        await asyncio.to_thread(remember, file, call)
+        always.add(call)
+
+    async def forget(call: AllowedCall) -> None:
+        from yarrow.config.remember import forget as revoke
+
+        await asyncio.to_thread(revoke, file, call)
+        always.discard(call)
+
+    return PermissionConfig(
+        rules=permissions.rules,
+        always=always,
+        keep=keep,
+        forget=forget,
+        file=str(file),
+        timeout=permissions.timeout,
+    )

@@ -1,0 +1,189 @@
+"""Looks at every provider that is configured or answers, and at the model that a prompt would be sent to."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from yarrow.cli.doctor.check import Check, CheckContext, CheckStatus, ok, warn
+from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, run_probe
+from yarrow.config.secrets import masked
+from yarrow.errors import Code, ProviderError, YarrowError
+from yarrow.policy.secrets import is_secret_variable
+from yarrow.provider.base import ModelEntry, ProviderInfo
+from yarrow.provider.detection import detect
+
+SECTION = "providers"
+MIN_CONTEXT_WINDOW = 8192
+"""Tokens; with fewer, the tools and a file or two leave no room for work."""
+AUTODETECTED = ("ollama", "llamacpp", "openai", "local")
+"""Built-in providers that need no configuration where they answer; where they do not, there is nothing to tell."""
+MAX_SHOWN_MODELS = 3
+"""Models that are named as a choice; the rest is left to --list-models."""
+_REPORTED_CODES = (Code.AUTH, Code.QUOTA)
+"""Refusals by what is there and could be used, though nobody configured it."""
+
+
+async def check_providers(context: CheckContext, limit: float) -> list[Check]:
+    """Return what a prompt would be sent to, and what each provider says within `limit` seconds, asked all at once."""
+    checks = list[Check]()
+    settings = context.loaded.settings
+    name = model = reason = ""
+    try:
+        name, model, reason = await _choose_provider(context)
+    except ProviderError as error:
+        checks.append(_report_no_provider(error))
+    names = dict.fromkeys([*filter(None, [name]), *settings.providers, *AUTODETECTED])
+    questions = [ProviderProbe(context, each, model if each == name else "", is_chosen=each == name) for each in names]
+    answers = await asyncio.gather(*(_run_with_limit(each, limit) for each in questions))
+    for question, answer in zip(questions, answers, strict=True):
+        if context.extensions and not question.type:
+            checks.append(_report_unknown(question))
+        elif isinstance(answer, ProbeResult):
+            checks.extend(_report_answer(question, answer, reason))
+        elif question.is_configured or answer.code in _REPORTED_CODES:
+            checks.append(_report_failure(question, answer, reason if question.is_chosen else ""))
+    return checks
+
+
+async def _choose_provider(context: CheckContext) -> tuple[str, str, str]:
+    """Return the provider and the model that a prompt is sent to, and why. Raises PROVIDER_SETUP when there is none."""
+    settings = context.loaded.settings
+    if settings.provider:
+        return settings.provider, settings.model, f"set by {context.loaded.origins()['provider']}"
+    found = await detect(context.environment, settings)
+    return found.name, settings.model or found.model, found.reason or "the only one that is configured"
+
+
+def _report_no_provider(error: ProviderError) -> Check:
+    head, *ways = error.message.splitlines()
+    seen, _, todo = head.partition(". ")
+    return Check(SECTION, "in force", CheckStatus.FAIL, seen, todo, tuple(ways), error.code)
+
+
+async def _run_with_limit(probe: ProviderProbe, limit: float) -> ProbeResult | YarrowError:
+    try:
+        async with asyncio.timeout(limit):
+            return await run_probe(probe)
+    except TimeoutError:
+        return ProviderError(Code.STREAM_STALLED, f"no answer within {limit:g} s")
+    except YarrowError as error:
+        return error
+
+
+def _report_unknown(probe: ProviderProbe) -> Check:
+    todo = f"give a prompt to see whether it works; if no extension adds it, set providers.{probe.name}.type"
+    return warn(SECTION, probe.name, seen="not asked, since an extension may add it", todo=todo)
+
+
+def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Check:
+    """Return what went wrong; `reason` is why a prompt would be sent there, and empty when it would not."""
+    status = CheckStatus.FAIL if probe.is_chosen else CheckStatus.WARN
+    place, key = f"providers.{probe.name}", probe.key_source
+    seen, code, todo = error.message, error.code, f"correct {place} in the settings"
+    match error.code:
+        case Code.AUTH:
+            todo = f"see that {key} holds a key of this server" if key else f"set {place}.apiKeyEnv"
+        case Code.UNREACHABLE if probe.is_vendor:
+            todo = "see whether this machine has a network"
+        case Code.UNREACHABLE:
+            seen = seen.partition(": start ")[0]
+            todo = f"start the server, or set {place}.baseUrl to where it is"
+        case Code.STREAM_STALLED:
+            code = Code.UNREACHABLE
+            todo = "see whether the server still loads a model, and whether this is its address"
+        case Code.PROVIDER_SETUP if is_secret_variable("", probe.settings.api_key_env):
+            todo = "apiKeyEnv takes the name of a variable, and not the key: put the key into a variable and name that"
+        case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyEnv "):
+            seen, todo = seen.partition(": export ")[0], f"export {key}=..."
+        case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyCommand "):
+            # What the command said is not shown: it deals in secrets.
+            seen, todo = seen.partition(": ")[0], "run the command by itself and see what it says"
+        case Code.PROVIDER_SETUP if ": " in seen:
+            seen, _, todo = seen.partition(": ")
+        case _:
+            pass
+    # A server that cannot be reached is named by the error.
+    address = "" if error.code is Code.UNREACHABLE else _format_address(probe)
+    why = f"; in force, {reason}" if reason else ""
+    return Check(SECTION, probe.name, status, f"{address}{seen}{why}", todo, code=code)
+
+
+def _format_address(probe: ProviderProbe) -> str:
+    url = probe.base_url
+    if probe.type == "openai" and url:
+        from yarrow.provider.openai.address import address_of
+
+        url = address_of(url).chat_url
+    return f"{masked(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
+
+
+def _report_answer(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:
+    models = (
+        f"{len(result.models)} model{'' if len(result.models) == 1 else 's'}"
+        if result.has_model_list
+        else "lists no models"
+    )
+    time = f"answers in {result.milliseconds:.0f} ms" if probe.is_server else "ready"
+    key = f"key from {probe.key_source}" if probe.key_source else ""
+    seen = f"{_format_address(probe)}{', '.join(filter(None, [time, models, key]))}"
+    if not probe.is_server and isinstance(result.info, YarrowError):
+        # What lies on this machine and cannot be run is nothing that is ready.
+        return _report_unusable(probe, result, reason) if probe.is_configured else []
+    if result.models or not result.has_model_list:
+        checks = [ok(SECTION, probe.name, seen)]
+    elif probe.is_configured and not isinstance(result.info, YarrowError):
+        checks = [warn(SECTION, probe.name, seen=seen, todo="give it a model: load one, or pull one")]
+    else:
+        checks = []
+    return [*checks, *_check_model(probe, result, reason)] if probe.is_chosen else checks
+
+
+def _report_unusable(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:
+    """Return that a provider of this machine itself cannot be used, for a reason that is not in its settings."""
+    if probe.is_chosen:
+        return _check_model(probe, result, reason)
+    return [_report_failure(probe, result.info, "")] if isinstance(result.info, YarrowError) else []
+
+
+def _check_model(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:
+    """Return how the model is that a prompt would be sent to."""
+    info = result.info
+    if isinstance(info, YarrowError):
+        failed = _report_failure(probe, info, reason)
+        return [replace(failed, name="in force", todo=f"{failed.todo}{_format_choices(result.models)}")]
+    seen = f"{info.name}/{info.model} ({reason})"
+    entry = next((each for each in result.models if each.name in (info.model, f"{info.model}:latest")), None)
+    if entry is None and result.models and probe.is_server:
+        todo = f"name another with -m or `model`, if this one is not known there{_format_choices(result.models)}"
+        model = warn(SECTION, "in force", seen=f"{seen}, which the server does not list", todo=todo)
+    elif not info.has_tool_call:
+        model = warn(SECTION, "in force", seen=f"{seen}, which calls no tools", todo="choose a model that calls tools")
+    else:
+        model = ok(SECTION, "in force", f"{seen}, calls tools")
+    return [model, *_check_window(probe, info, entry)]
+
+
+def _format_choices(models: Sequence[ModelEntry]) -> str:
+    if not models:
+        return ""
+    names = ", ".join(entry.name for entry in models[:MAX_SHOWN_MODELS])
+    return f"; it has {names}{' and more' if len(models) > MAX_SHOWN_MODELS else ''}"
+
+
+def _check_window(probe: ProviderProbe, info: ProviderInfo, entry: ModelEntry | None) -> list[Check]:
+    key = f"providers.{probe.name}.contextWindow"
+    if info.context_window >= MIN_CONTEXT_WINDOW:
+        return [ok(SECTION, "window", f"{info.context_window:,} tokens")]
+    if info.context_window:
+        todo = f"give the server more context, or choose another model; where the number is wrong, set {key}"
+        seen = (
+            f"{info.context_window:,} tokens, which is little: below {MIN_CONTEXT_WINDOW:,} there is no room for work"
+        )
+        return [warn(SECTION, "window", seen=seen, todo=todo)]
+    if not probe.is_server:
+        # A script has no window.
+        return [ok(SECTION, "window", "told by the model when it is loaded")] if probe.type == "local" else []
+    listed = f"; the server lists {entry.context_window}" if entry and entry.context_window else ""
+    todo = f"set {key} to the tokens that the server gives{listed}"
+    return [warn(SECTION, "window", seen="not known", todo=todo)]

@@ -1,0 +1,123 @@
+"""Asks one provider which models it has and what the chosen one can do; never for an answer to a prompt."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from yarrow.cli.doctor.check import CheckContext
+from yarrow.cli.doctor.key_sources import find_key_source
+from yarrow.config.settings import BUILT_IN, ProviderSettings
+from yarrow.errors import Code, ProviderError, YarrowError
+from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
+from yarrow.provider.factory import Ground, create
+from yarrow.provider.local.lacking import lacking
+from yarrow.provider.local.models import find_gguf
+
+_NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
+"""How a server refuses that answers and has no list of its models."""
+
+
+class ProviderProbe(NamedTuple):
+    """A provider to ask; `model` is what is configured for it, and empty leaves it to the provider."""
+
+    context: CheckContext
+    name: str
+    model: str
+    is_chosen: bool
+    """Whether a prompt would be sent to it."""
+
+    @property
+    def settings(self) -> ProviderSettings:
+        """What is configured."""
+        return self.context.loaded.settings.providers.get(self.name, ProviderSettings())
+
+    @property
+    def type(self) -> str:
+        """The kind of its adapter."""
+        return self.settings.type or BUILT_IN.get(self.name, ProviderSettings()).type or ""
+
+    @property
+    def is_server(self) -> bool:
+        """Whether it is somewhere else, at the other end of a connection."""
+        return self.type not in ("local", "scripted")
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether somebody chose or configured it."""
+        return self.is_chosen or self.name in self.context.loaded.settings.providers
+
+    @property
+    def base_url(self) -> str:
+        """Where it is, as far as that is configured."""
+        configured = self.settings.base_url or BUILT_IN.get(self.name, ProviderSettings()).base_url
+        follows = self.name == "openai" and not configured
+        return self.context.environment.get("OPENAI_BASE_URL", "").strip() if follows else configured
+
+    @property
+    def is_vendor(self) -> bool:
+        """Whether it is the vendor itself, whose address nobody has to know."""
+        return self.type == "openai" and not self.base_url
+
+    @property
+    def key_source(self) -> str:
+        """What its key is taken from; empty when there is none."""
+        return find_key_source(self.name, self.settings, self.context.environment)
+
+
+class ProbeResult(NamedTuple):
+    """What a provider said of itself; `info` is of the chosen model, or why there is none."""
+
+    models: Sequence[ModelEntry]
+    has_model_list: bool
+    milliseconds: float
+    info: ProviderInfo | YarrowError
+
+
+async def run_probe(probe: ProviderProbe) -> ProbeResult:
+    """Return what the provider says. Raises `YarrowError` when it cannot be built or does not answer."""
+    context = probe.context
+    created = await create(probe.name, probe.model, Ground(context.loaded.settings, context.environment))
+    try:
+        started = time.monotonic()
+        models = await _fetch_models(created.provider)
+        milliseconds = (time.monotonic() - started) * 1000
+        info = await _fetch_info(probe, created.provider, models or ())
+        return ProbeResult(models or (), models is not None, milliseconds, info)
+    finally:
+        await created.provider.close()
+
+
+async def _fetch_models(provider: Provider) -> Sequence[ModelEntry] | None:
+    """Return the models, None where there is no list of them."""
+    if not isinstance(provider, ListsModels):
+        return None
+    try:
+        return await provider.list_models()
+    except ProviderError as error:
+        if error.status and error.code in _NO_LIST:
+            return None
+        raise
+
+
+async def _fetch_info(
+    probe: ProviderProbe, provider: Provider, models: Sequence[ModelEntry]
+) -> ProviderInfo | YarrowError:
+    try:
+        # A model on this machine would be loaded for its answer, which takes longer than anybody waits here.
+        if probe.type == "local":
+            return _find_local_model(probe, models)
+        return await provider.info() if probe.is_chosen else ProviderInfo(probe.name, probe.model)
+    except YarrowError as error:
+        return error
+
+
+def _find_local_model(probe: ProviderProbe, models: Sequence[ModelEntry]) -> ProviderInfo:
+    if lacks := lacking():
+        raise ProviderError(Code.PROVIDER_SETUP, lacks)
+    names = [entry.name for entry in models]
+    if not probe.model and not names:
+        raise ProviderError(Code.PROVIDER_SETUP, "there is no local model: run `yarrow models pull`")
+    model = probe.model or names[0]
+    if model not in names:
+        find_gguf(model, probe.context.environment)
+    return ProviderInfo(probe.name, model, context_window=probe.settings.context_window)

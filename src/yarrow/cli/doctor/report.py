@@ -1,0 +1,110 @@
+"""Shows what was found: in aligned lines for a person, as one JSON object for a program; harmless to a terminal."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.cli.doctor.check import Check, CheckStatus
+from yarrow.config.visible import visible
+
+_COLOUR_MARKS = {
+    CheckStatus.OK: "\x1b[32m✓\x1b[0m",
+    CheckStatus.WARN: "\x1b[33m!\x1b[0m",
+    CheckStatus.FAIL: "\x1b[31m✗\x1b[0m",
+}
+_TEXT_MARKS = {status: f"{status.value:<4}" for status in CheckStatus}
+MIN_COLUMNS = 30
+"""Columns for what was seen; a terminal with fewer cuts lines where it likes."""
+MAX_NAME_COLUMNS = 16
+"""Columns for a name; a longer one pushes the rest of its line aside."""
+
+
+class ReportStyle(Struct, frozen=True):
+    """How the report is to look; a width of 0 breaks no line."""
+
+    width: int = 0
+    colours: bool = False
+
+
+def sanitize_check(check: Check, secrets: Sequence[str]) -> Check:
+    """Return a check without a secret in it and without anything that a terminal obeys."""
+    name, seen, todo, *ways = (
+        _sanitize_text(text, secrets) for text in (check.name, check.seen, check.todo, *check.ways)
+    )
+    return replace(check, name=name, seen=seen, todo=todo, ways=tuple(ways))
+
+
+def _sanitize_text(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "[secret]")
+    return visible(text)
+
+
+def format_json(checks: Sequence[Check]) -> str:
+    """Return `{"checks": [{"section", "name", "status", "seen", "todo"}], "ok"}` as one line."""
+    return f"{json.dumps({'checks': [_fields(check) for check in checks], 'ok': is_ok(checks)}, ensure_ascii=False)}\n"
+
+
+def _fields(check: Check) -> dict[str, str]:
+    fields = {name: getattr(check, name) for name in ("section", "name", "status", "seen")}
+    return fields | {"todo": "\n".join([check.todo, *check.ways])}
+
+
+def is_ok(checks: Sequence[Check]) -> bool:
+    """Return whether a prompt would work."""
+    return all(check.status is not CheckStatus.FAIL for check in checks)
+
+
+def format_text(checks: Sequence[Check], style: ReportStyle) -> str:
+    """Return a line for each check, what to do below it, and a line that sums up."""
+    marks = _COLOUR_MARKS if style.colours else _TEXT_MARKS
+    widths = [
+        min(max(len(getattr(check, part)) for check in checks), MAX_NAME_COLUMNS) + 2 for part in ("section", "name")
+    ]
+    lines = list[str]()
+    for section, members in groupby(checks, key=lambda check: check.section):
+        title = section
+        for check in members:
+            head = f"{title:<{widths[0]}}{marks[check.status]} {check.name:<{widths[1] - 2}}  "
+            indent = " " * (widths[0] + (2 if style.colours else 5) + widths[1])
+            lines += _format_check(head, check, indent=indent, width=style.width)
+            title = ""
+    return "\n".join([*lines, "", _summarize(checks), ""])
+
+
+def _format_check(head: str, check: Check, *, indent: str, width: int) -> list[str]:
+    room = max(width - len(indent), MIN_COLUMNS)
+    seen, *more = _wrap(check.seen, room if width else 0)
+    advice = [check.todo, *check.ways] if check.todo else []
+    todo = [line for part in advice for line in _wrap(part, room - 3 if width else 0)]
+    arrows = [f"{'   ' if number else '-> '}{line}" for number, line in enumerate(todo)]
+    return [f"{head}{seen}", *(f"{indent}{line}" for line in (*more, *arrows))]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Return lines of a width; a path or an address stays whole, so that it can be copied."""
+    if not width:
+        return [text]
+    return textwrap.wrap(
+        text, width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * _hanging_indent(text)
+    ) or [""]
+
+
+def _hanging_indent(text: str) -> int:
+    """Return by how much lines after the first are indented: deeper than the text, where that is."""
+    indented = len(text) - len(text.lstrip())
+    return indented and indented + 2
+
+
+def _summarize(checks: Sequence[Check]) -> str:
+    counts: Mapping[CheckStatus, int] = {
+        status: sum(check.status is status for check in checks) for status in CheckStatus
+    }
+    warnings = f"{counts[CheckStatus.WARN]} warning{'' if counts[CheckStatus.WARN] == 1 else 's'}"
+    if failures := counts[CheckStatus.FAIL]:
+        return f"A prompt would not work: {failures} failure{'' if failures == 1 else 's'}, {warnings}."
+    return f"A prompt would work, with {warnings}." if counts[CheckStatus.WARN] else "A prompt would work."

@@ -1,0 +1,112 @@
+"""Looks at the files of settings: which there are, and whether they can be used."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from yarrow.cli.doctor.check import Check, CheckContext, fail, ok, warn
+from yarrow.cli.paths import working_directory
+from yarrow.config.files import user_directory, user_file
+from yarrow.config.layers import Loaded, load
+from yarrow.config.project import read_project
+from yarrow.config.settings import Settings
+from yarrow.errors import ConfigError, UsageError
+from yarrow.extension.discovery import entry_points
+from yarrow.policy.permission.unknown import unknown_tools
+
+SECTION = "settings"
+_UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"
+
+
+def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[CheckContext, list[Check]]:
+    """Return where the command stands and what is wrong with it; settings that are wrong give way to the defaults."""
+    loaded, faults = Loaded(Settings(), (), ()), list[Check]()
+    extensions = 0
+    try:
+        read = load(home=home, cwd=cwd, environment=environment, overrides={})
+        extensions = len(read.settings.extensions) + len(entry_points()[0])
+        read.check_providers({read.settings.provider, *read.settings.providers} if extensions else ())
+        loaded = read
+    except ConfigError as error:
+        todo = "correct it; no prompt is taken before, and what follows here is about the defaults"
+        faults.append(fail(SECTION, "error", seen=error.message, todo=todo, code=error.code))
+    context = CheckContext(home, cwd, environment, loaded, extensions)
+    return context, [*_files(context), *faults, *_directory(), *_notices(loaded), *_rules(context), *_keys(context)]
+
+
+def _files(context: CheckContext) -> list[Check]:
+    users = user_file(context.home, context.environment)
+    there = (
+        context.shorten_path(users)
+        if os.path.lexists(users)
+        else f"{context.shorten_path(users)} is not there, and need not be"
+    )
+    checks = [ok(SECTION, "yours", there), ok(SECTION, "project's", _project(context))]
+    if context.extensions:
+        checks.append(ok(SECTION, "extensions", f"{context.extensions}, none of them loaded to look at them"))
+    return [*checks, *_extensions(context)]
+
+
+def _extensions(context: CheckContext) -> list[Check]:
+    """Tell of files of extensions that are not there; a prompt does without them."""
+    users = user_directory(context.home, context.environment)
+    checks = list[Check]()
+    for number, text in enumerate(context.loaded.settings.extensions):
+        path = users / Path(text).expanduser()
+        if not path.exists():
+            place = f"extensions[{number}] ({context.loaded.origin(('extensions',))})"
+            seen, todo = f"{context.shorten_path(path)} is not there", f"correct {place}, or put the file there"
+            checks.append(warn(SECTION, "extension", seen=seen, todo=todo))
+    return checks
+
+
+def _project(context: CheckContext) -> str:
+    try:
+        project = read_project(home=context.home, cwd=context.cwd, environment=context.environment)
+    except ConfigError:
+        return "cannot be used"
+    return f"{project.layer.label}, {project.standing.value}" if project else "none"
+
+
+def _rules(context: CheckContext) -> list[Check]:
+    """Tell of rules that name no tool; those of extensions are not known without loading them."""
+    # Here, for the tools take time to import.
+    from yarrow.tool.builtin import BUILTIN_TOOLS
+
+    checks = list[Check]()
+    for unknown in unknown_tools(context.loaded.settings.permissions.rules, (tool.name for tool in BUILTIN_TOOLS)):
+        seen, _, todo = unknown.partition("; ")
+        checks.append(warn(SECTION, "rule", seen=seen, todo=f"{todo}{_UNLOADED_HINT if context.extensions else ''}"))
+    return checks
+
+
+def _keys(context: CheckContext) -> list[Check]:
+    """Warn about keys that `workspace.read` shows to the model."""
+    from yarrow.policy.keys import Keys
+
+    checks = list[Check]()
+    keys = Keys.of(context.home)
+    for number, text in enumerate(context.loaded.settings.workspace.read):
+        path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
+        if keys.has(str(path)):
+            place = f"workspace.read[{number}] ({context.loaded.origin(('workspace', 'read'))})"
+            seen = f"{context.shorten_path(path)} holds keys, and tools and commands can read it"
+            checks.append(warn(SECTION, "keys", seen=seen, todo=f"remove {place} unless the model may see them"))
+    return checks
+
+
+def _directory() -> list[Check]:
+    try:
+        working_directory()
+    except UsageError as error:
+        seen, _, todo = error.message.rpartition("; ")
+        return [fail(SECTION, "directory", seen=seen, todo=todo, code=error.code)]
+    return []
+
+
+def _notices(loaded: Loaded) -> list[Check]:
+    checks = list[Check]()
+    for notice in loaded.notices:
+        seen, _, todo = notice.partition("; ")
+        checks.append(warn(SECTION, "notice", seen=seen, todo=todo or "see `yarrow config` and `yarrow trust`"))
+    return checks

@@ -1,0 +1,238 @@
+"""Standard output and error behind one writer thread: a slow reader never blocks the run, one who left ends it.
+
+A thread, since nothing else is right for every kind of descriptor: a pipe, a terminal that is stopped, a file on a slow
+disk. Making the descriptor non-blocking would change it for every program that shares it.
+"""
+
+import asyncio
+import errno
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from yarrow.errors import StorageError
+from yarrow.platform import system
+
+MAX_BUFFER_CHARACTERS = 1 << 20
+"""What may wait to be written. Past it `drain` waits; the service then drops events for this client and says so."""
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more: end the run, quietly."""
+
+
+class OutputStream:
+    """One of the two descriptors; texts come out in the order in which they were written, also between the two."""
+
+    def __init__(self, output: "OutputWriter", descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.is_terminal = os.isatty(descriptor)
+        self.failure: OSError | None = None
+        """Why nothing more can be written."""
+        self._output = output
+
+    def write(self, text: str) -> None:
+        """Hand over text and return at once. Raises what `Output` says."""
+        self._output.write(self, text)
+
+    async def drain(self) -> None:
+        """Wait until there is room for more. Raises what `Output` says."""
+        await self._output.drain()
+
+
+class OutputWriter:
+    """Standard output and error, for one `async with`; leaving it waits until everything is written.
+
+    When the reader of standard output goes away the block is interrupted and `ReaderGone` leaves it, also while it
+    waits for something else; when standard output cannot be written, `write`, `drain` and the end of the block
+    raise `StorageError`. What standard error cannot take is dropped: there is nobody left to tell.
+    """
+
+    def __init__(self, *, out: int = 1, err: int = 2, limit: int = MAX_BUFFER_CHARACTERS) -> None:
+        self.out = OutputStream(self, out)
+        self.err = OutputStream(self, err)
+        self._limit = limit
+        self._queue: SimpleQueue[tuple[OutputStream, str] | None] = SimpleQueue()
+        # Each is counted up by one thread alone, so that neither needs a lock.
+        self._queued_characters = 0
+        self._written_characters = 0
+        self._waiting = 0
+        self._progress = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._watch = _ReaderWatch(out, partial(self._fail, self.out, OSError(errno.EPIPE, os.strerror(errno.EPIPE))))
+        self._interrupt = _Interrupt()
+        self._thread = Thread(target=self._pump, name="yarrow-output", daemon=True)
+
+    async def __aenter__(self) -> Self:
+        """Begin to write, and to look out for the reader of standard output."""
+        self._interrupt.arm()
+        self._thread.start()
+        self._watch.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what waits."""
+        self._watch.stop()
+        interrupted = self._interrupt.disarm() and isinstance(error, asyncio.CancelledError)
+        try:
+            await self._wait(0)
+        finally:
+            self._queue.put(None)
+        self._thread.join()
+        if error is None or interrupted:
+            self._check()
+
+    def write(self, stream: OutputStream, text: str) -> None:
+        """Hand text over to the thread."""
+        self._check()
+        self._queued_characters += len(text)
+        self._queue.put((stream, text))
+
+    async def flush(self) -> None:
+        """Wait until everything that was handed over is written."""
+        await self._wait(0)
+        self._check()
+
+    async def drain(self) -> None:
+        """Wait until what is to be written is below the limit."""
+        await self._wait(self._limit)
+        self._check()
+
+    async def _wait(self, limit: int) -> None:
+        # Before the first look, so that the thread tells of everything that is written after it.
+        self._waiting += 1
+        try:
+            while self._queued_characters - self._written_characters > limit:
+                self._progress.clear()
+                await self._progress.wait()
+        finally:
+            self._waiting -= 1
+
+    def _check(self) -> None:
+        failure = self.out.failure
+        if failure is None:
+            return
+        terminal_closed = failure.errno == errno.EIO and self.out.is_terminal
+        if terminal_closed or failure.errno in (errno.EPIPE, errno.ECONNRESET):
+            raise ReaderGone
+        raise StorageError(f"standard output cannot be written: {failure.strerror}")
+
+    def _fail(self, stream: OutputStream, failure: OSError) -> None:
+        stream.failure = failure
+        if stream is self.out:
+            self._interrupt()
+
+    # ---- in the thread ----
+
+    def _pump(self) -> None:
+        item = self._queue.get()
+        while item:
+            batch = [item]
+            with suppress(Empty):
+                while item := self._queue.get_nowait():
+                    batch.append(item)
+            for stream, items in groupby(batch, key=lambda each: each[0]):
+                self._write_batch(stream, "".join(text for _, text in items))
+            # None when that was the end; else the last text of the batch.
+            if item:
+                item = self._queue.get()
+
+    def _write_batch(self, stream: OutputStream, text: str) -> None:
+        try:
+            if stream.failure is None:
+                _write_all(stream.descriptor, text.encode("utf-8", "backslashreplace"))
+        except OSError as failure:
+            stream.failure = failure
+            self._call(partial(self._fail, stream, failure))
+        self._written_characters += len(text)
+        if self._waiting:
+            self._call(self._progress.set)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        # A reader so slow that the program ended before: the loop is closed, and nobody is left to tell.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+
+class _Interrupt:
+    """Cancels the task that armed it, once, and takes that back afterwards."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._fired = False
+
+    def arm(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+
+    def __call__(self) -> None:
+        if self._task and not self._fired:
+            self._fired = True
+            self._task.cancel()
+
+    def disarm(self) -> bool:
+        """Return whether the task was cancelled by this and by nothing else."""
+        task, self._task = self._task, None
+        return self._fired and task is not None and task.uncancel() <= self._cancelling
+
+
+class _ReaderWatch:
+    """Calls back when the reader of a pipe goes away, which otherwise only the next write would tell."""
+
+    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        if system.tells_of_reader(self._descriptor):
+            system.watch(self._loop, self._descriptor, self._check)
+
+    def stop(self) -> None:
+        system.unwatch(self._loop, self._descriptor)
+
+    def _check(self) -> None:
+        self.stop()
+        # Nothing is up with a pipe that is open both ways: it only shows what we wrote to it ourselves.
+        if system.is_left(self._descriptor):
+            self._gone()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            # Whoever gave us the descriptor had made it non-blocking.
+            select.select([], [descriptor], [])
+
+
+def redirect_stdout() -> int:
+    """Keep standard output for the answer alone and return its descriptor.
+
+    What a child process that an extension starts prints goes to standard error.
+    """
+    own = os.dup(1)
+    os.dup2(2, 1)
+    return own
+
+
+def open_standard_descriptors() -> None:
+    """Put the null device where standard input, output or error is closed, so that no file of ours takes its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is taken, which is this one.
+            os.open(os.devnull, os.O_RDWR)

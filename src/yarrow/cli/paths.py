@@ -1,0 +1,66 @@
+"""The directories a command starts from, and a sentence for each way in which one cannot be used."""
+
+from pathlib import Path
+
+from yarrow.errors import UsageError
+
+MAX_PORT = 65535
+
+
+def home_directory() -> Path:
+    """Return the home directory. Raises `UsageError` when nothing says which it is."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise UsageError("there is no home directory for this user; set HOME to one") from None
+
+
+def working_directory() -> str:
+    """Return the path of the current directory. Raises `UsageError` when a prompt cannot be run in it."""
+    try:
+        path = str(Path.cwd())
+    except OSError as error:
+        raise UsageError(f"the current directory cannot be used: {error.strerror}; change to one that exists") from None
+    return _check_utf8(path, "the current directory")
+
+
+def nearest_directory(home: Path) -> Path:
+    """Return the directory whose project's settings are in force: the current one, and `home` when that is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return home
+
+
+def make_absolute(text: str, source: str) -> Path:
+    """Return the absolute path that a text means; `source` is where it was given. Raises `UsageError`."""
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError:
+        home = text.partition("/")[0]
+        raise UsageError(f"{source} is {text!r}, but there is no home directory {home}; write the whole path") from None
+    except OSError as error:
+        raise UsageError(
+            f"{source} is {text!r}, and the current directory cannot be used: {error.strerror}; write the whole path"
+        ) from None
+    _check_utf8(str(path), source)
+    return path
+
+
+def split_address(text: str, source: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; an IPv6 host stands in brackets. Raises `UsageError`."""
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()):
+        raise UsageError(f"{source} is {text!r}; it takes HOST:PORT, such as 127.0.0.1:7878 or [::1]:7878")
+    if int(port) > MAX_PORT:
+        raise UsageError(f"{source} is {text!r}, and a port is at most {MAX_PORT}")
+    return bare, int(port)
+
+
+def _check_utf8(path: str, source: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{source} is {path!r}, which is not UTF-8; use a directory with a name in UTF-8") from None
+    return path

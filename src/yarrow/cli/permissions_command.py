@@ -1,0 +1,49 @@
+"""`yarrow permissions`: lists and revokes the calls that are always allowed."""
+
+import json
+from typing import Any
+
+from yarrow.cli.cli_context import CliContext, open_service
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import print_error
+from yarrow.cli.output_writer import OutputWriter
+from yarrow.client.allowed_calls import format_call, format_calls, parse_words, revoke
+from yarrow.client.slash_command import CommandError
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+_RUNNING_NOTICE = "yarrow: a running Yarrow allows it until it restarts; type /permissions there to revoke it at once\n"
+
+
+async def run_permissions(context: CliContext) -> ExitCode:
+    """List the calls that are always allowed, or revoke one. Raises `aio.AioRpcError`."""
+    arguments = context.arguments
+    try:
+        number = parse_words(arguments.words)
+        async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+            if number is None:
+                output.out.write(await _list_calls(stub, as_json=arguments.json))
+                return ExitCode.DONE
+            call = await revoke(stub, number)
+            text = json.dumps({"revoked": _fields(call)}) if arguments.json else f"Revoked {format_call(call)}"
+            output.out.write(f"{text}\n")
+            # Another process read the settings when it started.
+            output.err.write("" if arguments.attach else _RUNNING_NOTICE)
+    except CommandError as error:
+        return print_error(str(error), ExitCode.USAGE)
+    return ExitCode.DONE
+
+
+async def _list_calls(stub: Stub, *, as_json: bool) -> str:
+    """Return the calls in words, or as one JSON object a line."""
+    listed = await stub.ListPermissions(pb.ListPermissionsRequest())
+    if not as_json:
+        return f"{format_calls(listed)}\n"
+    calls = enumerate(listed.calls, 1)
+    return "".join(
+        json.dumps({"number": number, **_fields(call), "file": listed.file}) + "\n" for number, call in calls
+    )
+
+
+def _fields(call: pb.AllowedCall) -> dict[str, Any]:
+    return {"tool": call.tool, "subject": call.subject, "cwd": call.cwd, "uncontained": call.uncontained}

@@ -1,0 +1,89 @@
+"""Runs the service for other programs until it is told to end."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from yarrow.cli.bootstrap import build_service
+from yarrow.cli.certificates import load_authority, load_certificate
+from yarrow.cli.cli_context import CliContext, find_token_file
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import print_error
+from yarrow.cli.open_file_limit import fit_connections
+from yarrow.cli.paths import home_directory, make_absolute, split_address
+from yarrow.config.files import user_directory
+from yarrow.errors import UsageError
+from yarrow.platform import system
+from yarrow.service.authentication import load_or_create_token, token_path_for
+from yarrow.service.server import ListenConfig, TcpAddress, lock_path_for, make_private_folder, run_server
+from yarrow.service.tls_certificate import TlsCertificate, compute_fingerprint, load_or_create_certificate
+
+
+async def run_serve(context: CliContext) -> ExitCode:
+    """Serve on a socket of this machine, and on the network when that is asked for. Raises `UsageError`."""
+    settings, added = context.loaded.settings, context.extensions.added
+    for notice in (*context.loaded.notices, *added.warnings):
+        print_error(notice, ExitCode.DONE)
+    try:
+        listening = await asyncio.to_thread(_make_listen_config, context)
+        service = build_service(settings, os.environ, added, protected_files=_list_protected_files(context, listening))
+        async with run_server(service, listening) as addresses:
+            print_error(
+                f"listening on {' and '.join(addresses)}; what needs permission is asked of clients that say "
+                "that they can answer, and denied where none does",
+                ExitCode.DONE,
+            )
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return ExitCode.DONE
+    finally:
+        await context.extensions.close()
+    return ExitCode.DONE
+
+
+def _make_listen_config(context: CliContext) -> ListenConfig:
+    """Return where to listen; token and certificate are made when they are not there. Raises `UsageError`."""
+    if not system.HAS_UNIX_SOCKETS:
+        raise UsageError(
+            "yarrow serve needs a unix socket, which this system does not have: run it in WSL, or on another machine "
+            "with --listen, and reach it from here with --attach"
+        )
+    arguments, remote = context.arguments, context.arguments.remote
+    users = user_directory(home_directory(), os.environ)
+    default = users / "run" / "yarrow.sock"
+    socket = make_absolute(
+        arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket"
+    )
+    make_private_folder(socket)
+    return ListenConfig(
+        socket=socket,
+        token=load_or_create_token(find_token_file(remote) or token_path_for(socket)),
+        limits=fit_connections(context.loaded.settings.service),
+        tcp=_make_tcp_address(context, users.absolute() / "tls") if remote.listen else None,
+        reflection=remote.reflection,
+    )
+
+
+def _list_protected_files(context: CliContext, listening: ListenConfig) -> tuple[Path, ...]:
+    """Return the files by which whoever has them is let in, taken for the service, or keeps it from starting."""
+    remote = context.arguments.remote
+    beside = token_path_for(listening.socket)
+    own = (listening.socket, lock_path_for(listening.socket), beside, find_token_file(remote) or beside)
+    return (*own, make_absolute(remote.tls_key, "--tls-key")) if remote.tls_key else own
+
+
+def _make_tcp_address(context: CliContext, folder: Path) -> TcpAddress:
+    remote = context.arguments.remote
+    split_address(remote.listen, "--listen")
+    if remote.tls_cert:
+        tls = load_certificate(make_absolute(remote.tls_cert, "--tls-cert"), make_absolute(remote.tls_key, "--tls-key"))
+    else:
+        tls = load_or_create_certificate(folder)
+        print_error(
+            f"clients expect its certificate with --tls-pin {compute_fingerprint(tls.certificate)}", ExitCode.DONE
+        )
+    if remote.tls_client_ca:
+        tls = TlsCertificate(
+            tls.certificate, tls.key, load_authority(make_absolute(remote.tls_client_ca, "--tls-client-ca"))
+        )
+    return TcpAddress(remote.listen, tls)

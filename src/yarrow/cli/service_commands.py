@@ -1,0 +1,219 @@
+"""Runs what needs the service: a prompt, a list of models, or the service itself for other programs."""
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+
+from yarrow.cli.arguments import Arguments
+from yarrow.cli.cli_context import CliContext, choose_session, open_service
+from yarrow.cli.exit_codes import ExitCode, exit_code_for_run, exit_code_for_status
+from yarrow.cli.interrupt_handler import InterruptHandler
+from yarrow.cli.logs import configure_logging
+from yarrow.cli.main import print_error
+from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors, redirect_stdout
+from yarrow.cli.paths import home_directory, nearest_directory, working_directory
+from yarrow.cli.piped_input import StdinTimeouts, read_stdin
+from yarrow.cli.prompt_input import Prompt, build_prompt
+from yarrow.cli.prompt_request import make_prompt_request, make_session_settings
+from yarrow.cli.terminal_permissions import open_permission_ui
+from yarrow.client import plain_mode
+from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_setup import SessionInfo
+from yarrow.client.stub import Stub
+from yarrow.config.files import user_directory
+from yarrow.config.layers import Loaded, load
+from yarrow.errors import UsageError
+from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
+from yarrow.extension.load import load as load_extensions
+from yarrow.platform import system
+from yarrow.policy.sandbox.probe import ask
+from yarrow.tool.builtin import BUILTIN_TOOLS
+from yarrow.v1 import agent_pb2 as pb
+
+T = TypeVar("T")
+
+DUMB_TERMINALS = ("", "dumb", "unknown")
+"""Names of terminals on which nothing can be drawn again."""
+
+
+def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
+    """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
+    gc.freeze()
+    gc.enable()
+    open_standard_descriptors()
+    system.prepare_terminal()
+    home = home_directory()
+    log = configure_logging(user_directory(home, os.environ), os.environ)
+    overrides = arguments.overrides()
+    loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
+    log.settings = loaded.settings
+    out: list[int] = []
+    extensions = no_extensions()
+    if not arguments.attach:
+        extensions = _load_extensions(loaded, home, given, before=lambda: out.append(redirect_stdout()))
+    with ExitStack() as undo:
+        # What is refused before the command has them would leave the extensions' threads waiting.
+        undo.callback(extensions.abandon)
+        loaded = loaded.with_providers(extensions.added.providers)
+        loaded.check_providers(extensions.added.providers)
+        doing = _select_command(CliContext(arguments, loaded, extensions, *out))
+        undo.pop_all()
+    return _run_until_done(doing)
+
+
+def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
+    """Return what is to be done, with all that it needs read."""
+    arguments, loaded = context.arguments, context.loaded
+    if arguments.command == "serve":
+        from yarrow.cli.serve_command import run_serve
+
+        return run_serve(context)
+    if arguments.list_models:
+        return _list_models(context)
+    if arguments.command == "permissions":
+        from yarrow.cli.permissions_command import run_permissions
+
+        return run_permissions(context)
+    if arguments.command == "sessions" or arguments.export:
+        from yarrow.cli.sessions_command import run_export, run_sessions
+
+        cwd = "" if arguments.resume else working_directory()
+        return run_export(context, cwd) if arguments.export else run_sessions(context, cwd)
+    # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
+    cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
+    _probe_sandbox(context)
+    if arguments.raw and os.isatty(context.out):
+        raise UsageError("--raw needs a pipe or a file: a terminal would obey the output")
+    if _is_interactive(context):
+        request = make_prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
+        if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in DUMB_TERMINALS:
+            from yarrow.cli.conversation import run_conversation
+
+            return run_conversation(context, request)
+        from yarrow.cli.type_ahead import start_terminal_ui
+
+        return start_terminal_ui(context, request)
+    started = time.monotonic()
+    piped = read_stdin(StdinTimeouts(started) if arguments.has_prompt else None)
+    prompt = build_prompt(arguments, piped.text)
+    notices = (*loaded.notices, *filter(None, [piped.notice]))
+    request = make_prompt_request(arguments, loaded.settings, prompt=prompt, cwd=cwd)
+    return _run_prompt(context, request, notices=notices)
+
+
+def _probe_sandbox(context: CliContext) -> None:
+    """Have it found out whether there is a sandbox while the rest is made ready; a dry run starts nothing."""
+    arguments, settings = context.arguments, context.loaded.settings
+    # Of a session that is there it shows only later whether it is one.
+    is_made = not (arguments.attach or arguments.resume or arguments.newest)
+    if is_made and settings.sandbox != "off" and not settings.dry_run:
+        ask()
+
+
+def _is_interactive(context: CliContext) -> bool:
+    """Whether nothing is asked for and a person sits at both ends."""
+    arguments = context.arguments
+    return not (arguments.has_prompt or arguments.json) and os.isatty(0) and os.isatty(context.out)
+
+
+def _load_extensions(
+    loaded: Loaded, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
+) -> Extensions:
+    """Load the extensions; a configured file with a relative path lies below the person's own directory."""
+    users = user_directory(home, os.environ).absolute()
+    files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
+    return load_extensions(files, given=given, tools=[tool.name for tool in BUILTIN_TOOLS], before=before)
+
+
+def _run_until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    """Run it; an interrupt, a hang-up or a request to end cancels it, and what it opened is closed first."""
+
+    async def guarded() -> ExitCode:
+        task = asyncio.ensure_future(doing)
+        try:
+            with interrupts.cancel_on_signal(task):
+                return await task
+        except asyncio.CancelledError:
+            return ExitCode.INTERRUPTED
+        except ReaderGone:
+            return ExitCode.DONE
+        except SessionNotFound as error:
+            return print_error(error.failure.message, exit_code_for_status(error.failure.status, error.failure.reason))
+        except grpc.aio.AioRpcError as error:
+            refused = parse_rpc_error(error)
+            hint = "; yarrow sessions all lists them" if refused.reason == "SESSION_UNKNOWN" else ""
+            return print_error(f"{refused.message}{hint}", exit_code_for_status(refused.status, refused.reason))
+
+    with InterruptHandler() as interrupts:
+        return asyncio.run(guarded())
+
+
+async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices: tuple[str, ...]) -> ExitCode:
+    arguments = context.arguments
+    async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+        for notice in notices:
+            output.err.write(f"yarrow: {sanitize(notice)}\n")
+        if request.text.startswith(("/", "!")):
+            from yarrow.cli.sessions_command import is_command, reject_unknown_command, run_slash_command
+
+            if is_command(request.text):
+                return await run_slash_command(context, stub, request, output=output)
+            if wrong := await reject_unknown_command(stub, request, resume=arguments.resume):
+                return print_error(wrong, ExitCode.USAGE)
+        session = await choose_session(stub, arguments, request)
+        if arguments.json:
+            from yarrow.client import json_mode
+
+            for sentence in session.warnings:
+                output.err.write(f"yarrow: {sanitize(sentence)}\n")
+            client = json_mode.run_json(stub, session, request, out=output.out)
+        else:
+            terminal = plain_mode.PlainTerminal(output.out, output.err, open_permission_ui(output), raw=arguments.raw)
+            client = plain_mode.run_plain(stub, session, request, terminal=terminal)
+        outcome = await abort_on_interrupt(client, stub, session)
+        return exit_code_for_run(outcome.reason, outcome.error_code, denied=outcome.denied)
+
+
+async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: SessionInfo) -> T:
+    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
+
+    What interrupts ends the run alone; what asks the program to end is passed on then.
+    """
+    showing = asyncio.ensure_future(client)
+    try:
+        return await asyncio.shield(showing)
+    except asyncio.CancelledError as interrupt:
+        if showing.done():
+            raise
+        running = False
+        with suppress(grpc.aio.AioRpcError):
+            running = (await stub.Abort(pb.AbortRequest(session_id=session.session_id))).was_running
+        if not running:
+            # The prompt was not accepted yet, so that no end of a run will be told.
+            raise
+        outcome = await showing
+        if interrupt.args and interrupt.args[0] != signal.SIGINT:
+            raise
+        return outcome
+    finally:
+        # Not over yet when it was told a second time.
+        showing.cancel()
+        await asyncio.wait([showing])
+
+
+async def _list_models(context: CliContext) -> ExitCode:
+    from yarrow.client.model_list import print_models
+
+    provider = make_session_settings(context.arguments, context.loaded.settings).provider
+    async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+        await print_models(stub, provider, json=context.arguments.json, out=output.out, err=output.err)
+    return ExitCode.DONE

@@ -1,0 +1,147 @@
+"""Runs what is about saved sessions: `yarrow sessions`, `--export`, and commands such as `/stats` for a prompt."""
+
+from yarrow.cli.arguments import Arguments
+from yarrow.cli.cli_context import CliContext, open_service
+from yarrow.cli.exit_codes import ExitCode, exit_code_for_run
+from yarrow.cli.main import print_error
+from yarrow.cli.output_writer import OutputWriter
+from yarrow.cli.paths import make_absolute
+from yarrow.client import json_mode
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_files import FilePathError, export_file
+from yarrow.client.session_format import shorten_id
+from yarrow.client.session_setup import SessionInfo, find_newest_session, find_session, open_session
+from yarrow.client.sessions_command import run_sessions_command
+from yarrow.client.shell_escape import BANG
+from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
+from yarrow.client.slash_commands import COMMAND_NAME, COMMANDS, find_nearest, is_command, run_line
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+__all__ = ["is_command", "reject_unknown_command", "run_export", "run_sessions", "run_slash_command"]
+
+SESSIONLESS_COMMANDS = ("tree", "import", "resume")
+"""Commands of the table that are about no session in particular."""
+TERMINAL_COMMANDS = {
+    "new": "a prompt without -c or -r begins another session",
+    "model": "use -m MODEL",
+    "thinking": "use --thinking LEVEL",
+    "permissions": "use --permissions MODE or yarrow permissions",
+    "dry-run": "use --dry-run",
+    "copy": "nothing here does that",
+    "reload": "nothing here does that",
+    "help": "use --help",
+    "quit": "nothing here waits to be left",
+    "exit": "nothing here waits to be left",
+}
+"""Commands of the terminal UI alone, and what does the same for a single prompt."""
+
+
+async def run_sessions(context: CliContext, cwd: str) -> ExitCode:
+    """Run `yarrow sessions`."""
+    arguments = context.arguments
+    async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+        if arguments.resume:
+            cwd = await get_cwd(stub, arguments.resume)
+        try:
+            notice = await run_sessions_command(stub, arguments.words, cwd=cwd, json=arguments.json, out=output.out)
+            output.err.write(f"yarrow: {sanitize(notice)}\n" if notice else "")
+        except (CommandError, FilePathError) as error:
+            return print_error(str(error), ExitCode.USAGE)
+        except CommandFailedError as error:
+            return print_error(str(error), exit_code_for_run("ERROR", error.code, denied=False))
+    return ExitCode.DONE
+
+
+async def run_export(context: CliContext, cwd: str) -> ExitCode:
+    """Write a session to a file: the one that is named, else the newest of `cwd`."""
+    path = make_absolute(context.arguments.export, "--export")
+    async with open_service(context) as stub, OutputWriter(out=context.out) as output:
+        session_id = await find_named_session(stub, context.arguments, cwd)
+        try:
+            size = await export_file(stub, session_id, path)
+        except FilePathError as error:
+            return print_error(str(error), ExitCode.USAGE)
+        which = (
+            "" if context.arguments.resume else f" of {shorten_id(session_id)}, the newest session; -r ID takes another"
+        )
+        output.err.write(f"yarrow: wrote {sanitize(str(path))} ({size:,} bytes){which}\n")
+    return ExitCode.DONE
+
+
+async def run_slash_command(
+    context: CliContext, stub: Stub, request: pb.PromptRequest, *, output: OutputWriter
+) -> ExitCode:
+    """Do what a command of the table says that stands where a prompt could, and print its answer."""
+    arguments = context.arguments
+    name = request.text[1:].split(None, 1)[0]
+    session_id, cwd = "", request.cwd
+    if arguments.resume or (arguments.newest and name not in SESSIONLESS_COMMANDS):
+        session_id = await find_named_session(stub, arguments, request.cwd)
+        cwd = await get_cwd(stub, session_id)
+    elif name not in SESSIONLESS_COMMANDS:
+        return print_error(f"/{name} is about a session: name one with -r ID, or -c for the newest", ExitCode.USAGE)
+    try:
+        answer = await run_line(CommandContext(stub, session_id, cwd), request.text)
+    except (CommandError, FilePathError) as error:
+        return print_error(str(error), ExitCode.USAGE)
+    except CommandFailedError as error:
+        return print_error(str(error), exit_code_for_run("ERROR", error.code, denied=False))
+    if arguments.json:
+        session_id = "" if name in SESSIONLESS_COMMANDS else session_id
+        about = session_id or answer.session_id
+        session = (
+            await open_session(stub, about, pb.SessionSettings()) if about else SessionInfo("", cwd, "", "", "", 0)
+        )
+        output.out.write(json_mode.format_header(session))
+        output.out.write(json_mode.format_command(name, answer.full_text, answer.session_id or session_id))
+    else:
+        output.out.write(f"{sanitize(answer.stdout_text)}\n")
+        output.err.write(f"yarrow: {sanitize(answer.notice)}\n" if answer.notice else "")
+    return ExitCode.DONE
+
+
+async def reject_unknown_command(stub: Stub, request: pb.PromptRequest, *, resume: str = "") -> str:
+    """Return what is wrong with a line that begins like a command and is none, nor a template; empty when nothing is.
+
+    A text of several lines is a text. `resume` is the session that a flag names, which has a project of its own.
+    """
+    text = request.text.strip()
+    if "\n" in text:
+        return ""
+    if request.text.startswith(BANG):
+        return (
+            f"a line that begins with {BANG} runs a shell command in a conversation, and nothing here: run it in your "
+            f'shell, and tell of it with COMMAND | yarrow "PROMPT". {_send_as_is_hint("sign")}'
+        )
+    found = COMMAND_NAME.match(request.text)
+    if not found:
+        return ""
+    name = found[1]
+    session_id = await find_session(stub, resume) if resume else ""
+    listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session_id, cwd=request.cwd))
+    names = [command.name for command in listed.commands]
+    if {name, f"skill:{name}"} & {*names}:
+        return ""
+    if instead := TERMINAL_COMMANDS.get(name):
+        return f"/{name} is a command of the terminal UI: {instead}. {_send_as_is_hint('slash')}"
+    near = find_nearest(name, names)
+    hint = f"did you mean /{near}?" if near else f"there are /{', /'.join([*COMMANDS, *names])}."
+    return f"there is no command /{name}; {hint} {_send_as_is_hint('slash')}"
+
+
+def _send_as_is_hint(sign: str) -> str:
+    return f"A space before the {sign} sends it as it is"
+
+
+async def get_cwd(stub: Stub, session_id: str) -> str:
+    """Return the working directory of a session. Raises `aio.AioRpcError`."""
+    return (await stub.GetState(pb.GetStateRequest(session_id=session_id))).cwd
+
+
+async def find_named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:
+    """Return the id of the session that the flags name, else of the newest of `cwd`.
+
+    Raises `SessionNotFound`, and `aio.AioRpcError` when the service knows none or several.
+    """
+    return await find_session(stub, arguments.resume) if arguments.resume else await find_newest_session(stub, cwd)

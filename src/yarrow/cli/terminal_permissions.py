@@ -1,0 +1,109 @@
+"""The user at the terminal: shown questions, heard key by key, so that no word typed for something else answers one."""
+
+import asyncio
+import os
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+
+from yarrow.cli.output_writer import OutputWriter
+from yarrow.cli.typed_line import END_OF_INPUT, TypedLine
+from yarrow.client.permission_prompts import PermissionUI, TypedAnswer
+from yarrow.platform import system
+
+MAX_READ_BYTES = 1 << 16
+"""Bytes taken from the terminal at one time."""
+
+
+def open_permission_ui(
+    output: OutputWriter, *, descriptor: int = 0, keep: Callable[[str], None] | None = None
+) -> PermissionUI | None:
+    """Return the user when both standard input and standard error are a terminal that is ours, else None.
+
+    `keep` takes text that was typed for something else, as it came; without it such lines are sent to the run.
+    """
+    there = output.err.is_terminal and os.isatty(descriptor) and not system.in_background(descriptor)
+    return _TerminalPermissionUI(output, descriptor, keep) if there else None
+
+
+class _TerminalPermissionUI:
+    def __init__(self, output: OutputWriter, descriptor: int, keep: Callable[[str], None] | None) -> None:
+        self._output = output
+        self._descriptor = descriptor
+        self._keep = keep
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+        self._text = ""
+        """The beginning of a line."""
+
+    async def answer(self, question: str) -> TypedAnswer:
+        """Show a question, its last line as a prompt, and return the next line that is typed."""
+        said, _, prompt = question.rpartition("\n")
+        with system.by_keys(self._descriptor) as is_ours:
+            lines = self._take_typed_ahead() if is_ours else []
+            # The terminal has echoed the beginning of a line where the question is to stand.
+            begins = "\n" if self._text else ""
+            self._output.err.write(begins + (f"{said}\n" if said else "") + prompt + self._text)
+            await self._output.flush()
+            line = TypedLine(self._text, time.monotonic())
+            try:
+                while not lines:
+                    at, keys = await self._read_keys(line)
+                    lines += line.feed(keys, at)
+                    if is_ours:
+                        self._output.err.write(line.echo)
+                    line.echo = ""
+            except asyncio.CancelledError:
+                self._push_back(line.text)
+                raise
+            self._text = line.text
+        if lines[0].is_answer:
+            return lines[0]
+        return TypedAnswer("\n".join(one.text for one in lines if not one.is_end), is_answer=False)
+
+    def keep(self, text: str) -> bool:
+        """Keep a line for later; return False when nothing takes it later."""
+        if self._keep is not None:
+            self._keep(f"{text}\n")
+        return self._keep is not None
+
+    def tell(self, text: str) -> None:
+        """Show a line."""
+        self._output.err.write(f"{text}\n")
+
+    def _take_typed_ahead(self) -> list[TypedAnswer]:
+        """Take what was typed before the question: return its whole lines and keep the beginning of the next."""
+        *lines, self._text = (self._text + self._read_pending().replace("\r", "\n").replace("\0", "")).split("\n")
+        return [TypedAnswer(text, is_answer=False) for text in lines]
+
+    def _read_pending(self) -> str:
+        data = b""
+        while system.comes(self._descriptor, 0) and (more := os.read(self._descriptor, MAX_READ_BYTES)):
+            data += more
+        return self._decode(data)
+
+    async def _read_keys(self, line: TypedLine) -> tuple[float, str]:
+        """Return the next keys, and when the first of them came; the end of input as the keys that say so."""
+        at: list[float] = []
+        data = await read_terminal(self._descriptor, MAX_READ_BYTES, lambda: at.append(time.monotonic()))
+        if not data:
+            return at[0], "\n" * bool(line.text) + END_OF_INPUT
+        return at[0], self._decode(data)
+
+    def _push_back(self, begun: str) -> None:
+        """Leave the beginning of a line to what reads the rest of it, or to the next question."""
+        self._text = "" if self._keep else begun
+        if self._keep:
+            self._keep(begun)
+
+
+async def read_terminal(descriptor: int, max_bytes: int, on_input: Callable[[], object] = lambda: None) -> bytes:
+    """Wait until something was typed at a terminal, call `comes`, and return it; nothing at the end of input."""
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    system.watch(loop, descriptor, typed.set)
+    try:
+        await typed.wait()
+    finally:
+        system.unwatch(loop, descriptor)
+    on_input()
+    return os.read(descriptor, max_bytes)

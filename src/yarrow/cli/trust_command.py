@@ -1,0 +1,165 @@
+"""`yarrow trust`: shows what a project's file would change, and remembers or forgets that the user trusts it."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.main import print_error, write_stdout
+from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.config.files import label_of, project_files, read_data, user_directory
+from yarrow.config.layer import dotted, has, leaves, value_at
+from yarrow.config.layers import Loaded, load_with, merged
+from yarrow.config.project import Project, Standing, read_project, standing_of, users_alone
+from yarrow.config.secrets import masked
+from yarrow.config.settings import Settings
+from yarrow.config.trust import grant, hash_of, key_of, read_trusted, revoke
+from yarrow.config.visible import visible
+from yarrow.errors import ConfigError, UsageError
+from yarrow.platform import system
+
+SHORT_HASH_DIGITS = 12
+"""Digits of a hash that are shown."""
+_NO_PROJECT = "there is no .yarrow/config.json here or above, below your home directory"
+_SENSITIVE = (
+    r"\.(?:baseUrl|headers|apiKeyEnv|extraBody|script|models|chatTemplate)\b|^  (?:sessionDir|workspace|bash)\b"
+)
+_SENSITIVE_HEADING = "Of that, what decides where your code and your keys go, and what may be read and written:\n"
+MAX_LINES = 100
+"""Of each kind that are shown; of more the number is told."""
+_MASKED_KEYS = frozenset({"headers"})
+"""What stays hidden of the project's own values: a body that it adds to requests is to be judged."""
+
+
+def run_trust(words: Sequence[str]) -> int:
+    """Show, grant, revoke or list. Raises `UsageError`, `ConfigError` and `StorageError`."""
+    home = home_directory()
+    cwd = nearest_directory(home)
+    match tuple(words):
+        case ():
+            return _show_and_ask(home, cwd)
+        case ("grant",):
+            project = read_project(home=home, cwd=cwd, environment=os.environ)
+            if project is None:
+                raise UsageError(f"{_NO_PROJECT}, so there is nothing to trust")
+            write_stdout(_format_report(project, home))
+            return _grant(project, home)
+        case ("revoke",):
+            return _revoke(home, cwd)
+        case ("list",):
+            return _list(home)
+        case _:
+            raise UsageError(f"yarrow trust takes nothing, `grant`, `revoke` or `list`, not {' '.join(words)!r}")
+
+
+def _show_and_ask(home: Path, cwd: Path) -> int:
+    project = read_project(home=home, cwd=cwd, environment=os.environ)
+    if project is None:
+        return write_stdout(f"{_NO_PROJECT}\n")
+    write_stdout(_format_report(project, home))
+    if project.standing is Standing.TRUSTED:
+        return write_stdout("To take it back: yarrow trust revoke\n")
+    if not (os.isatty(0) and os.isatty(1)):
+        return write_stdout("To trust exactly this content: yarrow trust grant\n")
+    # What was typed before the question is no answer to it.
+    system.forget_typed(0)
+    write_stdout("Trust exactly this content? [y/N] ")
+    if sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes"):
+        return _grant(project, home)
+    return write_stdout("Nothing was changed.\n")
+
+
+def _grant(project: Project, home: Path) -> int:
+    grant(user_directory(home, os.environ), project.key, hash_of(project.data))
+    return write_stdout("Trusted, until its content changes.\n")
+
+
+def _revoke(home: Path, cwd: Path) -> int:
+    directory = user_directory(home, os.environ)
+    hashes = read_trusted(directory).hashes
+    # By the path alone, since what is trusted may be gone, or no longer be readable.
+    for path in project_files(cwd, home):
+        if (key := key_of(path)) in hashes:
+            revoke(directory, key)
+            return write_stdout(f"{label_of(path, home)} is not trusted any more.\n")
+        if path.exists():
+            break
+    return write_stdout("Nothing was trusted here.\n")
+
+
+def _list(home: Path) -> int:
+    trusted = read_trusted(user_directory(home, os.environ))
+    if trusted.notice:
+        print_error(trusted.notice, ExitCode.DONE)
+    lines = [
+        f"{visible(digest[:SHORT_HASH_DIGITS]):{SHORT_HASH_DIGITS}}  {visible(key)}{_describe_state(key, digest)}\n"
+        for key, digest in trusted.hashes.items()
+    ]
+    return write_stdout("".join(lines))
+
+
+def _describe_state(key: str, digest: str) -> str:
+    try:
+        data = read_data(Path(key), visible(key))
+    except ConfigError:
+        return " (cannot be read)"
+    if data is None:
+        return " (gone)"
+    return " (changed since)" if standing_of(data, digest) is Standing.CHANGED else ""
+
+
+def _format_report(project: Project, home: Path) -> str:
+    """Return what a project's file is and what trusting it would change."""
+    if project.notice:
+        print_error(project.notice, ExitCode.DONE)
+    standings = (Standing.UNTRUSTED, Standing.TRUSTED)
+    # Variables are left out: what one hides today would come into force when it is gone.
+    environment = {name: text for name, text in os.environ.items() if name in ("YARROW_CONFIG", "YARROW_HOME")}
+    present, granted = (
+        load_with(msgspec.structs.replace(project, standing=each), home=home, environment=environment, overrides={})
+        for each in standings
+    )
+    head = f"{project.layer.label}\nsha256 {hash_of(project.data)[:SHORT_HASH_DIGITS]}, {project.standing.value}\n"
+    ignored = [
+        f"  {dotted(path)} stays ignored: only your own file may set it  {project.layer.origin(path)}\n"
+        for path in users_alone(project.layer.values)
+    ]
+    changes = _list_changes(present, granted)
+    what = "Trusting it changes:\n" if changes else "Trusting it changes nothing.\n"
+    # What matters comes last, where it is seen, however much a file holds besides.
+    weighty = [line for line in changes if re.search(_SENSITIVE, line.partition(":")[0])]
+    others = [line for line in changes if line not in weighty]
+    heading = [_SENSITIVE_HEADING] if weighty and others else []
+    return "".join([head, what, *_cap_lines(others), *heading, *_cap_lines(weighty), *_cap_lines(ignored)])
+
+
+def _cap_lines(lines: list[str]) -> list[str]:
+    left = len(lines) - MAX_LINES
+    return lines if left <= 0 else [*lines[:MAX_LINES], f"  and {left:,} more: read the file before you trust it\n"]
+
+
+def _list_changes(present: Loaded, granted: Loaded) -> list[str]:
+    """Return a line for each value that is another once the project's file is trusted."""
+    before, after = merged(present.layers), merged(granted.layers)
+    defaults = msgspec.to_builtins(Settings())
+    lines: list[str] = []
+    for path in leaves(after):
+        new = value_at(after, path)
+        source = before if has(before, path) else defaults
+        is_set = has(source, path)
+        if is_set and value_at(source, path) == new:
+            continue
+        old = _text(masked(path, value_at(source, path))) if is_set else "(not set)"
+        told = _text(masked(path, new, _MASKED_KEYS))
+        lines.append(f"  {dotted(path)}: {old} -> {told}  {granted.origin(path)}\n")
+    return lines
+
+
+def _text(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,50 @@
+"""JSON mode: a header and then every event, one JSON object a line, and nothing else on standard output."""
+
+from yarrow.client.event_json import EventEncoder, dumps
+from yarrow.client.run_follower import RunResult, follow_run
+from yarrow.client.session_setup import SessionInfo
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+SCHEMA_VERSION = 1
+"""Of the lines; it grows when a reader of the old lines could misread the new ones."""
+PROTOCOL = "yarrow.v1"
+"""Where the events are defined."""
+
+
+async def run_json(stub: Stub, session: SessionInfo, prompt: pb.PromptRequest, *, out: Sink) -> RunResult:
+    """Send a prompt to a session and write its events to `out`. Raises what `follow` says and what `out` raises."""
+    out.write(format_header(session))
+    return await follow_run(stub, session, prompt, viewer=_JsonLinesViewer(out))
+
+
+def format_header(session: SessionInfo) -> str:
+    """Return the first line, which says what session the others are about."""
+    fields = {
+        "type": "header",
+        "sessionId": session.session_id,
+        "cwd": session.cwd,
+        "provider": session.provider,
+        "model": session.model,
+        "versions": {"service": session.version, "protocol": PROTOCOL},
+        "schemaVersion": SCHEMA_VERSION,
+    }
+    return dumps(fields) + "\n"
+
+
+def format_command(name: str, text: str, session_id: str) -> str:
+    """Return the line of what a command such as `/stats` answered; the id is that of the session to go on with."""
+    return dumps({"type": "command", "name": name, "text": text, "sessionId": session_id}) + "\n"
+
+
+class _JsonLinesViewer:
+    def __init__(self, out: Sink) -> None:
+        self._out = out
+        self._encoder = EventEncoder()
+
+    async def show(self, event: pb.AgentEvent, kind: str) -> None:
+        self._out.write(self._encoder.encode(event, kind) + "\n")
+
+    async def drain(self) -> None:
+        await self._out.drain()

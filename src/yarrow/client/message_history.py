@@ -1,0 +1,24 @@
+"""Reads the recorded messages of a session from a point on, page by page."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from yarrow.client.reconnection import retry_while_lost
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+
+async def read_messages_after(stub: Stub, session_id: str, anchor: str, *, skip: int = 0) -> AsyncIterator[pb.Message]:
+    """Yield the messages after the one with the id `anchor`, from the first when it is empty, without the first few.
+
+    A connection that is cut meanwhile is made again.
+    """
+    more = True
+    while more:
+        request = pb.GetMessagesRequest(session_id=session_id, after=anchor)
+        page = await retry_while_lost(partial(stub.GetMessages, request))
+        for message in page.messages[skip:]:
+            yield message
+        skip = max(0, skip - len(page.messages))
+        more = page.has_more and bool(page.messages)
+        anchor = page.messages[-1].id if page.messages else anchor

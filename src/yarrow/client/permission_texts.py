@@ -1,0 +1,225 @@
+"""Wording of permission requests and of their answers, the same for every client."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.client.sanitizer import UNSAFE_CHARACTER, sanitize
+from yarrow.v1 import agent_pb2 as pb
+
+MAX_REPLY_CHARACTERS = 10_000
+"""Maximum characters of a message that goes to the model with a no; the rest is cut."""
+MAX_SUMMARY_CHARACTERS = 200
+"""Maximum characters of a call in the line that records its answer; the rest is cut."""
+_VERBS = {"edit": "Edit", "write": "Write", "read": "Read", "ls": "List", "grep": "Search", "find": "Search"}
+_SCOPES = {
+    "edit": "edits in",
+    "write": "writing in",
+    "read": "reading in",
+    "ls": "listing",
+    "grep": "searching",
+    "find": "searching",
+}
+"""Calls that are allowed with one of a tool, before the directory they are about."""
+_ALLOWED = {
+    pb.PERMISSION_ANSWER_ONCE: "Allowed once",
+    pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
+    pb.PERMISSION_ANSWER_ALWAYS: "Always allowed here",
+}
+_REASONS_IN_TITLE = ("it runs without a sandbox", "it would run outside the sandbox")
+"""Reasons that the question says already."""
+MAX_REASON_CHARACTERS = 200
+"""Maximum characters of the agent's own reason that are shown; the rest is cut."""
+_DENIED = {
+    "nobody": "Denied, no client could answer",
+    "timeout": "Denied, not answered in time",
+    "abort": "Denied, the run was stopped",
+    "restart": "Denied, the service restarted",
+}
+
+
+class PermissionReply(Struct, frozen=True):
+    """An answer to a permission request."""
+
+    answer: "pb.PermissionAnswer.ValueType"
+    text: str = ""
+    """With a no: a message for the model."""
+
+
+class _RuleSubject(Struct, frozen=True):
+    subject: str = ""
+
+
+class _EditPair(Struct, frozen=True, forbid_unknown_fields=True):
+    old: str
+    new: str
+
+
+DENIAL = PermissionReply(pb.PERMISSION_ANSWER_NO)
+
+
+class CallLine(NamedTuple):
+    """A line of a call: removed, added, or shown as it is."""
+
+    sign: Literal["", "-", "+"]
+    text: str
+
+
+class PermissionOutcome(NamedTuple):
+    """How a permission request was settled, in one line."""
+
+    is_allowed: bool
+    text: str
+
+
+def reveal(text: str) -> str:
+    """Return text in which nothing steers or hides: colors and joiners, which `inert` removes, are shown too."""
+    return sanitize(UNSAFE_CHARACTER.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
+
+
+def format_question_title(request: pb.PermissionRequest) -> str:
+    """Return the question."""
+    arguments = _parse_arguments(request)
+    if request.tool == "bash" and _text(arguments, "command"):
+        return "Run this command?" if request.contained else "Run this command outside the sandbox?"
+    if request.tool in _VERBS and (path := _text(arguments, "path")):
+        return reveal(f"{_VERBS[request.tool]} {' '.join(path.split())}?")
+    return reveal(f"Run the tool {' '.join(request.tool.split())}?")
+
+
+def format_always_label(request: pb.PermissionRequest) -> str:
+    """Return the label of the answer that is written down."""
+    if request.tool in _SCOPES:
+        return f"Always allow {describe_scope(request)}"
+    return f"Always allow {'exactly ' if request.outside else ''}{describe_scope(request)} here"
+
+
+def format_session_label(request: pb.PermissionRequest) -> str:
+    """Return the label of the answer that holds for the session."""
+    return f"Yes, {'and ' if request.tool in _SCOPES else ''}{describe_scope(request)} for this session"
+
+
+def describe_scope(request: pb.PermissionRequest) -> str:
+    """Return the calls that an answer for the session or for always allows."""
+    if request.tool in _SCOPES:
+        return f"{_SCOPES[request.tool]} {_rule_directory(request)}"
+    return "this command" if request.tool == "bash" else "this call"
+
+
+def format_agent_reason(request: pb.PermissionRequest) -> str:
+    """Return the agent's own words for why a command should leave the sandbox, on one line that says whose they are."""
+    words = reveal(" ".join(request.model_reason.split()))
+    words = words if len(words) <= MAX_REASON_CHARACTERS else f"{words[: MAX_REASON_CHARACTERS - 1]}…"
+    # A quotation mark in them must not end the quotation.
+    return 'The agent says: "{}"'.format(words.replace('"', "'")) if words else ""
+
+
+def format_rule(request: pb.PermissionRequest) -> str:
+    """Return what an answer for always writes, and where."""
+    if not request.rule_file:
+        return "Nothing is written, so this is allowed for this session only: the call holds a key, or no file is set."
+    file = shorten_path(reveal(request.rule_file))
+    return f"This adds a rule to permissions.always in {file}:\n{reveal(request.rule_json)}"
+
+
+def format_facts(request: pb.PermissionRequest, cwd: str) -> str:
+    """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
+    arguments = _parse_arguments(request)
+    place = request.cwd or cwd
+    if request.tool == "bash" and cwd and not request.cwd:
+        place = str(Path(cwd) / _text(arguments, "cwd"))
+    is_named = request.tool in _VERBS and Path(_text(arguments, "path")).is_absolute()
+    where = f"in {shorten_path(os.path.normpath(place))}" if place and not is_named else ""
+    why = "" if request.reason in _REASONS_IN_TITLE else request.reason
+    return reveal(" · ".join(" ".join(part.split()) for part in (where, why) if part))
+
+
+def format_call_lines(request: pb.PermissionRequest) -> list[CallLine]:
+    """Return all that a call would do: a command, a change as removed and added lines, else the arguments."""
+    arguments = _parse_arguments(request)
+    shown: list[CallLine] = []
+    command, path, content = (_text(arguments, name) for name in ("command", "path", "content"))
+    edits = _parse_edits(arguments)
+    if request.tool == "bash" and command:
+        # The rest of a call that leaves the sandbox is shown beside it.
+        shown, known = _plain_lines(command), {"command", *(("outside", "reason") if request.outside else ())}
+        known |= {"cwd"} if request.cwd else set()
+    elif request.tool == "edit" and path and edits:
+        known = {"path", "edits"}
+        for edit in edits:
+            shown += [*_signed_lines("-", edit.old), *_signed_lines("+", edit.new)]
+    elif request.tool == "write" and path and content:
+        shown, known = _signed_lines("+", content), {"path", "content"}
+    elif request.tool in _VERBS and path:
+        known = {"path"}
+    else:
+        return _plain_lines(request.arguments_json)
+    rest = {name: value for name, value in arguments.items() if name not in known}
+    return shown + (_plain_lines(msgspec.json.encode(rest).decode()) if rest else [])
+
+
+def format_outcome(
+    request: pb.PermissionRequest, settled: pb.PermissionSettled, reply: PermissionReply | None = None
+) -> PermissionOutcome:
+    """Return what became of a request; `answered` is the answer that this client gave, None when it gave none."""
+    is_allowed = settled.answer in _ALLOWED
+    verdict = _ALLOWED.get(settled.answer, "") or _DENIED.get(settled.by, "Denied")
+    by = (" by you" if reply else " by another client") if settled.by == "person" else ""
+    place = "" if request.contained or request.tool != "bash" else ", outside the sandbox"
+    why = f' ("{reveal(" ".join(reply.text.split()))}")' if reply and reply.text else ""
+    return PermissionOutcome(is_allowed, f"{verdict}{by}{place if is_allowed else ''}{why}: {summarize_call(request)}")
+
+
+def summarize_call(request: pb.PermissionRequest) -> str:
+    """Return a call on one line."""
+    arguments = _parse_arguments(request)
+    telling = _text(arguments, "command") if request.tool == "bash" else ""
+    telling = telling or f"{request.tool} {_text(arguments, 'path') or request.arguments_json}"
+    line = reveal(" ".join(telling[: 8 * MAX_SUMMARY_CHARACTERS].split()))
+    return line if len(line) <= MAX_SUMMARY_CHARACTERS else f"{line[: MAX_SUMMARY_CHARACTERS - 1]}…"
+
+
+def shorten_path(path: str) -> str:
+    """Return a path with a tilde for the home directory."""
+    home = str(Path("~").expanduser())
+    return f"~{path[len(home) :]}" if path == home or path.startswith(home.rstrip("/") + "/") else path
+
+
+def _rule_directory(request: pb.PermissionRequest) -> str:
+    """Return the directory that the rule of a file tool names."""
+    try:
+        subject = msgspec.json.decode(request.rule_json, type=_RuleSubject).subject
+    except msgspec.DecodeError:
+        subject = ""
+    return shorten_path(reveal(" ".join(subject.split()))) or "this directory"
+
+
+def _parse_arguments(request: pb.PermissionRequest) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(request.arguments_json, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _parse_edits(arguments: dict[str, Any]) -> list[_EditPair]:
+    """Return the edits of a call; none when anything in them is not known, so that nothing of it hides."""
+    try:
+        return msgspec.convert(arguments.get("edits"), list[_EditPair])
+    except msgspec.ValidationError:
+        return []
+
+
+def _plain_lines(text: str) -> list[CallLine]:
+    return [CallLine("", line) for line in reveal(text).split("\n")]
+
+
+def _signed_lines(sign: Literal["-", "+"], text: str) -> list[CallLine]:
+    return [CallLine(sign, line) for line in reveal(text).removesuffix("\n").split("\n")] if text else []

@@ -1,0 +1,179 @@
+"""Plain mode: the answer to standard output as it comes, everything else in lines to standard error."""
+
+from typing import NamedTuple
+
+from yarrow.client.message_history import read_messages_after
+from yarrow.client.permission_prompts import PermissionUI
+from yarrow.client.plain_writer import PlainWriter
+from yarrow.client.run_follower import RunResult, follow_run
+from yarrow.client.run_notes import (
+    format_call_note,
+    format_end_note,
+    format_event_note,
+    format_preview_note,
+    format_result_note,
+)
+from yarrow.client.session_setup import SessionInfo
+from yarrow.client.sink import Sink
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+_BOUNDARIES = frozenset({"turn_start", "message_start", "message_end", "tool_output", "turn_end", "agent_end"})
+"""Events at which everything said before is recorded, so that what a gap left out can be read."""
+
+
+class PlainTerminal(NamedTuple):
+    """Where a run is printed, and who is asked there."""
+
+    out: Sink
+    err: Sink
+    permission_ui: PermissionUI | None = None
+    """None when nobody can be asked."""
+    raw: bool = False
+    """Whether the answer keeps its control characters where it goes to no terminal."""
+
+
+async def run_plain(
+    stub: Stub, session: SessionInfo, prompt: pb.PromptRequest, *, terminal: PlainTerminal
+) -> RunResult:
+    """Send a prompt to a session and print what comes of it. Raises what `follow` says and what the sinks raise."""
+    writer = PlainWriter(terminal.out, terminal.err, raw=terminal.raw)
+    if session.provider_reason:
+        writer.write_note(f"yarrow: answering with {session.provider}/{session.model}: {session.provider_reason}")
+    for sentence in session.warnings:
+        writer.write_note(f"yarrow: {sentence}")
+    asks = terminal.permission_ui is not None
+    outcome = await follow_run(
+        stub,
+        session,
+        prompt,
+        viewer=_PlainViewer(stub, session, writer, can_ask=asks),
+        permission_ui=terminal.permission_ui,
+    )
+    writer.end_answer()
+    if note := format_end_note(outcome):
+        writer.write_note(note)
+    return outcome
+
+
+class _PlainViewer:
+    """Prints events, and after a gap what the recorded messages hold beyond them, nothing twice."""
+
+    def __init__(self, stub: Stub, session: SessionInfo, writer: PlainWriter, *, can_ask: bool) -> None:
+        self._can_ask = can_ask
+        self._stub = stub
+        self._session = session
+        self._writer = writer
+        self._has_gap = False
+        self._anchor = ""
+        """The last message up to which nothing was missed."""
+        self._message = ""
+        self._shown = 0
+        """Characters of that message's text that are printed."""
+        self._calls: set[str] = set()
+        """Calls of that message that are printed."""
+        self._complete: set[str] = set()
+        """Messages that are printed whole. After a gap their events may still come."""
+
+    async def show(self, event: pb.AgentEvent, kind: str) -> None:
+        if self._has_gap and kind in _BOUNDARIES:
+            await self._catch_up()
+        match kind:
+            case "text_delta":
+                self._show_text(event.text_delta.text)
+            case "thinking_delta" if self._is_live():
+                self._writer.write_thinking(event.thinking_delta.text)
+            case "tool_call" if self._is_live():
+                self._show_call(event.tool_call)
+            case "message_start":
+                self._begin_message(event.message_start.message_id)
+            case "message_end":
+                self._end_message(event.message_end.message_id)
+            case "tool_output":
+                self._show_result(event.tool_output)
+            case "agent_start":
+                self._anchor = event.agent_start.message_id
+            case "permission_request" if self._can_ask:
+                # The person is shown it, and begins on a new line.
+                self._writer.end_answer()
+            case "gap":
+                self._has_gap = True
+            case _:
+                if note := format_event_note(event, kind):
+                    self._writer.write_note(note)
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    def _is_live(self) -> bool:
+        """Whether pieces of a message follow on what is printed."""
+        return not self._has_gap and self._message not in self._complete
+
+    def _begin_message(self, message_id: str) -> None:
+        self._message = message_id
+        self._shown = 0
+        self._calls = set()
+
+    def _show_text(self, text: str) -> None:
+        if self._is_live():
+            self._writer.write_answer(text)
+            self._shown += len(text)
+
+    def _show_call(self, call: pb.ToolCall | pb.ToolCallBlock) -> None:
+        if call.id not in self._calls:
+            self._calls.add(call.id)
+            # The call follows the text also where the two go to one file.
+            self._writer.end_answer()
+            self._writer.write_note(format_call_note(call.name, call.arguments_json, call.invalid_arguments))
+
+    def _end_message(self, message_id: str) -> None:
+        self._writer.end_answer()
+        # Without an id nothing was recorded.
+        if message_id and message_id not in self._complete:
+            self._complete.add(message_id)
+            self._anchor = message_id
+
+    def _show_result(self, output: pb.ToolOutput) -> None:
+        said = format_preview_note if self._session.dry_run else format_result_note
+        if output.message_id not in self._complete and (note := said(output)):
+            self._writer.write_note(note)
+            if self._can_ask:
+                from yarrow.client.unsandboxed_rerun import RERUN_OFFER, is_rerun_offered  # in a conversation alone
+
+                if is_rerun_offered(output.text):
+                    self._writer.write_note(f"yarrow: {RERUN_OFFER}")
+        self._end_message(output.message_id)
+
+    async def _catch_up(self) -> None:
+        self._has_gap = False
+        async for message in read_messages_after(
+            self._stub, self._session.session_id, self._anchor, skip=0 if self._anchor else self._session.message_count
+        ):
+            if message.role == pb.ROLE_TOOL:
+                self._show_result(_to_output(message))
+            elif message.role == pb.ROLE_ASSISTANT:
+                self._show_rest(message)
+
+    def _show_rest(self, message: pb.Message) -> None:
+        """Print of a recorded message what was not shown of it."""
+        if message.id != self._message:
+            self._begin_message(message.id)
+        self._show_text(_join_text(message)[self._shown :])
+        for block in message.content:
+            if block.HasField("tool_call"):
+                self._show_call(block.tool_call)
+        self._end_message(message.id)
+
+
+def _to_output(message: pb.Message) -> pb.ToolOutput:
+    return pb.ToolOutput(
+        name=message.tool_name,
+        text=_join_text(message),
+        is_error=message.is_error,
+        diff=message.diff,
+        message_id=message.id,
+    )
+
+
+def _join_text(message: pb.Message) -> str:
+    return "".join(block.text.text for block in message.content)

@@ -1,0 +1,80 @@
+"""A call that the service refused, in words and codes that a command line can act on."""
+
+from grpc import aio
+from msgspec import Struct
+
+_DETAILS = "grpc-status-details-bin"
+_DOMAIN = "yarrow"
+_NOT_CONNECTED = "failed to connect to all addresses"
+"""How the transport's own words begin where nobody answers; why is at their end."""
+_FIELDS = {
+    "text": ("the prompt", False),
+    "session_id": ("the session", False),
+    "other_session_id": ("the other session", False),
+    "index": ("the index", False),
+    "indices": ("the list of messages", False),
+    "name": ("the name", False),
+    "cwd": ("the directory", True),
+    "settings.tools.names": ("tools", True),
+    "settings.append_system_prompt": ("what is appended to the system prompt", True),
+}
+"""Fields of requests, what a person calls them, and whether that is said where the sentence has a subject."""
+_VERBS = ("is ", "has ", "does ")
+"""How a sentence without a subject begins."""
+
+
+class RpcFailure(Struct, frozen=True):
+    """Why a call failed."""
+
+    message: str
+    """One sentence."""
+    status: str
+    """The name of the gRPC status, such as NOT_FOUND."""
+    reason: str = ""
+    """The code of Yarrow's error tree, such as SESSION_UNKNOWN; empty when something else answered."""
+
+
+class SessionNotFound(Exception):
+    """No session, or more than one, is meant by what a person typed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.failure = RpcFailure(message, "NOT_FOUND", "SESSION_UNKNOWN")
+
+
+def parse_rpc_error(error: aio.AioRpcError) -> RpcFailure:
+    """Return what an RPC error says."""
+    message = error.details() or f"the service answered {error.code().name}"
+    if message.startswith(_NOT_CONNECTED):
+        message = f"the service cannot be reached ({message.rpartition(': ')[2]})"
+    return RpcFailure(_replace_field(message), error.code().name, _parse_reason(error))
+
+
+def _replace_field(message: str) -> str:
+    """Return a message without the field of the request that it begins with, of which a person knows nothing."""
+    field, colon, rest = message.partition(": ")
+    if not colon or field not in _FIELDS:
+        return message
+    noun, is_said = _FIELDS[field]
+    if rest.startswith(_VERBS):
+        return f"{noun} {rest}"
+    return f"{noun}: {rest}" if is_said else rest
+
+
+def _parse_reason(error: aio.AioRpcError) -> str:
+    details = next((value for key, value in error.trailing_metadata() if key == _DETAILS), b"")
+    if not isinstance(details, bytes) or not details:
+        return ""
+    # Here, since a call that succeeds does without it.
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
+
+    info = error_details_pb2.ErrorInfo()
+    try:
+        for detail in status_pb2.Status.FromString(details).details:
+            if detail.Unpack(info) and info.domain == _DOMAIN:
+                return info.reason
+    except DecodeError:
+        # Whoever wrote that was not Yarrow.
+        pass
+    return ""

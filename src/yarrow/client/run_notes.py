@@ -1,0 +1,112 @@
+"""Says in one line for a person what a tool was asked, how it went, and what else happened to a run."""
+
+from typing import Any
+
+import msgspec
+
+from yarrow.client.event_json import dumps
+from yarrow.client.run_follower import RunResult
+from yarrow.v1 import agent_pb2 as pb
+
+MAX_NOTE_CHARACTERS = 120
+"""Of a line about a tool; the rest is cut."""
+MAX_PREVIEW_LINES = 400
+"""Of what a tool would have done; how many more there are is said."""
+_DRY_RUN_PREFIX = "Dry run: "
+"""How the output of a tool begins that only said what it would do."""
+_KEY_ARGUMENTS = ("command", "pattern", "path")
+"""Arguments that say most about a call, the most telling first."""
+
+
+def format_call_note(name: str, arguments_json: str, invalid_arguments: str) -> str:
+    """Return a call as `> bash: ls -la timeout=30`."""
+    raw = invalid_arguments or arguments_json
+    try:
+        arguments = msgspec.json.decode(raw, type=dict[str, Any])
+        leaves = name == "bash" and arguments.get("outside") is True
+        kept = {key: value for key, value in arguments.items() if not leaves or key not in {"outside", "reason"}}
+        parts = _format_arguments(kept) + ["(outside the sandbox)"] * leaves
+    except msgspec.DecodeError:
+        return _truncate(f"> {name}: arguments that are no JSON object: {raw}")
+    except RecursionError:
+        # Nested too deeply to be taken apart; how it begins can still be read.
+        return _truncate(f"> {name}: {raw}")
+    return _truncate(f"> {name}: {' '.join(parts)}" if parts else f"> {name}")
+
+
+def format_result_note(output: pb.ToolOutput) -> str:
+    """Return the first line of an error or the size of a change; empty when neither is there."""
+    if output.is_error:
+        first_line, _, _ = output.text.strip().partition("\n")
+        return _truncate(f"< {output.name}: {first_line}")
+    if not output.diff:
+        return ""
+    added, removed = (
+        # Three of them and a space begin the line that names a file.
+        sum(line.startswith(sign) and not line.startswith(f"{3 * sign} ") for line in output.diff.split("\n"))
+        for sign in "+-"
+    )
+    return f"< {output.name}: +{added} -{removed}"
+
+
+def format_preview_note(output: pb.ToolOutput) -> str:
+    """Return, in a dry run, the whole of what a tool would have done; of one that ran, what `result_note` does."""
+    if output.is_error or not output.text.startswith(_DRY_RUN_PREFIX):
+        return format_result_note(output)
+    first, *lines = output.text.rstrip("\n").split("\n")
+    more = len(lines) - MAX_PREVIEW_LINES
+    if more > 0:
+        lines = [*lines[:MAX_PREVIEW_LINES], f"... and {more:,} more lines"]
+    # Indented, so that no line of a file looks like a note.
+    return "\n".join([f"< {output.name}: {first}", *(f"    {line}" for line in lines)])
+
+
+def format_event_note(event: pb.AgentEvent, kind: str) -> str:
+    """Return what a person should know of an event outside of messages and tools; empty when it is nothing."""
+    match kind:
+        case "notice":
+            return f"yarrow: {event.notice.text}"
+        case "retry_scheduled":
+            retry = event.retry_scheduled
+            why = f": {retry.message}" if retry.message else ""
+            return _truncate(f"yarrow: {retry.code}; trying again in {retry.delay:.1f} s{why}")
+        case "compaction_start":
+            return f"yarrow: compacting the context of {event.compaction_start.tokens_before:,} tokens"
+        case "compaction_end" if event.compaction_end.HasField("error"):
+            return f"yarrow: the context was not compacted: {event.compaction_end.error.message}"
+        case "compaction_end":
+            return f"yarrow: compacted it to {event.compaction_end.tokens_after:,} tokens"
+        case "permission_request":
+            request = event.permission_request
+            return _truncate(f"yarrow: {request.tool} was denied, since nobody is there to ask: {request.reason}")
+        case _:
+            return ""
+
+
+def format_end_note(outcome: RunResult) -> str:
+    """Return why a run ended before it was done; empty when it was done."""
+    if outcome.error_message:
+        return f"yarrow: {': '.join(filter(None, (outcome.error_code, outcome.error_message)))}"
+    return "" if outcome.reason == "COMPLETED" else f"yarrow: the run ended early: {outcome.reason.lower()}"
+
+
+def _format_arguments(arguments: dict[str, Any]) -> list[str]:
+    """Return what is said of each argument, the most telling first and without its name."""
+    keys = sorted(
+        arguments, key=lambda key: _KEY_ARGUMENTS.index(key) if key in _KEY_ARGUMENTS else len(_KEY_ARGUMENTS)
+    )
+    parts = [f"{key}={_format_value(arguments[key])}" for key in keys]
+    if keys and keys[0] in _KEY_ARGUMENTS:
+        parts[0] = _format_value(arguments[keys[0]])
+    return parts
+
+
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _truncate(text: str) -> str:
+    """Return text on one line and no longer than a note."""
+    # White space is joined only in as much as could be shown.
+    line = " ".join(text[: 8 * MAX_NOTE_CHARACTERS].split())
+    return line if len(line) <= MAX_NOTE_CHARACTERS else f"{line[: MAX_NOTE_CHARACTERS - 1]}…"

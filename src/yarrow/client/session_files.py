@@ -1,0 +1,89 @@
+"""Sessions to files and back: an export that is whole or not there, and an import that is sent a piece at a time."""
+
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from grpc import StatusCode, aio
+
+from yarrow.client.stub import Stub
+from yarrow.platform import system
+from yarrow.v1 import agent_pb2 as pb
+
+CHUNK_BYTES = 256 * 1024
+"""Bytes of one item of an import."""
+FORMATS = {".jsonl": pb.EXPORT_FORMAT_JSONL, ".html": pb.EXPORT_FORMAT_HTML, ".htm": pb.EXPORT_FORMAT_HTML}
+
+
+class FilePathError(Exception):
+    """A path that cannot be written or read; says which and what to do."""
+
+
+async def export_file(stub: Stub, session_id: str, path: Path) -> int:
+    """Write a session to `path`, as JSONL or HTML by its suffix; return the bytes. What was there is replaced at once.
+
+    Raises `WrongPath`, and `aio.AioRpcError` when the service refuses; then nothing is written.
+    """
+    export_format = FORMATS.get(path.suffix.lower())
+    if export_format is None:
+        raise FilePathError(f"{path}: an export ends in .jsonl or .html")
+    try:
+        if path.is_dir():
+            raise FilePathError(f"{path} is a directory: name a file in it")
+    except OSError as error:  # too long a name
+        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+    request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
+    size = 0
+    try:
+        handle, draft = tempfile.mkstemp(prefix=".yarrow-export-", dir=path.parent)
+    except OSError as error:
+        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            async for response in stub.ExportSession(request):
+                size += file.write(response.chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except OSError as error:
+        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            Path(draft).unlink()
+    return size
+
+
+async def import_file(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
+    """Make a session of a JSONL file in the project of `cwd`. Raises `WrongPath` and `aio.AioRpcError`."""
+    try:
+        # What is no file, such as a pipe that nobody writes to, must not be waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FilePathError(f"{path} is not a file")
+            size = status.st_size
+
+            async def pieces() -> AsyncIterator[pb.ImportSessionRequest]:
+                yield pb.ImportSessionRequest(cwd=cwd, size=size, chunk=file.read(CHUNK_BYTES))
+                while piece := file.read(CHUNK_BYTES):
+                    yield pb.ImportSessionRequest(chunk=piece)
+
+            return await _send_import(stub, path, pieces())
+    except OSError as error:
+        raise FilePathError(f"{path} cannot be read: {error.strerror}") from None
+
+
+async def _send_import(
+    stub: Stub, path: Path, pieces: AsyncIterator[pb.ImportSessionRequest]
+) -> pb.ImportSessionResponse:
+    try:
+        return await stub.ImportSession(pieces)
+    except aio.AioRpcError as error:
+        what = (error.details() or "").removeprefix("chunk: ")
+        if error.code() is not StatusCode.INVALID_ARGUMENT or what == error.details():
+            raise
+        # The field of the request means nothing to a person, the file does.
+        raise FilePathError(f"{path}: {what}") from None

@@ -1,0 +1,113 @@
+"""`yarrow sessions`: saved sessions, listed, looked at, searched, and what the command table does with one of them."""
+
+from collections.abc import Sequence
+
+from grpc import StatusCode, aio
+
+from yarrow.client import session_format
+from yarrow.client.event_json import dumps
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_setup import find_session
+from yarrow.client.sink import Sink
+from yarrow.client.slash_command import CommandContext, CommandError, CommandUsageError
+from yarrow.client.slash_commands import COMMANDS, run_command
+from yarrow.client.stub import Stub
+from yarrow.v1 import agent_pb2 as pb
+
+SESSION_COMMANDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
+"""Words that a session's id follows, each a command of the table."""
+_HELP_COLUMN = 49
+"""Where explanations begin."""
+_HELP_ROWS = {
+    "[all]": "the sessions of this project, or of all, newest first",
+    "tree [all]": "the same as a tree",
+    "search TEXT": "those of all projects that hold a text, or whose name does",
+    "import PATH": COMMANDS["import"].help,
+    "delete ID...": "delete sessions",
+    **{f"{name} ID {COMMANDS[name].usage}".rstrip(): COMMANDS[name].help for name in SESSION_COMMANDS},
+}
+USAGE = "\n".join(f"{f'yarrow sessions {words}':<{_HELP_COLUMN}}{text}" for words, text in _HELP_ROWS.items())
+
+
+async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> str:
+    """Do what the words say and print the answer; with `json` one object a line where sessions are listed.
+
+    Return a notice for the user alone, empty when there is none. Raises what `perform` does.
+    """
+    notice = ""
+    if json and words and words[0] not in ("list", "all", "search"):
+        raise CommandError(f"--json is for lists of sessions, not for {words[0]!r}")
+    match list(words):
+        case [] | ["list"]:
+            await _print_list(stub, pb.ListSessionsRequest(cwd=cwd), json=json, out=out)
+        case ["all"] | ["list", "all"]:
+            await _print_list(stub, pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL), json=json, out=out)
+        case ["search", *text] if text:
+            request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
+            if not await _print_list(stub, request, json=json, out=out):
+                notice = f"no session holds {request.search!r}, nor does a name of one"
+        case ["delete", *ids] if ids:
+            for one in dict.fromkeys([await _find_id(stub, word) for word in ids]):
+                await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
+                out.write(f"deleted {session_format.shorten_id(one)}\n")
+        case ["tree" | "import" as name, *rest]:
+            notice = await _print_result(CommandContext(stub, "", cwd), name, rest, out=out)
+        case [name, session, *rest] if name in SESSION_COMMANDS:
+            notice = await _print_result(
+                CommandContext(stub, await find_session(stub, session), cwd), name, rest, out=out
+            )
+        case [name] if name in SESSION_COMMANDS:
+            raise CommandError(f"usage: yarrow sessions {name} ID {COMMANDS[name].usage}".rstrip())
+        case ["search" | "delete" as name]:
+            raise CommandError(f"usage: yarrow sessions {name} {'TEXT' if name == 'search' else 'ID...'}")
+        case _:
+            raise CommandError(f"{' '.join(words)!r} is not one of:\n{USAGE}")
+    await out.drain()
+    return notice
+
+
+async def _find_id(stub: Stub, word: str) -> str:
+    """Return the id that a word names; of a session that cannot be read the word itself, which may be its id."""
+    try:
+        return await find_session(stub, word)
+    except aio.AioRpcError as error:
+        if error.code() is not StatusCode.FAILED_PRECONDITION:
+            raise
+        return word
+
+
+async def _print_result(context: CommandContext, name: str, rest: Sequence[str], *, out: Sink) -> str:
+    """Print the answer of a command of the table; return its notice."""
+    try:
+        answer = await run_command(context, name, rest)
+    except CommandUsageError as error:
+        # The table tells how a command stands in place of a prompt.
+        words = ("usage: yarrow sessions", name, *(["ID"] if name in SESSION_COMMANDS else []), error.usage)
+        raise CommandError(" ".join(filter(None, words))) from None
+    out.write(f"{sanitize(answer.stdout_text)}\n")
+    return answer.notice
+
+
+async def _print_list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> int:
+    """Print the sessions and return how many there are."""
+    response = await stub.ListSessions(request)
+    if not json:
+        out.write(session_format.format_list(response.sessions))
+        return len(response.sessions)
+    for session in response.sessions:
+        entry = {
+            "sessionId": session.session_id,
+            "parentId": session.parent_id,
+            "name": session.name,
+            "title": session.title,
+            "cwd": session.cwd,
+            "provider": session.provider,
+            "model": session.model,
+            "created": session.created.ToJsonString(),
+            "updated": session.updated.ToJsonString(),
+            "active": session.active,
+        }
+        if request.search:
+            entry["found"] = session.found
+        out.write(dumps(entry) + "\n")
+    return len(response.sessions)

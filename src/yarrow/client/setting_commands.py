@@ -1,0 +1,110 @@
+"""The commands of a conversation alone: another session, and how the present one is set."""
+
+from collections.abc import Sequence
+
+from yarrow.client.allowed_calls import list_or_revoke
+from yarrow.client.slash_command import CommandContext, CommandError, CommandResult, CommandUsageError, SlashCommand
+from yarrow.v1 import agent_pb2 as pb
+
+THINKING_LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
+PERMISSION_MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
+NEXT_LEVEL = "more"
+"""The level after the present one, the lowest after the highest."""
+
+
+async def _new(context: CommandContext, _words: Sequence[str]) -> CommandResult:
+    if context.make_session is None:
+        raise CommandError("a session cannot be made here")
+    return CommandResult("a new session", await context.make_session(context.cwd))
+
+
+async def _model(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        return await _list_models(context)
+    provider, slash, model = words[0].partition("/")
+    await _configure(
+        context, pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=words[0])
+    )
+    return CommandResult(f"the model is now {words[0]}", changes_settings=True)
+
+
+async def _list_models(context: CommandContext) -> CommandResult:
+    """Return the models of the present provider, one a line, with which one is in use."""
+    state = await _get_state(context)
+    listed = await context.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
+    if not listed.models:
+        raise CommandError(format_no_models(listed.provider))
+    present = state.provider.model
+    lines = [f"{listed.provider}/{one.name}{' (in use)' * (one.name == present)}" for one in listed.models]
+    return CommandResult("\n".join(lines))
+
+
+def format_no_models(provider: str) -> str:
+    """Return what is said where there is nothing to choose from."""
+    return f"{provider} lists no models: /model NAME takes any"
+
+
+async def _thinking(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if words == [NEXT_LEVEL]:
+        settings = (await _get_state(context)).settings
+        present = pb.ThinkingLevel.Name(settings.thinking).removeprefix("THINKING_LEVEL_").lower()
+        words = [
+            THINKING_LEVELS[
+                (THINKING_LEVELS.index(present) + 1 if present in THINKING_LEVELS else 1) % len(THINKING_LEVELS)
+            ]
+        ]
+    level = _parse_choice(words, THINKING_LEVELS, "thinking")
+    await _configure(context, pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}")))
+    return CommandResult(f"thinking: {level}", changes_settings=True)
+
+
+async def _permissions(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words or words[0] in {"list", "revoke"}:
+        return CommandResult(await list_or_revoke(context.stub, words, session_id=context.session_id))
+    mode = _parse_choice(words, PERMISSION_MODES, "permissions")
+    await _configure(
+        context, pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}"))
+    )
+    return CommandResult(f"permissions: {mode}", changes_settings=True)
+
+
+async def _dry_run(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    on = (
+        _parse_choice(words, ("on", "off"), "dry-run") == "on"
+        if words
+        else not (await _get_state(context)).settings.dry_run
+    )
+    await _configure(context, pb.SessionSettings(dry_run=on))
+    return CommandResult(f"dry run: {'on, nothing is changed' if on else 'off'}", changes_settings=True)
+
+
+async def _get_state(context: CommandContext) -> pb.GetStateResponse:
+    return await context.stub.GetState(pb.GetStateRequest(session_id=context.session_id))
+
+
+async def _configure(context: CommandContext, settings: pb.SessionSettings) -> None:
+    await context.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=context.session_id, settings=settings))
+
+
+def _parse_choice(words: Sequence[str], choices: Sequence[str], name: str) -> str:
+    if len(words) != 1:
+        raise CommandUsageError(name, "|".join(choices))
+    if words[0] not in choices:
+        raise CommandError(f"/{name} takes {'|'.join(choices)}, not {words[0]!r}")
+    return words[0]
+
+
+SETTING_COMMANDS: dict[str, SlashCommand] = {
+    "new": SlashCommand("", "begin another session", _new),
+    "model": SlashCommand("[PROVIDER/MODEL]", "go on with another model", _model, 1, is_idle_only=True),
+    "thinking": SlashCommand("LEVEL", "how much the model thinks", _thinking, 1, is_idle_only=True),
+    "permissions": SlashCommand(
+        "[MODE | revoke N]",
+        "what tools may do without asking, and what you allowed",
+        _permissions,
+        2,
+        is_idle_only=True,
+    ),
+    "dry-run": SlashCommand("[on|off]", "whether tools only say what they would do", _dry_run, 1, is_idle_only=True),
+}
+"""By name, in the order in which they are listed."""

@@ -1,0 +1,238 @@
+"""The commands about sessions, once for every client: each is a few calls of the service and an answer in words."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from yarrow.client import session_files, session_format
+from yarrow.client.message_history import read_messages_after
+from yarrow.client.session_setup import find_session
+from yarrow.client.setting_commands import SETTING_COMMANDS
+from yarrow.client.slash_command import (
+    CommandContext,
+    CommandError,
+    CommandFailedError,
+    CommandResult,
+    CommandUsageError,
+    SlashCommand,
+)
+from yarrow.v1 import agent_pb2 as pb
+
+COMMAND_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
+"""How a command begins; a path has a second slash in it and is none."""
+MAX_PROMPT_LINES = 40
+"""Lines shown of a system prompt that an import brings."""
+
+
+async def run_line(
+    context: CommandContext, line: str, *, table: Mapping[str, SlashCommand] | None = None
+) -> CommandResult:
+    """Do what a line such as `/branch 3` says. Raises as `perform`."""
+    name, *more = line.strip().removeprefix("/").split(None, 1) or [""]
+    command = (COMMANDS if table is None else table).get(name)
+    # One that takes a single word takes the rest of the line, spaces and all: a path, a name, instructions.
+    whole = command is not None and command.max_words == 1 and more
+    return await run_command(context, name, more if whole else _split_words("".join(more)), table=table)
+
+
+async def run_command(
+    context: CommandContext, name: str, words: Sequence[str], *, table: Mapping[str, SlashCommand] | None = None
+) -> CommandResult:
+    """Do a command of a table, `COMMANDS` when none is given.
+
+    Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, `Failed`, and
+    `aio.AioRpcError` when the service refuses.
+    """
+    command = (COMMANDS if table is None else table).get(name)
+    if command is None:
+        near = find_nearest(name)
+        hint = f"did you mean /{near}?" if near else f"there are /{', /'.join(COMMANDS)}"
+        raise CommandError(f"there is no command /{name}; {hint}")
+    if len(words) > command.max_words:
+        raise CommandUsageError(name, command.usage)
+    return await command.run(context, words)
+
+
+def is_command(line: str) -> bool:
+    """Return whether a line is a command of the table."""
+    name, *_ = line.removeprefix("/").split(None, 1) or [""]
+    return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
+
+
+def find_nearest(name: str, others: Iterable[str] = ()) -> str:
+    """Return the command, or which of `others`, `name` was probably meant to be, or an empty text."""
+    # Here, since only a mistake needs it.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, [*COMMANDS, *others], n=1, cutoff=0.8)), "")
+
+
+async def _branch(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    index = _parse_number(words[0], "the index of a message") if words else None
+    made = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=context.session_id, index=index))
+    return _make_result("branched", made.session_id)
+
+
+async def _fork(context: CommandContext, _words: Sequence[str]) -> CommandResult:
+    made = await context.stub.ForkSession(pb.ForkSessionRequest(session_id=context.session_id))
+    return _make_result("forked", made.session_id)
+
+
+async def _rebase(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    squash = "--squash" in words
+    indices = [_parse_number(word, "the index of a message") for word in words if word != "--squash"]
+    if not indices or any(index < 0 for index in indices):
+        raise CommandUsageError("rebase", "INDEX... [--squash], where an index counts from 0")
+    request = pb.RebaseSessionRequest(session_id=context.session_id, indices=indices, squash=squash)
+    made = await context.stub.RebaseSession(request)
+    added = f"; messages {', '.join(map(str, made.added))} came along with their calls" if made.added else ""
+    return CommandResult(_make_result("rebased", made.session_id).text + added, made.session_id)
+
+
+async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    others = [word for word in words if word != "--summary"]
+    if len(others) != 1:
+        raise CommandUsageError("merge", "SESSION [--summary]")
+    other = await find_session(context.stub, others[0])
+    request = pb.MergeSessionRequest(
+        session_id=context.session_id, other_session_id=other, summary="--summary" in words
+    )
+    made = _make_result(
+        f"merged with {session_format.shorten_id(other)}", (await context.stub.MergeSession(request)).session_id
+    )
+    said = ""
+    async for message in read_messages_after(context.stub, made.session_id, ""):
+        # The last is the model's, on how both fit together.
+        said = "".join(block.text.text for block in message.content)
+    return CommandResult(made.text, made.session_id, model_text=said.strip())
+
+
+async def _compact(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    request = pb.CompactRequest(session_id=context.session_id, instructions=" ".join(words))
+    before = 0
+    async for response in context.stub.Compact(request):
+        event = response.event
+        if event.HasField("compaction_start"):
+            before = event.compaction_start.tokens_before
+        elif event.HasField("compaction_end"):
+            end = event.compaction_end
+            if end.HasField("error"):
+                raise CommandFailedError(f"the context was not compacted: {end.error.message}", end.error.code)
+            return CommandResult(f"compacted the context from {before:,} to {end.tokens_after:,} tokens")
+    raise CommandFailedError("the service ended before the context was compacted", "DRAINING")
+
+
+async def _export(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        raise CommandUsageError("export", "PATH, which ends in .jsonl or .html")
+    path = _parse_path(context, words[0])
+    size = await session_files.export_file(context.stub, context.session_id, path)
+    return CommandResult(f"wrote {path} ({size:,} bytes)")
+
+
+async def _import(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        raise CommandUsageError("import", "PATH")
+    made = await session_files.import_file(context.stub, _parse_path(context, words[0]), context.cwd)
+    skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
+    text = _make_result("imported", made.session_id).text + skipped
+    return CommandResult(text, made.session_id, notice=_format_imported_prompt(made))
+
+
+def _format_imported_prompt(made: pb.ImportSessionResponse) -> str:
+    """Return the system prompt that an imported session brings, indented so that no line of it looks like ours."""
+    if not made.system_prompt:
+        return ""
+    lines = [f"    {line}" for line in made.system_prompt.splitlines()]
+    more = len(lines) - MAX_PROMPT_LINES
+    cut = made.system_prompt_characters > len(made.system_prompt)
+    if more > 0 or cut:
+        rest = f"{made.system_prompt_characters:,} characters in all"
+        lines = [*lines[:MAX_PROMPT_LINES], f"    ... ({rest})"]
+    return "\n".join(["the imported session brings its own system prompt, which its next run uses:", *lines])
+
+
+async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        raise CommandUsageError("resume", "SESSION; /tree shows them")
+    found = await find_session(context.stub, words[0])
+    return CommandResult(f"resumed {session_format.shorten_id(found)}", found)
+
+
+async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if words not in ([], ["all"]):
+        raise CommandUsageError("tree", "[all]")
+    scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
+    response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
+    return CommandResult(session_format.format_tree(response.nodes).rstrip("\n") or "there are no saved sessions")
+
+
+async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
+    stats = await context.stub.GetStats(pb.GetStatsRequest(session_id=context.session_id))
+    return CommandResult(session_format.format_stats(stats).rstrip("\n"))
+
+
+async def _show(context: CommandContext, _words: Sequence[str]) -> CommandResult:
+    parts = [
+        session_format.format_message(index, message)
+        for index, message in enumerate(
+            [one async for one in read_messages_after(context.stub, context.session_id, "")]
+        )
+    ]
+    return CommandResult("".join(parts).rstrip("\n") or "nothing was said yet")
+
+
+async def _name(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        raise CommandUsageError("name", "NAME")
+    await context.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=context.session_id, name=words[0]))
+    return CommandResult(f"named the session {words[0]}")
+
+
+def _parse_path(context: CommandContext, word: str) -> Path:
+    try:
+        return Path(context.cwd) / Path(word).expanduser()
+    except RuntimeError:
+        home = word.partition("/")[0]
+        raise session_files.FilePathError(f"{word}: there is no home directory {home}; write the whole path") from None
+
+
+def _make_result(how: str, session_id: str) -> CommandResult:
+    return CommandResult(f"{how}: the session is now {session_format.shorten_id(session_id)}", session_id)
+
+
+def _parse_number(word: str, what: str) -> int:
+    try:
+        number = int(word)
+    except ValueError:
+        raise CommandError(f"{word!r} is not {what}") from None
+    if abs(number) >= 1 << 31:
+        raise CommandError(f"{word} is not {what}")
+    return number
+
+
+def _split_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"{text!r} cannot be taken apart: {error}") from None
+
+
+COMMANDS: dict[str, SlashCommand] = {
+    "branch": SlashCommand("[INDEX]", "a child with the history up to a message", _branch, 1),
+    "fork": SlashCommand("", "a detached copy", _fork),
+    "rebase": SlashCommand("INDEX... [--squash]", "a session of chosen messages", _rebase, 10_000),
+    "merge": SlashCommand("SESSION [--summary]", "bring another session into this one", _merge, 2),
+    "compact": SlashCommand("[INSTRUCTIONS]", "sum up the older part of the context", _compact, 1, is_idle_only=True),
+    "export": SlashCommand("PATH", "write the session to a file that ends in .jsonl or .html", _export, 1),
+    "import": SlashCommand("PATH", "make a session of a JSONL file", _import, 1),
+    "resume": SlashCommand("SESSION", "go on with a saved session", _resume, 1),
+    "tree": SlashCommand("[all]", "the saved sessions of this project, or of all", _tree, 1),
+    "stats": SlashCommand("", "tokens, tools, compactions and times", _stats),
+    "show": SlashCommand("", "the messages with their indices", _show),
+    "name": SlashCommand("NAME", "give the session a name", _name, 1, is_idle_only=True),
+}
+"""By name, in the order in which they are listed."""
+CHAT_COMMANDS: dict[str, SlashCommand] = {**COMMANDS, **SETTING_COMMANDS}
+"""Those that a conversation has, which goes on with the session that a command answers with."""

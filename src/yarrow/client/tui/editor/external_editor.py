@@ -1,0 +1,87 @@
+"""Writes a text in the person's own editor, which has the terminal meanwhile."""
+
+import asyncio
+import os
+import shlex
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+
+from yarrow.platform import system
+from yarrow.platform.search_path import find_program
+
+MAX_END_SECONDS = 1.0
+"""How long an editor that is told to end may take to put the terminal in order; then it is killed."""
+
+
+class EditorError(Exception):
+    """The editor could not be run, or failed; the message says which, and what to set."""
+
+
+async def edit_text(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
+    """Return the text as the person left it. Raises `NoEditor`; then it is as it was.
+
+    `terminal` is the descriptor that the editor draws on; None is that of this process.
+    """
+    named = environment.get("VISUAL") or environment.get("EDITOR") or system.USUAL_EDITOR
+    descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        # Taken apart without a shell, so that nothing in a name is run.
+        program, *options = shlex.split(named)
+        found = find_program(program, environment)
+        if found is None:
+            # Here, since only a mistake needs it.
+            import shutil
+
+            is_planted = shutil.which(program, path=environment.get("PATH"))
+            place = "is inside the workspace and is not run" if is_planted else "was not found"
+            raise EditorError(f"the editor {program!r} {place}: set VISUAL or EDITOR")
+        process = await asyncio.create_subprocess_exec(found, *options, name, stdout=terminal, stderr=terminal)
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                await _terminate(process)
+        if code:
+            raise EditorError(f"{named} ended with {code}: the text is as it was")
+        return path.read_text("utf-8", "replace").removesuffix("\n")
+    except (OSError, ValueError) as error:
+        raise EditorError(f"{named!r} cannot be run ({error}): set VISUAL or EDITOR") from None
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+async def _terminate(process: Process) -> None:
+    """End an editor, and what it started, with the program: it would go on reading from the terminal of others."""
+    pids = [process.pid, *_find_descendants(process.pid)]
+    _signal(pids, signal.SIGTERM)
+    ended = asyncio.ensure_future(process.wait())
+    late = asyncio.get_running_loop().call_later(MAX_END_SECONDS, _signal, pids, system.KILL)
+    while not ended.done():
+        # Whoever cancels once more does not hurry it: it is over within a second.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+    late.cancel()
+    _signal(pids[1:], system.KILL)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for one in pids:
+        with suppress(OSError):
+            os.kill(one, number)
+
+
+def _find_descendants(pid: int) -> list[int]:
+    """Return the processes that one started, and theirs, where the system tells."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(one for child in children for one in _find_descendants(child))]

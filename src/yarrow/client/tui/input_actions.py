@@ -1,0 +1,151 @@
+"""Takes what a person writes, here or in an editor of their own, with its pictures, and sends or runs it."""
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from grpc import aio
+
+from yarrow.client.rpc_errors import parse_rpc_error
+from yarrow.client.shell_escape import parse_bang
+from yarrow.client.slash_command import CommandError
+from yarrow.client.tui.clipboard import ClipboardError, read_image
+from yarrow.client.tui.deleted_session import replace_if_deleted
+from yarrow.client.tui.editor.external_editor import EditorError, edit_text
+from yarrow.client.tui.editor.image_files import MAX_IMAGE_BYTES, find_mentioned_images, find_pasted_images, make_image
+from yarrow.client.tui.job_control import NO_SHELL_NOTICE, has_shell, stop_process
+from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.client.tui.app import App
+    from yarrow.client.tui.command_dispatch import InputLine
+
+RUN_CONTINUES = "the run goes on in the service"
+RUN_PAUSED = "the run stands still until fg goes on with it"
+
+
+async def send_text(app: "App", line: "InputLine") -> None:
+    """Send a text: as a prompt, or to the run that is going on.
+
+    Raises `WrongWords` for pictures that cannot go with it, and `aio.AioRpcError` when the service refuses.
+    """
+    request = pb.PromptRequest(text=line.text, images=await _collect_images(app, line.text))
+    await replace_if_deleted(app, line.text)
+    if not app.view_state.status.is_running and await _try_prompt(app, request):
+        return
+    # A run goes on, perhaps one that began just now, by this client or another.
+    try:
+        await app.session_client.queue_text(line.text, request.images, follow_up=line.follow_up)
+    except aio.AioRpcError as error:
+        if parse_rpc_error(error).reason != "NOT_RUNNING":
+            raise
+        # It ended just now, or what goes on is no run.
+        if not await _try_prompt(app, request):
+            raise CommandError(
+                "something else goes on: send the text when it is over, or press Esc to end it"
+            ) from None
+
+
+async def _try_prompt(app: "App", request: pb.PromptRequest) -> bool:
+    """Send a prompt; return False when the session is busy. Raises `aio.AioRpcError` for all else."""
+    try:
+        await app.session_client.send_prompt(request)
+    except aio.AioRpcError as error:
+        if parse_rpc_error(error).reason != "BUSY":
+            raise
+        return False
+    return True
+
+
+async def run_shell(app: "App", line: str) -> None:
+    """Run a command for the person, such as `!ls`; with two signs the model is not told of it.
+
+    Raises `WrongWords` while the agent runs, and `aio.AioRpcError` when the service refuses.
+    """
+    if app.view_state.status.is_running:
+        raise CommandError("the agent is running: run the command when it is over, or press Esc to end it")
+    await replace_if_deleted(app, line)
+    request = parse_bang(app.session_client.session_id, line)
+    app.add_command(line)
+    await app.session_client.run_tool(request)
+
+
+async def open_external_editor(app: "App") -> None:
+    """Write what is in the editor in the person's own."""
+    try:
+        async with app.screen.suspend():
+            text = await edit_text(app.editor.expanded_text, os.environ, app.screen.descriptor)
+        app.editor.set_text(text)
+    except EditorError as error:
+        app.add_note("error", str(error))
+    app.screen.refresh()
+
+
+async def suspend_app(app: "App") -> None:
+    """Give the terminal back to the shell until that goes on with the program."""
+    was_stopped = False
+    if has_shell():
+        async with app.screen.suspend():
+            if app.view_state.status.is_running:
+                app.screen.print_outside(f"{RUN_CONTINUES if app.options.run_continues else RUN_PAUSED}\n")
+            was_stopped = await stop_process()
+    if not was_stopped:
+        app.add_note("notice", NO_SHELL_NOTICE)
+    app.redraw()
+
+
+async def paste_clipboard_image(app: "App") -> None:
+    """Put the picture in the clipboard into the text."""
+    if not app.view_state.status.has_images:
+        app.add_note("error", f"{_model_name(app)} takes no images")
+        return
+    try:
+        data = await read_image(os.environ)
+    except ClipboardError as error:
+        app.add_note("error", str(error))
+        return
+    image = make_image(data)
+    if image is None:
+        app.add_note("notice", "there is no picture in the clipboard")
+    elif len(data) > MAX_IMAGE_BYTES:
+        app.add_note(
+            "error",
+            f"the picture in the clipboard has {_to_mib(len(data))}: at most {_to_mib(MAX_IMAGE_BYTES)} are sent",
+        )
+    else:
+        app.editor.insert(app.editor.attachments.add(image) + " ")
+        app.screen.refresh()
+
+
+def attach_pasted_images(app: "App", text: str) -> str:
+    """Return what is put in for paths of pictures that are pasted; empty for any other text."""
+    found = find_pasted_images(text, app.view_state.cwd)
+    if found and not app.view_state.status.has_images:
+        app.add_note("notice", f"{_model_name(app)} takes no images: what is pasted stays the name of a file")
+        return ""
+    return "".join(f"{app.editor.attachments.add(image, name)} " for name, image in found.items())
+
+
+async def _collect_images(app: "App", text: str) -> list[pb.Image]:
+    attached = app.editor.attachments.find_images(text)
+    mentioned = await asyncio.to_thread(find_mentioned_images, text, app.view_state.cwd) if "@" in text else {}
+    if not app.view_state.status.has_images:
+        if attached:
+            raise CommandError(f"{_model_name(app)} takes no images: take [image ...] out, or choose another model")
+        if mentioned:
+            app.add_note("notice", f"{_model_name(app)} takes no images: @{', @'.join(mentioned)} is sent as a name")
+        return []
+    images = [*attached, *mentioned.values()]
+    if (size := sum(len(image.data) for image in images)) > MAX_IMAGE_BYTES:
+        raise CommandError(
+            f"the pictures have {_to_mib(size)} together: at most {_to_mib(MAX_IMAGE_BYTES)} go with one text"
+        )
+    return images
+
+
+def _model_name(app: "App") -> str:
+    return app.view_state.status.model or "the model"
+
+
+def _to_mib(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB"

@@ -1,0 +1,84 @@
+"""What each key of the main view does: one table, which the help shows too."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from yarrow.client.tui.key_handler import make_key_handler
+
+KeyAction = Literal[
+    "submit",
+    "follow_up",
+    "abort",
+    "clear",
+    "leave",
+    "fold_output",
+    "fold_thinking",
+    "think",
+    "models",
+    "edit",
+    "picture",
+    "help",
+    "suspend",
+    "outside",
+]
+
+
+class KeyBinding(NamedTuple):
+    """One key, or several pressed one after the other."""
+
+    names: tuple[str, ...]
+    """As the library calls them."""
+    shown: str
+    help: str
+    action: KeyAction
+
+
+KEYS: tuple[KeyBinding, ...] = (
+    KeyBinding(("enter",), "Enter", "send; while the agent runs, steer it", "submit"),
+    KeyBinding(("escape", "enter"), "Alt+Enter", "send when the run ends", "follow_up"),
+    KeyBinding(("escape",), "Esc", "abort the run", "abort"),
+    KeyBinding(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
+    KeyBinding(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
+    KeyBinding(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
+    KeyBinding(("escape", "o"), "Alt+O", "run a command again outside the sandbox", "outside"),
+    KeyBinding(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
+    KeyBinding(("c-p",), "Ctrl+P", "choose a model", "models"),
+    KeyBinding(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
+    KeyBinding(("c-v",), "Ctrl+V", "put the picture in the clipboard into the text", "picture"),
+    KeyBinding(("c-z",), "Ctrl+Z", "suspend; fg in the shell comes back", "suspend"),
+    KeyBinding(("f1",), "F1", "this help", "help"),
+    KeyBinding(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
+)
+
+EDITOR_KEYS = (
+    ("Ctrl+J", "a new line; Shift+Enter too, where the terminal tells it from Enter"),
+    ("Up, Down", "move; at the first and last line, what was sent before"),
+    ("Tab", "complete a command, what follows it, or a path"),
+    ("@", "name a file of the project"),
+)
+"""Keys of the editor itself, as the help shows them."""
+
+
+def make_bindings(actions: Mapping[KeyAction, Callable[[], None]]) -> KeyBindings:
+    """Return the keys, each bound to what its action does."""
+    made = KeyBindings()
+    for key in KEYS:
+        made.add(*key.names)(make_key_handler(actions[key.action]))
+    made.add("escape", Keys.Any)(_unless_alt(actions["abort"]))
+    return made
+
+
+def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    """Return what is done with Escape and what came right behind it: a letter is one with Alt, which means nothing."""
+
+    def handle(event: KeyPressEvent) -> None:
+        behind = event.key_sequence[-1]
+        # A key that is no character has a name.
+        if len(behind.key) > 1:
+            abort()
+            event.key_processor.feed(behind, first=True)
+
+    return handle

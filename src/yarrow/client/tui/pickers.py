@@ -1,0 +1,107 @@
+"""Commands that let a person choose on the whole screen, and what is done with the choice."""
+
+from typing import TYPE_CHECKING
+
+from yarrow.client.message_history import read_messages_after
+from yarrow.client.session_format import format_session, shorten_id
+from yarrow.client.setting_commands import format_no_models
+from yarrow.client.slash_command import CommandError
+from yarrow.client.tui.editor.completion import CompletionItem
+from yarrow.client.tui.tool_call_view import shorten_call_id
+from yarrow.client.tui.views.message_picker import choose_messages
+from yarrow.client.tui.views.pager import show_text
+from yarrow.client.tui.views.picker import pick
+from yarrow.client.tui.views.session_picker import choose_from_tree
+from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.client.tui.app import App
+
+
+async def pick_session(app: "App") -> None:
+    """Show the sessions of the project, and do what is chosen. Raises `aio.AioRpcError`."""
+    request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.view_state.cwd)
+    nodes = (await app.stub.GetSessionTree(request)).nodes
+    if not nodes:
+        raise CommandError("there are no saved sessions")
+    choice = await app.show_view(lambda terminal: choose_from_tree(terminal, nodes, app.session_client.session_id))
+    if choice is None:
+        return
+    match choice.action:
+        case "resume":
+            await _switch_to(app, choice.session_id, "resumed")
+        case "branch":
+            made = await app.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
+            await _switch_to(app, made.session_id, "branched")
+        case "fork":
+            copy = await app.stub.ForkSession(pb.ForkSessionRequest(session_id=choice.session_id))
+            await _switch_to(app, copy.session_id, "forked")
+        case "rebase":
+            await pick_rebase(app, choice.session_id)
+
+
+async def pick_rebase(app: "App", session_id: str) -> None:
+    """Show the messages of a session, and make one of those that are chosen. Raises `aio.AioRpcError`."""
+    messages = [one async for one in read_messages_after(app.stub, session_id, "")]
+    if not messages:
+        raise CommandError("nothing was said in this session yet")
+    chosen = await app.show_view(lambda terminal: choose_messages(terminal, messages))
+    if chosen is None:
+        return
+    request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
+    made = await app.operation.run("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
+    await _switch_to(app, made.session_id, "rebased")
+
+
+async def pick_merge(app: "App") -> str:
+    """Return the session that is chosen to be brought into this one, empty for none. Raises `aio.AioRpcError`."""
+    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.view_state.cwd)
+    others = [
+        one
+        for one in (await app.stub.ListSessions(request)).sessions
+        if one.session_id != app.session_client.session_id
+    ]
+    if not others:
+        raise CommandError("there is no other session to merge")
+    choices = [CompletionItem(shorten_id(one.session_id), format_session(one).partition("  ")[2]) for one in others]
+    picked = await app.show_view(
+        lambda terminal: pick(terminal, ("Bring which session into this one?", "Merge which one?"), choices)
+    )
+    return picked or ""
+
+
+async def pick_model(app: "App") -> str:
+    """Return the model that is chosen of those of the present provider, empty for none. Raises `aio.AioRpcError`."""
+    state = await app.session_client.state()
+    listed = await app.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
+    choices = [
+        CompletionItem(one.name, f"{one.context_window:,} tokens" if one.context_window else "")
+        for one in listed.models
+    ]
+    if not choices:
+        raise CommandError(format_no_models(listed.provider))
+    picked = await app.show_view(
+        lambda terminal: pick(
+            terminal, (f"Models of {listed.provider}", "Models"), choices, present=state.provider.model
+        )
+    )
+    return f"{listed.provider}/{picked}" if picked else ""
+
+
+async def show_call(app: "App", call_id: str) -> None:
+    """Show the whole output of a call, of the last one when none is named. Raises `WrongWords`."""
+    found = [
+        call
+        for call in app.view_state.list_calls()
+        if not call_id or shorten_call_id(call.id) == call_id or call.id == call_id
+    ]
+    if not found:
+        raise CommandError(f"there is no call {call_id!r} in this session" if call_id else "there was no tool call yet")
+    call = found[-1]
+    text = "\n\n".join(filter(None, (call.arguments_json, call.diff, call.output)))
+    await app.show_view(lambda terminal: show_text(terminal, f"{call.name} {shorten_call_id(call.id)}", text))
+
+
+async def _switch_to(app: "App", session_id: str, how: str) -> None:
+    await app.open_session(session_id)
+    app.add_note("command", f"{how}: the session is now {shorten_id(session_id)}")

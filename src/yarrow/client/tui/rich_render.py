@@ -1,0 +1,85 @@
+"""Draws what rich can lay out as lines: no wider than asked for, with colours and nothing else a terminal obeys."""
+
+from functools import lru_cache
+from io import BytesIO, TextIOWrapper
+from typing import TYPE_CHECKING
+
+from rich.color import ColorSystem
+from rich.console import Console, RenderableType
+from rich.style import Style
+from rich.theme import Theme
+
+from yarrow.client.tui.terminal_theme import TerminalTheme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.segment import Segment
+
+MIN_COLUMNS = 5
+"""Columns below which nothing is laid out, and below which a prefix leaves its room to the text."""
+_RICH_THEME = Theme({"markdown.code": "cyan", "markdown.link": "underline", "markdown.link_url": "blue"})
+"""Over the library's own, which sets some words on black, whatever the terminal's ground is."""
+_COLOUR_SYSTEMS = {
+    "none": None,
+    "16": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "true": ColorSystem.TRUECOLOR,
+}
+
+
+def render_lines(
+    renderable: RenderableType, columns: int, theme: TerminalTheme, *, first: str = "", rest: str = ""
+) -> list[str]:
+    """Return the lines of what rich can draw, each behind a prefix; prefixes hold no wide characters."""
+    room = columns - max(len(first), len(rest))
+    if room < MIN_COLUMNS:
+        first = rest = ""
+        room = max(columns, MIN_COLUMNS)
+    console = _make_console(theme)
+    options = console.options.update(width=room, height=None)
+    drawn = [_render_line(segments, theme) for segments in console.render_lines(renderable, options, pad=False)]
+    return [f"{rest if index else first}{line}".rstrip() for index, line in enumerate(drawn)]
+
+
+def paint(text: str, style: str, theme: TerminalTheme) -> str:
+    """Return one line of text in a style of rich, such as `bold red`."""
+    return _apply_style(text, _parse_style(style), theme)
+
+
+def _render_line(segments: "Iterable[Segment]", theme: TerminalTheme) -> str:
+    """Return a line without the spaces that fill it up: they would be copied with it."""
+    parts = [(segment.text, segment.style) for segment in segments if not segment.control]
+    while parts and not parts[-1][0].rstrip():
+        parts.pop()
+    if parts:
+        parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
+    return "".join(_apply_style(text, style, theme) if style else text for text, style in parts)
+
+
+def _apply_style(text: str, style: Style, theme: TerminalTheme) -> str:
+    if theme.colours == "none":
+        return text
+    return style.render(text, color_system=_COLOUR_SYSTEMS[theme.colours])
+
+
+@lru_cache(maxsize=256)
+def _parse_style(style: str) -> Style:
+    return Style.parse(style)
+
+
+@lru_cache(maxsize=4)
+def _make_console(theme: TerminalTheme) -> Console:
+    return Console(
+        # Nothing is written to it; the library asks for its encoding to choose its signs.
+        file=TextIOWrapper(BytesIO(), encoding="utf-8" if theme.has_signs else "ascii"),
+        force_terminal=True,
+        color_system="truecolor",
+        theme=_RICH_THEME,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        width=80,
+        _environ={},
+    )

@@ -1,0 +1,129 @@
+"""The first start: where no model backend was found, a person says which one there is."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from textwrap import wrap
+
+from msgspec import Struct
+from msgspec.structs import replace
+from prompt_toolkit import PromptSession
+
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.tui.editor.completion import CompletionItem
+from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.views.picker import pick
+
+TITLES = ("No model backend was found. Which one will you use?", "Which model backend?")
+MAX_PROBLEM_ROWS = 5
+"""Of what went wrong with the last choice; the rest is cut."""
+OTHER_SERVER = "Another server"
+STARTER_MODEL = "Starter model"
+TAKE_ANYWAY = "All the same"
+_CHOICES = (
+    CompletionItem("Ollama", "on this machine: run `ollama serve` and `ollama pull qwen3`"),
+    CompletionItem("llama.cpp", "on this machine: run `llama-server -m MODEL.gguf --jinja --port 8080`"),
+    CompletionItem(STARTER_MODEL, "a small one that is fetched now ({size}) and runs inside Yarrow"),
+    CompletionItem("Anthropic", "with a key in ANTHROPIC_API_KEY"),
+    CompletionItem("OpenAI", "with a key in OPENAI_API_KEY"),
+    CompletionItem("Gemini", "with a key in GEMINI_API_KEY"),
+    CompletionItem(OTHER_SERVER, "that speaks OpenAI's chat completions"),
+)
+_PROVIDERS = {
+    "Ollama": "ollama",
+    "llama.cpp": "llamacpp",
+    STARTER_MODEL: "local",
+    "Anthropic": "anthropic",
+    "OpenAI": "openai",
+    "Gemini": "gemini",
+}
+
+
+class BackendChoice(Struct, frozen=True):
+    """What is to be configured."""
+
+    provider: str
+    """Its id."""
+    settings: Mapping[str, str] = {}
+    """Of a provider that is not built in, as the configuration file holds them."""
+    model: str = ""
+    needs_starter: bool = False
+    """Whether the starter model is to be fetched."""
+    is_sure: bool = False
+    """Whether the person takes it though it was tried and did not work."""
+
+
+class AnswerProblem(Struct, frozen=True):
+    """What speaks against an answer; an empty sentence is nothing."""
+
+    sentence: str = ""
+    is_final: bool = False
+    """Whether the answer cannot be taken; else it is taken when it is given once more."""
+
+
+class BackendQuestion(Struct, frozen=True):
+    """What is asked about a server."""
+
+    question: str
+    check: Callable[[str, Mapping[str, str]], Awaitable[AnswerProblem]]
+    """Given the answer, and those before it by the keys of the configuration file."""
+
+
+class BackendPicker:
+    """Asks which backend there is, as often as it is needed; what was answered is kept."""
+
+    def __init__(self, terminal: Terminal, *, size: str, questions: Mapping[str, BackendQuestion]) -> None:
+        """Take the size of the starter model, and what is asked about a server by the key that it is kept under."""
+        self._terminal = terminal
+        self._choices = [CompletionItem(one.word, one.help.format(size=size)) for one in _CHOICES]
+        self._questions = questions
+        self._answers: dict[str, str] = {}
+        self._last: BackendChoice | None = None
+
+    async def choose(self, problem: str = "") -> BackendChoice | None:
+        """Ask, and say what was wrong with the last choice; None when the person left."""
+        choices = self._choices
+        if problem:
+            choices = [
+                *choices,
+                CompletionItem(TAKE_ANYWAY, "take the last one: it is written down, for when it works"),
+            ]
+        while True:
+            columns = max(self._terminal.output.get_size().columns - 1, 1)
+            above = wrap(sanitize(problem), columns)[:MAX_PROBLEM_ROWS]
+            picked = await pick(self._terminal, TITLES, choices, above=above)
+            if picked == TAKE_ANYWAY and self._last is not None:
+                return replace(self._last, is_sure=True)
+            backend = await self._ask_other_server() if picked == OTHER_SERVER else _make_built_in(picked)
+            if backend is not None or picked is None:
+                self._last = backend
+                return backend
+
+    async def _ask_other_server(self) -> BackendChoice | None:
+        session: PromptSession[str] = PromptSession(input=self._terminal.input, output=self._terminal.output)
+        try:
+            for key, asked in self._questions.items():
+                await self._ask_question(session, key, asked)
+        except (KeyboardInterrupt, EOFError):
+            return None
+        settings = {key: text for key, text in self._answers.items() if text and key != "model"}
+        return BackendChoice("other", {"type": "openai", **settings}, self._answers["model"])
+
+    async def _ask_question(self, session: "PromptSession[str]", key: str, question: BackendQuestion) -> None:
+        rejected = None
+        while True:
+            answer = (await session.prompt_async(question.question, default=self._answers.get(key, ""))).strip()
+            self._answers[key] = answer
+            if answer == rejected:
+                return
+            problem = await question.check(answer, self._answers)
+            if not problem.sentence:
+                return
+            rejected = None if problem.is_final else answer
+            self._terminal.output.write(
+                sanitize(problem.sentence) + "; Enter takes it all the same" * (not problem.is_final)
+            )
+            self._terminal.output.write_raw("\r\n")
+            self._terminal.output.flush()
+
+
+def _make_built_in(picked: str | None) -> BackendChoice | None:
+    return BackendChoice(_PROVIDERS[picked], needs_starter=picked == STARTER_MODEL) if picked else None

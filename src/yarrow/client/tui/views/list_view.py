@@ -1,0 +1,200 @@
+"""A list that takes the whole screen: moved through with keys, narrowed by typing, and acted on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+from rich.cells import cell_len, set_cell_size
+
+from yarrow.client.sanitizer import sanitize
+from yarrow.client.tui.job_control import make_suspend_handler
+from yarrow.client.tui.key_handler import make_key_handler
+from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+
+MIN_COLUMNS = 20
+MIN_ROWS = 4
+"""Of a screen on which a list can be drawn, with its keys."""
+TOO_SMALL = "Too small a window: make it larger, or press Esc."
+
+
+class ListRow(Struct, frozen=True):
+    """A row of a list; `text` may hold anything, since it is made inert where it is drawn."""
+
+    text: str
+    style: str = ""
+    search: str = ""
+    """What a filter looks at besides the text."""
+
+
+class ListHint(Struct, frozen=True):
+    """What a key does not do, and why: it stands at the foot until the next key, and the list goes on."""
+
+    text: str
+
+
+class ListActions(Struct, frozen=True):
+    """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
+
+    keys: Mapping[str, Callable[[int], Any]]
+    """By the library's names of keys; a `Hint` is no result. They act unless a filter is being typed;
+    `enter` acts then too."""
+    hints: Sequence[str]
+    """What is said of them, the longest first: the first that fits is drawn. The last fits `FEWEST_COLUMNS`."""
+
+
+class ListView:
+    """A list on the screen. `rows` is asked again for each drawing, so that a key may change them."""
+
+    def __init__(
+        self, titles: Sequence[str], rows: Callable[[], Sequence[ListRow]], actions: ListActions, *, at: int = 0
+    ) -> None:
+        """Of the titles, the longest first, the first that fits is drawn."""
+        self._titles = titles
+        self._rows = rows
+        self._actions = actions
+        self._at = at
+        """The chosen row, by its index among all."""
+        self._filter = ""
+        self._is_filtering = False
+        self._first = 0
+        self._hint = ""
+        self._is_seen = False
+        """Whether the window is large enough to show it: nothing is done to a row that nobody sees."""
+
+    async def run(self, terminal: Terminal) -> Any:
+        """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
+        app: Application[Any] = Application(
+            Layout(
+                Window(FormattedTextControl(lambda: self._draw(terminal)), always_hide_cursor=True, wrap_lines=True)
+            ),
+            key_bindings=self._make_bindings(),
+            full_screen=True,
+            include_default_pygments_style=False,
+            input=terminal.input,
+            output=terminal.output,
+        )
+        app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
+        return await app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    def _draw(self, terminal: Terminal) -> StyleAndTextTuples:
+        size = terminal.output.get_size()
+        self._is_seen = size.columns >= MIN_COLUMNS and size.rows >= MIN_ROWS
+        if not self._is_seen:
+            return [("", TOO_SMALL[: size.columns * size.rows])]
+        rows, shown = self._rows(), self._visible_rows()
+        room = size.rows - 2
+        place = shown.index(self._at) if self._at in shown else 0
+        self._first = max(0, min(self._first, place), place - room + 1)
+        dots = "…" if terminal.theme.has_signs else "..."
+        drawn: StyleAndTextTuples = [
+            ("bold", _format_line(self._format_head(len(shown), len(rows), size.columns), size.columns, dots))
+        ]
+        for index in shown[self._first : self._first + room]:
+            row = rows[index]
+            style = f"{row.style} reverse" if index == self._at else row.style
+            drawn.append((style, _format_line(row.text, size.columns, dots)))
+        drawn.append(("", "\n" * (room - len(shown[self._first : self._first + room]))))
+        foot = self._hint or choose_fitting(self._actions.hints, size.columns)
+        drawn.append(("italic", _format_line(foot, size.columns, dots).rstrip("\n")))
+        return drawn
+
+    def _format_head(self, shown: int, total: int, columns: int) -> str:
+        if self._is_filtering or self._filter:
+            said = f"/{self._filter}{'_' * self._is_filtering}  {shown} of {total}"
+            return choose_fitting((f"{self._titles[0]}  {said}", f"{self._titles[-1]}  {said}", said), columns)
+        return choose_fitting(self._titles, columns)
+
+    def _visible_rows(self) -> list[int]:
+        """Return the indices of the rows that the filter lets through."""
+        wanted = self._filter.casefold()
+        rows = self._rows()
+        return [index for index, row in enumerate(rows) if wanted in f"{row.text} {row.search}".casefold()]
+
+    def _move(self, steps: int) -> None:
+        shown = self._visible_rows()
+        if shown:
+            place = shown.index(self._at) if self._at in shown else 0
+            self._at = shown[max(0, min(place + steps, len(shown) - 1))]
+
+    def _make_bindings(self) -> KeyBindings:
+        made = KeyBindings()
+        typing = Condition(lambda: self._is_filtering)
+        for key, steps in {
+            "up": -1,
+            "down": 1,
+            "pageup": -10,
+            "pagedown": 10,
+            "home": -(1 << 30),
+            "end": 1 << 30,
+        }.items():
+            made.add(key)(make_key_handler(lambda steps=steps: self._move(steps)))
+        made.add("/", filter=~typing)(make_key_handler(self._begin_filter))
+        made.add(Keys.Any, filter=typing)(self._extend_filter)
+        made.add("backspace", filter=typing)(make_key_handler(self._shorten_filter))
+        made.add("escape", eager=True)(self._leave)
+        made.add("c-c")(_exit)
+        made.add("c-z")(make_suspend_handler(lambda: None))
+        for key, act in self._actions.keys.items():
+            for case in list_cases(key):
+                made.add(case, filter=typing | ~typing if key == "enter" else ~typing)(self._make_action_handler(act))
+        return made
+
+    def _make_action_handler(self, act: Callable[[int], Any]) -> Callable[[KeyPressEvent], None]:
+        def handle(event: KeyPressEvent) -> None:
+            self._is_filtering = False
+            self._hint = ""
+            result = act(self._at) if self._is_seen and self._at in self._visible_rows() else None
+            if isinstance(result, ListHint):
+                self._hint = result.text
+            elif result is not None:
+                event.app.exit(result=result)
+
+        return handle
+
+    def _begin_filter(self) -> None:
+        self._is_filtering = True
+        self._filter = ""
+
+    def _extend_filter(self, event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            self._filter += event.data
+            self._move(0)
+
+    def _shorten_filter(self) -> None:
+        self._filter = self._filter[:-1]
+        self._move(0)
+
+    def _leave(self, event: KeyPressEvent) -> None:
+        if self._is_filtering or self._filter:
+            self._is_filtering = False
+            self._filter = ""
+        else:
+            event.app.exit()
+
+
+def list_cases(key: str) -> Sequence[str]:
+    """Return the keys that are meant by one: a letter is pressed small or large."""
+    return (key, key.upper()) if len(key) == 1 and key.isalpha() else (key,)
+
+
+def choose_fitting(texts: Sequence[str], columns: int) -> str:
+    """Return the first of some texts that fits, else the last."""
+    return next((text for text in texts if cell_len(text) <= columns), texts[-1])
+
+
+def _exit(event: KeyPressEvent) -> None:
+    event.app.exit()
+
+
+def _format_line(text: str, columns: int, dots: str) -> str:
+    """Return text as one line of exactly so many columns; of one that is cut the last ones are dots."""
+    line = sanitize(" ".join(text[: 4 * columns].splitlines()))
+    if cell_len(line) > columns:
+        line = f"{set_cell_size(line, columns - len(dots))}{dots}"
+    return f"{set_cell_size(line, columns)}\n"

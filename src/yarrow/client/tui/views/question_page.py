@@ -1,0 +1,215 @@
+"""Drawing of a permission question: title, call, choices and keys, in as many rows as there are."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from rich.cells import cell_len, chop_cells, get_character_cell_size, set_cell_size
+
+from yarrow.client.permission_texts import CallLine
+from yarrow.client.tui.item_view import PROMPT_SIGN
+from yarrow.client.tui.rich_render import paint
+from yarrow.client.tui.terminal_theme import TerminalTheme
+
+MIN_COLUMNS = 20
+MIN_ROWS = 3
+"""Smallest area in which a question can be read and answered."""
+TOO_SMALL = "The window is too small for a question. Enlarge it."
+MIN_CALL_ROWS = 3
+_STYLES = {"": "", "-": "red", "+": "green"}
+_ASCII = str.maketrans({"─": "-", "│": "|", PROMPT_SIGN[0]: ">", "·": "|", "…": ".", "✓": "+"})
+_MAX_LEVELS = 7
+"""Steps in which a question is made smaller."""
+
+
+class QuestionPage(Struct, frozen=True):
+    """Everything that is shown of a question."""
+
+    title: str
+    call: Sequence[CallLine]
+    facts: str
+    """Where and why, on one line."""
+    choices: Sequence[str]
+    hints: Sequence[str]
+    """What the keys do, the longest text first: the first that fits is drawn."""
+    is_urgent: bool = False
+    """Whether the feet say how to come here at all."""
+    selected: int | None = None
+    """None while the keys go to the editor."""
+    first: int = 0
+    """The first row of the call that is shown."""
+    typed: str | None = None
+    """The message that is being written in place of a choice."""
+    agent_reason: str = ""
+    """The agent's own words for why, marked as such."""
+    count: str = ""
+    """Which of several questions it is."""
+    call_rows: int = 10
+    """Rows that the call takes at most; the rest of it scrolls."""
+
+
+class QuestionRows(NamedTuple):
+    """The rows of a question."""
+
+    rows: list[str]
+    cursor: int
+    """The row of the choice that is selected."""
+    first: int
+    """The first row of the call that is shown."""
+    seen: int
+    """How many rows of the call are shown."""
+    is_whole: bool = True
+    """Whether the question can be answered: title, call and choice are shown."""
+
+
+class _PageParts(NamedTuple):
+    rule: list[str]
+    title: list[str]
+    facts: list[str]
+    words: list[str]
+    apart: list[str]
+    choices: list[str]
+    cursor: int
+    foot: list[str]
+    below: list[str]
+
+    @property
+    def height(self) -> int:
+        return sum(len(part) for part in self if isinstance(part, list))
+
+
+def measure_page(page: QuestionPage, columns: int, theme: TerminalTheme) -> int:
+    """Return how many rows a question takes when it has all that it wants."""
+    layout = _PageLayout(page, columns, theme)
+    return layout.make_parts(0).height + min(len(layout.draw_call()), max(MIN_CALL_ROWS, page.call_rows))
+
+
+def draw_page(page: QuestionPage, size: tuple[int, int], theme: TerminalTheme) -> QuestionRows:
+    """Return a question in so many columns and rows; what matters least is left out first."""
+    columns, rows = size
+    if columns < MIN_COLUMNS or rows < MIN_ROWS:
+        return QuestionRows([TOO_SMALL[:columns]] if rows else [], 0, 0, 0, is_whole=False)
+    layout = _PageLayout(page, columns, theme)
+    call, parts = layout.draw_call(), layout.make_parts(0)
+    for level in range(_MAX_LEVELS):
+        parts = layout.make_parts(level)
+        if rows - parts.height >= min(len(call), MIN_CALL_ROWS if level < _MAX_LEVELS - 2 else 1):
+            break
+    room = max(rows - parts.height, 1)
+    first = max(0, min(page.first, len(call) - room))
+    seen = call[first : first + room]
+    below = len(call) - first - len(seen)
+    if below and room > 1:
+        seen[-1] = layout.draw_more(below + 1)
+    above = [*parts.rule, *parts.title, *seen, *parts.facts, *parts.words, *parts.apart]
+    drawn = [*above, *parts.choices, *parts.foot, *parts.below][:rows]
+    return QuestionRows(
+        drawn, min(len(above) + parts.cursor, len(drawn) - 1), first, len(seen) - bool(below and room > 1)
+    )
+
+
+class _PageLayout:
+    """Lays out one question for one width."""
+
+    def __init__(self, page: QuestionPage, columns: int, theme: TerminalTheme) -> None:
+        self._page = page
+        self._columns = columns
+        self._theme = theme
+
+    def make_parts(self, level: int) -> _PageParts:
+        """Return everything but the call; the higher the level, the less."""
+        page, width = self._page, self._columns - 2
+        title = _fold_text(page.title, width)
+        choices, cursor = self._draw_choices()
+        if level >= 5:
+            title = [self._truncate(page.title, width)]
+            choices, cursor = [choices[cursor]], 0
+        foot = next((foot for foot in page.hints if cell_len(foot) <= width), page.hints[-1])
+        facts = _fold_text(page.facts, width)[:2] if page.facts else []
+        return _PageParts(
+            [self._draw_rule()] if level < 3 else [],
+            [self._row(row, "bold yellow") for row in title],
+            [self._row(row, "dim") for row in facts] if level < 2 else [],
+            [self._row(row, "italic") for row in _fold_text(page.agent_reason, width)]
+            if page.agent_reason and level < 3
+            else [],
+            [""] if level < 1 else [],
+            choices,
+            cursor,
+            [self._row(self._truncate(foot, width), "cyan" if page.is_urgent else "dim")] if level < 6 else [],
+            [""] if level < 1 else [],
+        )
+
+    def draw_call(self) -> list[str]:
+        """Return all rows of the call."""
+        drawn: list[str] = []
+        for line in self._page.call:
+            text = f"{line.sign} {line.text}" if line.sign else line.text
+            rows = fold_keeping_blanks(text.expandtabs(4), self._columns - 4)
+            drawn += [self._draw_behind_bar(row, _STYLES[line.sign] or "bold") for row in rows]
+        return drawn
+
+    def draw_more(self, below: int) -> str:
+        """Return the row that stands for those which follow."""
+        return self._draw_behind_bar(self._truncate(f"… {below:,} more rows · PgDn", self._columns - 4), "dim")
+
+    def _draw_choices(self) -> tuple[list[str], int]:
+        """Return the choices, or the message that is being written, and which row of it has the cursor."""
+        page = self._page
+        if page.typed is not None:
+            rows = _fold_text(f"Tell the agent why: {page.typed}_", self._columns - 2)[-3:]
+            return [self._row(row, "bold") for row in rows], len(rows) - 1
+        drawn: list[str] = []
+        for index, choice in enumerate(page.choices):
+            is_selected = index == page.selected
+            sign = PROMPT_SIGN if is_selected else "  "
+            style = "bold cyan" if is_selected else "dim" if page.selected is None else ""
+            drawn.append(self._row(sign + self._truncate(f"{index + 1}. {choice}", self._columns - 4), style))
+        # While the keys go to the editor the no stands for all where there is one row.
+        return drawn, page.selected if page.selected is not None else max(0, len(drawn) - 2)
+
+    def _draw_rule(self) -> str:
+        label = f"── Permission{' ' if self._page.count else ''}{self._page.count} "
+        return self._row((label + "─" * self._columns)[: self._columns - 1], "dim", margin="")
+
+    def _draw_behind_bar(self, text: str, style: str) -> str:
+        return f"{self._row('│', 'dim')} {paint(self._to_ascii(text) if style == 'dim' else text, style, self._theme)}"
+
+    def _row(self, text: str, style: str, *, margin: str = "  ") -> str:
+        return margin + paint(self._to_ascii(text), style, self._theme)
+
+    def _truncate(self, text: str, width: int) -> str:
+        return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+
+    def _to_ascii(self, text: str) -> str:
+        if self._theme.has_signs:
+            return text
+        return text.replace("↑↓", "Up/Down").translate(_ASCII)
+
+
+def fold_keeping_blanks(text: str, width: int) -> list[str]:
+    """Return a text in rows with every blank of it, folded behind blanks where a row keeps half of its width."""
+    rows: list[str] = []
+    row, cells = "", 0
+    for letter in text:
+        wide = get_character_cell_size(letter)
+        if cells + wide > width:
+            blank = row.rfind(" ") + 1
+            end = blank if blank > len(row) // 2 else len(row)
+            rows.append(row[:end])
+            row = row[end:]
+            cells = cell_len(row)
+        row, cells = row + letter, cells + wide
+    return [*rows, row]
+
+
+def _fold_text(text: str, width: int) -> list[str]:
+    """Return a text in rows, folded at blanks where there are any."""
+    rows = [""]
+    for word in text.split(" "):
+        joined = f"{rows[-1]} {word}" if rows[-1] else word
+        if cell_len(joined) <= width:
+            rows[-1] = joined
+        else:
+            rows += chop_cells(word, width) or [""]
+    return [row for row in rows if row] or [""]
