@@ -43,7 +43,8 @@ def build_service(
 
     `protected_files` are files of the service, such as its token, that no tool may reach wherever they lie.
     """
-    user_dir = user_directory(home := Path.home(), environment)
+    home = Path.home()
+    user_dir = user_directory(home, environment)
     root = Path(settings.session_dir) if settings.session_dir else user_dir / "sessions"
     return Servicer(
         Dependencies(
@@ -57,13 +58,7 @@ def build_service(
             home=home,
             user_dir=user_dir,
             permission_config=_make_permission_config(settings.permissions, user_file(home, environment)),
-            sandboxes=Boxes(
-                settings.sandbox,
-                home=home,
-                hidden=(_resolve(user_dir), _resolve(root.expanduser())),
-                notes=_resolve(user_dir) / "sandbox",
-                reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
-            ),
+            sandboxes=_make_sandboxes(settings, home, (user_dir, root)),
             startup_files=_find_startup_files(settings, environment, contributions.files),
             protected_files=tuple({_resolve(path) for path in protected_files}),
             secret_values=lambda: {*secret_values(environment), *known_keys(settings, environment)},
@@ -72,6 +67,18 @@ def build_service(
             withheld_names=lambda: configured_names(settings),
             telemetry=_build_telemetry(settings, environment),
         )
+    )
+
+
+def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path, Path]) -> Boxes:
+    """Return the maker of sandboxes; they hide the user's directory of Yarrow and that of sessions."""
+    user_dir, session_root = own_directories
+    return Boxes(
+        settings.sandbox,
+        home=home,
+        hidden=(_resolve(user_dir), _resolve(session_root.expanduser())),
+        notes=_resolve(user_dir) / "sandbox",
+        reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
     )
 
 
