@@ -276,6 +276,12 @@ async def test_what_is_harmless_of_a_submodule_keeps_its_work_tree(place: Corner
     assert git(place.workspace / "new", "status", "--porcelain") == "?? y\n"
 
 
+async def test_nothing_of_a_new_configuration_stays_in_a_repository_of_the_user(place: Corner) -> None:
+    await place.run("printf '[user]\\n\\tname = w\\n[core]\\n\\tpager = id\\n' > .git/config.worktree")
+    assert [entry.path for entry in place.taken] == [place.workspace / ".git/config.worktree"]
+    assert not (place.workspace / ".git/config.worktree").exists()
+
+
 async def test_nothing_stays_of_a_configuration_that_git_refuses(place: Corner) -> None:
     await place.run("git init -q new; printf '[core\\nx' >> new/.git/config")
     assert [entry.path for entry in place.taken] == [place.workspace / "new/.git/config"]

@@ -218,7 +218,9 @@ def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[
 
 
 def _remainder(path: Path, before: Baseline) -> Saved | None:
-    """Return the harmless settings of a configuration that a command made, such as the remotes of a clone."""
+    """Return the harmless settings of a git directory that a command made, such as the remotes of a clone."""
+    if is_complete(before.names.get(path.parent, ())):
+        return None
     with suppress(OSError):
         if (content := harmless_part(path, before.roots)) is not None:
             return Saved(content, path.lstat().st_mode & 0o777)

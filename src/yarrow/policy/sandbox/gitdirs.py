@@ -233,7 +233,7 @@ def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
 
 
 def harmless_part(config: Path, roots: Sequence[Path]) -> bytes | None:
-    """Return what is harmless of a configuration, as a configuration; None where git may read it otherwise."""
+    """Return what is harmless of a configuration, as one; None for nothing, and where git may read it otherwise."""
     if config.name not in CONFIGURATIONS or not config.is_file() or config.is_symlink():
         return None
     found = settings(decoded(content(config, CONFIG_BYTES)))
@@ -249,7 +249,7 @@ def harmless_part(config: Path, roots: Sequence[Path]) -> bytes | None:
     }
     kept = [one for one in kept if (one.section, one.key) != ("core", "worktree") or one.value not in foreign]
     text = rendered(kept)
-    return text.encode("utf-8", "surrogateescape") if list(settings(text) or ()) == kept else None
+    return text.encode("utf-8", "surrogateescape") if kept and list(settings(text) or ()) == kept else None
 
 
 def _hooks(place: Path) -> Iterator[Path]:
