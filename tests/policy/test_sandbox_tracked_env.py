@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sandboxed import SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
+from yarrow.policy.sandbox import gitindex
 from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, TRUSTING, covers
-from yarrow.policy.sandbox.gitindex import RECORDED_BYTES, is_recorded
+from yarrow.policy.sandbox.gitindex import RECORDED_BYTES, is_recorded, is_tracked
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -239,6 +240,21 @@ def test_one_beside_the_workspace_is_not_read_whatever_git_has_recorded(place: C
     read_only = Workspace.make(place.home, read=[str(place.workspace)])
     assert isinstance(read_only.resolve_read(place.workspace / ".env"), Refused)
     assert isinstance(Workspace.make(place.workspace).resolve_write(place.workspace / ".env"), Refused)
+
+
+def test_a_name_far_behind_in_a_compressed_index_is_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    for name in ("a", "b", "c.env", "d"):
+        (tmp_path / name).write_text("x")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "update-index", "--index-version=4")
+    names = ("a", "c.env", "d", "e")
+    assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, False]
+    gitindex._entries.cache_clear()
+    monkeypatch.setattr(gitindex, "MOST_COMPRESSED", 2)
+    assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, True]
+    assert [is_recorded(tmp_path / name) for name in names] == [True, False, False, False]
+    gitindex._entries.cache_clear()
 
 
 async def test_one_that_a_command_changes_is_closed_to_the_next(place: Corner) -> None:

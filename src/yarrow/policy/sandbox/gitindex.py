@@ -14,6 +14,8 @@ from yarrow.policy.sandbox.gitfiles import directory_of
 
 INDEX_BYTES = 67_108_864
 """Maximum bytes read of an index."""
+MOST_COMPRESSED = 20_000
+"""Entries looked at of an index of version 4, which are read one by one; a name behind them is in doubt."""
 RECORDED_BYTES = 1_048_576
 """Maximum bytes of a file that is compared with the index; a larger one counts as changed."""
 SETTLED_NANOSECONDS = 2_000_000_000
@@ -117,10 +119,15 @@ def _plain(data: bytes, name: bytes, *, is_extensible: bool) -> Iterator[bytes]:
 def _compressed(data: bytes, name: bytes, count: int) -> Iterator[bytes]:
     """Yield the ids of a name in version 4, where each name is written as what differs from the one before.
 
-    Raises IndexError, ValueError and struct.error for any other form, such as one with SHA-256.
+    Names are in order, so what comes behind the name is not read.
+
+    Raises IndexError, ValueError and struct.error for any other form, such as one with SHA-256, and for a name that is
+    too far behind.
     """
     at, current = _HEADER.size, b""
-    for _ in range(count):
+    for number in range(count):
+        if number >= MOST_COMPRESSED:
+            raise ValueError(number)
         start, flags_at = at + _STATUS_BYTES, at + _STATUS_BYTES + _SHA1_BYTES
         flags = _FLAGS.unpack_from(data, flags_at)[0]
         at = flags_at + _FLAGS.size * (2 if flags & _EXTENDED else 1)
@@ -132,4 +139,6 @@ def _compressed(data: bytes, name: bytes, count: int) -> Iterator[bytes]:
         current = current[: len(current) - left_out] + data[at + 1 : end]
         if current == name:
             yield data[start:flags_at]
+        elif current > name:
+            return
         at = end + 1
