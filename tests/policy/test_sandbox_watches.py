@@ -15,11 +15,14 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sandboxed import corner
 
 from yarrow.platform import system
+from yarrow.policy.process import Command
 from yarrow.policy.sandbox import names
 from yarrow.policy.sandbox.gitdirs import survey
 from yarrow.policy.sandbox.names import Names, looking
+from yarrow.policy.sandbox.sandbox import Boxed
 from yarrow.policy.sandbox.watches import Watches
 from yarrow.policy.secrets import ENV_FILES
 
@@ -36,7 +39,9 @@ Tree = dict[str, Names]
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every directory counts as unchanged for long, so that no time but only reports can tell of a change."""
-    monkeypatch.setattr("yarrow.policy.sandbox.names.watches", Watches())
+    monkeypatch.setattr("yarrow.policy.sandbox.names.watches", own := Watches())
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.watches", own)
+    own.want()
     monkeypatch.setattr(names, "SETTLED_SECONDS", -1.0)
     yield
     while HELD:
@@ -62,9 +67,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     lstat = os.lstat
 
-    def asking(path: str) -> os.stat_result:
+    def asking(path: str, *, dir_fd: int | None = None) -> os.stat_result:
         paths.append(path)
-        return lstat(path)
+        return lstat(path, dir_fd=dir_fd)
 
     monkeypatch.setattr("yarrow.policy.sandbox.names.os.lstat", asking)
     return paths
@@ -163,6 +168,23 @@ def test_a_directory_that_did_not_change_is_not_asked_for(tmp_path: Path, asked:
     assert asked == [str(tmp_path), str(tmp_path / "a/c"), str(tmp_path / "b/c")]
 
 
+def test_commands_ask_for_directories_from_the_third_look_on_no_more(asked: list[str]) -> None:
+    names.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
+    with corner("root" if system.is_root() else "self") as place:
+        for number in range(9):
+            (place.workspace / str(number)).mkdir()
+        # The system module is the same in all modules, so those that others ask for are left out.
+        within = [str(path) for path in place.workspace.rglob("*") if path.is_dir() and path.name.isdigit()]
+        counts: list[int] = []
+        for _ in range(3):
+            asked.clear()
+            boxed = Boxed(place.box, Command(("true",), place.workspace, {}, 9))
+            boxed.take_away()
+            boxed.close()
+            counts.append(sum(path in within for path in asked))
+        assert counts == [18, 9, 0]
+
+
 def replaced_root(root: Path) -> None:
     root.rename(root.with_name("before"))
     (root / "a/.git").mkdir(parents=True)
@@ -235,6 +257,7 @@ from pathlib import Path
 from yarrow.policy.sandbox import names
 from yarrow.policy.sandbox.gitdirs import survey
 names.SETTLED_SECONDS = -1.0
+names.watches.want()
 root, other = map(Path, sys.argv[1:])
 seen = [list(map(str, survey([root]).names)) for _ in range(2)]
 subprocess.run(["mount", "--bind", other, root / "a"], check=True)
@@ -266,6 +289,7 @@ from yarrow.policy.sandbox.gitdirs import survey
 from pathlib import Path
 inotify.LOCAL -= {"tmpfs"}
 names.SETTLED_SECONDS = -1.0
+names.watches.want()
 asked, lstat = [], os.lstat
 names.os.lstat = lambda path: asked.append(path) or lstat(path)
 for _ in range(3):
@@ -309,6 +333,7 @@ def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -> None:
     own = Watches()
+    own.want()
     own.begin()
     (tmp_path / "a").mkdir()
     first = own.begin()

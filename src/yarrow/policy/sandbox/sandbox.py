@@ -33,6 +33,7 @@ from yarrow.policy.sandbox.starting import starter
 from yarrow.policy.sandbox.strays import Strays
 from yarrow.policy.sandbox.taking import Watched
 from yarrow.policy.sandbox.trees import remove_tree
+from yarrow.policy.sandbox.watches import watches
 from yarrow.policy.sandbox.worktrees import COLLECTING, has_others
 
 MOST_OF_A_USER = 4_096
@@ -149,6 +150,7 @@ class Boxed:
             unjudged.settle(self._noted, self._left.before.roots, self._left.before.beyond)
         for note in self._notes:
             note.remove()
+        watches.want()
         return taken
 
 

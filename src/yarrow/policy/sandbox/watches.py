@@ -56,6 +56,7 @@ class Watches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changes: Changes | None = None
+        self._is_wanted = False
         self._resume_at = 0.0
         self._round = 0
         self._forget()
@@ -68,6 +69,10 @@ class Watches:
         self._paths: dict[int, tuple[str, ...]] = {}  # several where one directory is mounted twice
         self._tops: dict[str, tuple[int, int]] = {}
         self._same: dict[str, State] = {}
+
+    def want(self) -> None:
+        """Watch directories from the next look on; until a first command was run, it would not be worth it."""
+        self._is_wanted = True
 
     def begin(self) -> "Round":
         """Take in what changed until now, and return what one look at a workspace needs."""
@@ -93,7 +98,7 @@ class Watches:
         return frozenset(self._doubted(dict.fromkeys(reports)))
 
     def _start(self) -> None:
-        if (now := time.monotonic()) >= self._resume_at:
+        if self._is_wanted and (now := time.monotonic()) >= self._resume_at:
             self._changes = system.directory_changes()
             # A system that reports nothing is not asked before each look.
             self._resume_at = now + RENEW_SECONDS
