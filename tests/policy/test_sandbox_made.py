@@ -181,6 +181,8 @@ REMOVED = {
     "clone": ("git clone -q . new", "rm -rf new"),
     "clone of a clone": ("git clone -q . new; git clone -q new new/in", "rm -rf new"),
     "clone far below": ("mkdir -p a/b; git clone -q . a/b/new", "rm -rf a"),
+    "clone in the place of another": ("mkdir d; git clone -q . d/new",
+                                      "mv d/new d/away; git clone -q . d/new", "rm -rf d"),
     "bare": ("git clone -q --bare . new", "rm -rf new"),
     "repository": ("git init -q new", "rm -rf new/.git; rm -r new"),
     "repository that is moved": ("git init -q new", "mv new newer; rm -rf newer"),
@@ -192,12 +194,13 @@ REMOVED = {
 
 @pytest.mark.parametrize("name", REMOVED)
 async def test_what_a_command_made_a_later_one_removes(place: Corner, name: str) -> None:
-    make, remove = REMOVED[name]
+    make, *others, remove = REMOVED[name]
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     before = sorted(path.name for path in place.workspace.iterdir())
     assert await place.run(f"set -e; {make}") == ("", 0)
-    assert await place.run(f"set -e; {remove}") == ("", 0)
+    for script in (*others, remove):
+        assert await place.run(f"set -e; {script}") == ("", 0)
     after = sorted(path.name for path in place.workspace.iterdir() if path.name not in {"a", ".gitmodules"})
     assert after == before
     assert git(place.workspace, "worktree", "list", "--porcelain").count("worktree ") == 1
@@ -219,6 +222,7 @@ async def test_what_the_user_made_or_changed_is_guarded_as_ever(place: Corner) -
         output, code = await place.run(f"touch {name}/.git/hooks/x")
         assert code != 0, name
         assert "Read-only file system" in output
+        assert (place.workspace / name / ".git/hooks").is_dir()
     assert (await place.run("touch away/.git/hooks/x"))[1] != 0
 
 

@@ -45,6 +45,8 @@ class Left(Struct, frozen=True):
     watched: Watched
     before: Baseline
     """What its workspace held."""
+    made: tuple[Path, ...] = ()
+    """Git directories that earlier commands made."""
 
     def take_away(self, quarantine: Quarantine) -> list[Entry]:
         """Quarantine it, put back what was there before, and return the entries.
@@ -52,6 +54,7 @@ class Left(Struct, frozen=True):
         An error keeps nothing else in place: it becomes an entry, and the workspace is looked at again.
         """
         taken = self.watched.take_away(quarantine)
+        REGISTER.add(self.made)
         failed: dict[Path, Entry] = {}
         for _ in range(LOOKS):
             found = list(_looked(self.before, quarantine))

@@ -40,20 +40,26 @@ class Register:
         with self._lock:
             if directory != self._directory:
                 self._directory = directory
-                self._known |= {Path(os.fsdecode(made.path)): made.identity for made in _read(directory / FILE)}
+                read = {Path(os.fsdecode(made.path)): made.identity for made in _read(directory / FILE)}
+                self._known = self._known | read  # a dictionary of its own: others may be reading it
 
     def add(self, paths: Iterable[Path]) -> None:
         """Record what a command made."""
         made = {path: identity for path in paths if (identity := _identity(path)) is not None}
-        if not made:
+        if made.items() <= self._known.items():
             return
         with self._lock:
-            self._known = {path: one for path, one in self._known.items() if path not in made} | made
-            for path in list(self._known)[: max(0, len(self._known) - MOST)]:
-                del self._known[path]
+            known = {path: one for path, one in self._known.items() if path not in made} | made
+            self._known = dict(list(known.items())[-MOST:])
             if self._directory is not None:
                 with suppress(OSError):  # the next process guards them
                     _write(self._directory / FILE, self._known)
+
+    def held(self, roots: Sequence[Path]) -> tuple[Path, ...]:
+        """Return what commands made and is there, below some roots; a command may put another in its place."""
+        return tuple(
+            path for path in self._known if any(path.is_relative_to(root) for root in roots) and self.has(path)
+        )
 
     def has(self, path: Path) -> bool:
         """Whether a command made what is at a path."""

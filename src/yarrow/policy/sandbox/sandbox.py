@@ -86,7 +86,7 @@ class Boxed:
         """The files of secrets that cannot be read, and what stands in their place."""
         kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
         self.limits = Limits(box, kept, tuple(self.covered))
-        self._left = Left(Watched.of(sorted(before.missing), box.writable), before)
+        self._left = Left(Watched.of(sorted(before.missing), box.writable), before, REGISTER.held(box.writable))
         self._quarantine = Quarantine((box.notes or box.private) / STORE, box.session)
         if box.notes is not None:
             with suppress(OSError):  # a home that cannot be written to keeps nobody from working
