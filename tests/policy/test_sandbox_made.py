@@ -245,7 +245,7 @@ async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -
         patch("yarrow.policy.sandbox.made.REGISTER._directory", None),
     ):
         assert (await noted.run("rm -rf new"))[1] == 0
-    (place.root / "notes/made.json").write_text("{")
+    (place.root / "notes/made").write_text("{")
     Register().open(place.root / "notes")
 
 

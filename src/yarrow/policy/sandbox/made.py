@@ -13,7 +13,8 @@ from yarrow.policy.sandbox.gitdirs import modules, parts
 
 MOST = 1_024
 """Maximum git directories remembered; the oldest are guarded like the user's own."""
-FILE = "made.json"
+FILE = "made"
+"""Name of the file among the notes of running commands, which end in `.json`."""
 FILE_BYTES = 8_388_608
 """Maximum bytes read of the file; a larger one counts as empty."""
 Identity = tuple[int, int]
