@@ -22,7 +22,7 @@ from parts import Found, Table, at_most, figure, parser, tell
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.message import Message, Role, Text
 from yarrow.provider.base import CompletionRequest, Provider, TextPiece
-from yarrow.provider.factory import Ground, create
+from yarrow.provider.factory import ProviderContext, create_provider
 
 WIRE = Path(__file__).parents[1] / "tests" / "fixtures" / "wire"
 DELTA = re.compile(rb'"content":"[^"]+"|"text_delta"|"text":"[^"]+"')
@@ -150,7 +150,7 @@ async def deltas(kind: str, root: str, options: argparse.Namespace) -> tuple[flo
     """Return microseconds of CPU per delta: of the adapter, of the vendor's client."""
     url = f"{root}/{kind}-like{CASES[kind].base}"
     settings = ProviderSettings(type=kind, base_url=url, headers={"x-api-key": "k"}, context_window=8192)
-    created = await create("bench", "m", Ground(Settings(providers={"bench": settings}), {}))
+    created = await create_provider("bench", "m", ProviderContext(Settings(providers={"bench": settings}), {}))
     sides = [adapter(created.provider), client(kind, url)]
     seen: list[list[float]] = [[], []]
     for _ in range(options.runs + 1):
@@ -201,7 +201,7 @@ def measure(options: argparse.Namespace) -> Found:
         for kind, (ours, theirs) in found.items()
     ]  # fmt: skip
     modules = {f"the adapter {kind}": f"yarrow.provider.{kind}.build" for kind in CASES}
-    modules["the adapter gemini, at its first call"] = "yarrow.provider.gemini.bridge"
+    modules["the adapter gemini, at its first call"] = "yarrow.provider.gemini.httpx_transport"
     modules |= {f"the client {case.client}": case.module for case in CASES.values()}
     imports = importing(modules, options.runs)
     tables = [

@@ -24,11 +24,11 @@ from yarrow.message import Message, Role, StopReason, Text, ToolCall, Usage
 from yarrow.session import record
 from yarrow.session.catalog import project_dir
 from yarrow.session.disk import Disk
-from yarrow.session.ids import new_id, timestamp
-from yarrow.session.line import encode
+from yarrow.session.ids import format_timestamp, new_id
+from yarrow.session.line import encode_line
 from yarrow.session.manager import SessionManager
 from yarrow.session.record import Header
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 from yarrow.session.store import SessionLog
 
 MB = 1_000_000
@@ -42,13 +42,13 @@ TURN = ("Look at the next part of the code, please. " * 5, "I look at it. " * 20
 
 
 def header(session_id: str, cwd: Path) -> Header:
-    now = timestamp(time.time())
+    now = format_timestamp(time.time())
     return Header(id=session_id, cwd=str(cwd), system_prompt="You are an agent. " * 300, created_at=now, updated_at=now)
 
 
 def turn() -> list[Message]:
     """A prompt, an answer with a call, its result: about 2.5 kB."""
-    now = timestamp(time.time())
+    now = format_timestamp(time.time())
     asked, said, found = TURN
     call = ToolCall(new_id(), "read", '{"path":"src/module.py","offset":1}')
     usage = Usage(12_000, 90)
@@ -68,12 +68,12 @@ def large(root: Path, cwd: Path, megabytes: int) -> str:
     path = project_dir(root, str(cwd)) / f"{session_id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        size = file.write(encode(header(session_id, cwd)))
-        now = timestamp(time.time())
+        size = file.write(encode_line(header(session_id, cwd)))
+        now = format_timestamp(time.time())
         long = Message(id=new_id(), role=Role.TOOL, content=(Text("x" * 12 * MB),), timestamp=now, tool_call_id="c")
-        size += file.write(encode(long))
+        size += file.write(encode_line(long))
         while size < megabytes * MB:
-            size += sum(map(file.write, map(encode, turn())))
+            size += sum(map(file.write, map(encode_line, turn())))
     return session_id
 
 
@@ -81,10 +81,10 @@ def many(root: Path, cwd: Path, count: int) -> None:
     """Make so many sessions of four turns, about 18 kB each."""
     folder = project_dir(root, str(cwd))
     folder.mkdir(parents=True, exist_ok=True)
-    body = b"".join(encode(one) for _ in range(4) for one in turn())
+    body = b"".join(encode_line(one) for _ in range(4) for one in turn())
     for _ in range(count):
         session_id = new_id()
-        (folder / f"{session_id}.jsonl").write_bytes(encode(header(session_id, cwd)) + body)
+        (folder / f"{session_id}.jsonl").write_bytes(encode_line(header(session_id, cwd)) + body)
 
 
 def forget(root: Path) -> None:
@@ -110,7 +110,7 @@ def resume(root: Path, session_id: str) -> dict[str, float]:
         manager = SessionManager(root, sync="message", disk=Disk())
         start = time.perf_counter()
         loaded = await manager.load(session_id)
-        state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
+        state = fold_records(SessionState(loaded.header), (stored.value for stored in loaded.records))
         spent = time.perf_counter() - start
         assert state.messages
         manager.close()

@@ -21,8 +21,8 @@ from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish  # noqa: 
 from doubles.screen import Screen  # noqa: E402
 from doubles.world import World  # noqa: E402
 from yarrow.message import Message, Role, Text  # noqa: E402
-from yarrow.session.ids import new_id, timestamp  # noqa: E402
-from yarrow.session.line import encode  # noqa: E402
+from yarrow.session.ids import format_timestamp, new_id  # noqa: E402
+from yarrow.session.line import encode_line  # noqa: E402
 
 ENTRIES = 2_000
 DELTAS_A_SECOND = 400
@@ -51,11 +51,11 @@ async def history(world: World) -> None:
     world.script([{"text": f"answer\n\n{WORDS}"}])
     await world.run("-p", "question")
     (path,) = world.session_files()
-    now = timestamp(time.time())
+    now = format_timestamp(time.time())
     with path.open("ab") as file:
         for number in range(ENTRIES - 2):
             role, text = (Role.ASSISTANT, f"answer\n\n{WORDS}") if number % 2 else (Role.USER, "question")
-            file.write(encode(Message(id=new_id(), role=role, content=(Text(text),), timestamp=now)))
+            file.write(encode_line(Message(id=new_id(), role=role, content=(Text(text),), timestamp=now)))
 
 
 async def starts(world: World) -> float:

@@ -14,10 +14,10 @@ from small_steps import extend as lead_by_the_hand
 from yarrow.cli.main import main
 from yarrow.config.settings import Settings
 from yarrow.errors import ProviderError
-from yarrow.extension.load import ExtensionFunction
+from yarrow.extension.loader import ExtensionFunction
 from yarrow.message import Message, Role
 from yarrow.provider.detection import detect
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "build" / "demo"
@@ -54,7 +54,7 @@ def verify() -> str:
     files = sorted(SESSIONS.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not files:
         return "no session file was written"
-    messages = [stored.value for stored in load(files[-1]).records if isinstance(stored.value, Message)]
+    messages = [stored.value for stored in load_session(files[-1]).records if isinstance(stored.value, Message)]
     called = {call.id for message in messages for call in message.tool_calls}
     answered = {message.tool_call_id for message in messages if message.role is Role.TOOL}
     if not called:

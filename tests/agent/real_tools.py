@@ -16,7 +16,7 @@ from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Tool, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 class Real(Rig):
@@ -35,7 +35,7 @@ class Real(Rig):
     @property
     def equipment(self) -> RunResources:
         context = ToolContext(cwd=self.cwd, workspace=replace(Workspace.make(self.cwd), secrets=self.secrets))
-        made = replace(super().equipment, registry=Registry(self.tools), context=context)
+        made = replace(super().equipment, registry=ToolRegistry(self.tools), context=context)
         return replace(made, contained=self.contained)
 
     async def answered(self, *answers: str, before: Callable[[], None] = lambda: None) -> list[str]:

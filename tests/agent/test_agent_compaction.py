@@ -16,7 +16,7 @@ from yarrow.event import events as ev
 from yarrow.event.events import AgentState
 from yarrow.message import Role, Text, Usage
 from yarrow.session.record import Compaction
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 
 LONG = "The quick brown fox jumps over the lazy dog again and again. " * 160
 """About 2,000 tokens."""
@@ -56,7 +56,7 @@ def end_of(bodies: list[ev.Body]) -> ev.AgentEnd:
 
 def check_resumed(rig: Rig) -> None:
     """What is read back from the log is the context that the agent has."""
-    resumed = fold(SessionState(rig.header), rig.log.records)
+    resumed = fold_records(SessionState(rig.header), rig.log.records)
     assert context_of(resumed).sent().messages == context_of(rig.agent.session).sent().messages
 
 

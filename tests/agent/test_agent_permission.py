@@ -23,7 +23,7 @@ from yarrow.errors import Code, NotFound, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role
 from yarrow.session.record import PermissionAnswered, PermissionAsked
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 
 YES, NO = PermissionDecision("once"), PermissionDecision("no")
 ANSWER = [{"text": "done"}]
@@ -375,7 +375,7 @@ async def test_after_a_restart_what_waited_is_denied() -> None:
         await first.finish()
     rig = Rig([ANSWER], permissions=PermissionMode.ASK)
     rig.log.records = left
-    state = fold(SessionState(rig.header), left)
+    state = fold_records(SessionState(rig.header), left)
     assert [one.id for one in state.asked] == [question.request_id]
     rig.agent = Agent(
         SessionWriter(SessionSource(rig.log, state, rig._reload), rig.bus, now=lambda: 0.0),

@@ -13,7 +13,7 @@ from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role, StopReason, Text, Thinking, ThinkingLevel
 from yarrow.provider.base import CompletionRequest, ProviderEvent, TextPiece
-from yarrow.provider.script import of
+from yarrow.provider.script import make_script
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.session.record import Queued, Undelivered
 
@@ -146,7 +146,7 @@ async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
             yield TextPiece("The answer is ")
 
     rig = Rig([])
-    rig.provider = BreaksOff("scripted", "m", script=of([]))
+    rig.provider = BreaksOff("scripted", "m", script=make_script([]))
     bodies = await rig.run()
     failure = end(bodies).error
     assert failure is not None

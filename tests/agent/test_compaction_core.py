@@ -25,16 +25,16 @@ from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, Usage
 from yarrow.prompt.untrusted import CLOSING, OPENING
 from yarrow.provider.base import CompletionRequest, ProviderEvent, ProviderInfo, TextPiece
-from yarrow.provider.chat_completions.encode import encode as encode_request
+from yarrow.provider.chat_completions.request import encode_chat_request as encode_request
 from yarrow.provider.history import Target
 from yarrow.provider.rules import violations
-from yarrow.provider.script import of
+from yarrow.provider.script import make_script
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.session import record as rec
 from yarrow.session.record import Compaction, Header, Record
-from yarrow.session.state import SessionState, apply, fold
+from yarrow.session.state import SessionState, apply_record, fold_records
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 NOW = "2026-11-28T00:00:00.000Z"
 MARK = "<!-- yarrow-summary -->"
@@ -64,7 +64,7 @@ class Session:
 
     def add(self, *records: Record) -> None:
         for record in records:
-            self.state = apply(self.state, record)
+            self.state = apply_record(self.state, record)
             self.records.append(record)
             if isinstance(record, Compaction):
                 self.compacted_at = len(self.state.messages)
@@ -75,7 +75,7 @@ class Session:
 
     def plan(self, frame: ContextBudget, reason: CompactionReason = "auto", **more: Any) -> CompactionPlan | Notice:
         return plan(
-            CompactionTask(self.state, self.context, frame, reason, Registry(BUILTIN_TOOLS), **more), self.meter
+            CompactionTask(self.state, self.context, frame, reason, ToolRegistry(BUILTIN_TOOLS), **more), self.meter
         )
 
     async def compact(self, planned: CompactionPlan | Notice, *answers: str) -> Compaction:
@@ -326,7 +326,7 @@ async def test_an_empty_summary_is_a_failed_one(answer: str) -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
     assert isinstance(planned, CompactionPlan)
-    model = ScriptedProvider("p", "m", script=of([[{"text": answer}]]))
+    model = ScriptedProvider("p", "m", script=make_script([[{"text": answer}]]))
     with pytest.raises(RunError) as caught:
         await compact(planned, session.meter, summarise=through(model), timestamp=NOW)
     assert caught.value.code is Code.EMPTY_RESPONSE
@@ -434,7 +434,9 @@ async def test_a_summary_longer_than_what_it_replaces_is_refused() -> None:
 
 
 async def test_case_K_05_a_failed_summary_leaves_no_trace() -> None:
-    provider = ScriptedProvider("p", "m", script=of([[error("SERVER_ERROR", "500")], [error("SERVER_ERROR", "500")]]))
+    provider = ScriptedProvider(
+        "p", "m", script=make_script([[error("SERVER_ERROR", "500")], [error("SERVER_ERROR", "500")]])
+    )
     session = Session(*long_talk(4), keep_recent_tokens=900)
     before, records = session.context.sent().messages, list(session.records)
     planned = session.plan(BIG, "manual")
@@ -458,7 +460,9 @@ def through(provider: ScriptedProvider) -> Summarize:
 
 async def test_an_abort_changes_nothing() -> None:
     gate = asyncio.Event()
-    provider = ScriptedProvider("p", "m", script=of([[{"text": "half"}, {"wait": "gate"}]]), gates={"gate": gate})
+    provider = ScriptedProvider(
+        "p", "m", script=make_script([[{"text": "half"}, {"wait": "gate"}]]), gates={"gate": gate}
+    )
     session = Session(*long_talk(4), keep_recent_tokens=900)
     before = session.state
     planned = session.plan(BIG, "manual")
@@ -473,7 +477,9 @@ async def test_an_abort_changes_nothing() -> None:
 
 
 async def test_a_provider_writes_and_its_costs_are_told() -> None:
-    script = of([[{"thinking": "hm"}, {"text": "## Goal\n"}, {"text": "x"}, {"usage": {"input": 7, "output": 2}}]])
+    script = make_script(
+        [[{"thinking": "hm"}, {"text": "## Goal\n"}, {"text": "x"}, {"usage": {"input": 7, "output": 2}}]]
+    )
     spent: list[Usage] = []
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
@@ -499,7 +505,10 @@ async def test_a_summary_that_fails_says_how(steps: list[dict[str, Any]], code: 
     assert isinstance(planned, CompactionPlan)
     with pytest.raises(YarrowError) as caught:
         await compact(
-            planned, session.meter, summarise=through(ScriptedProvider("p", "m", script=of([steps]))), timestamp=NOW
+            planned,
+            session.meter,
+            summarise=through(ScriptedProvider("p", "m", script=make_script([steps]))),
+            timestamp=NOW,
         )
     assert caught.value.code is code
 
@@ -522,7 +531,7 @@ async def test_a_stream_that_only_ends_or_never_does_is_no_summary(megabytes: in
 
 
 async def test_a_summary_cut_at_the_output_limit_says_so() -> None:
-    provider = ScriptedProvider("p", "m", script=of([[{"text": "half"}, {"stop": "max_tokens"}]]))
+    provider = ScriptedProvider("p", "m", script=make_script([[{"text": "half"}, {"stop": "max_tokens"}]]))
     answer = await through(provider)(CompletionRequest("m", (user("x"),)))
     assert answer.text == "half\n[cut here at the output limit]"
 
@@ -605,11 +614,11 @@ async def test_case_S_10_a_branch_after_a_compaction_has_its_context() -> None:
     session = Session(*long_talk(20), keep_recent_tokens=3_000)
     await session.compact(session.plan(BIG, "manual"))
     session.add(*(replace(message, id=message.id + "+") for message in long_talk(2)))
-    child = fold(SessionState(replace(session.state.header, id="child", parent_id="s")), session.records[1:])
+    child = fold_records(SessionState(replace(session.state.header, id="child", parent_id="s")), session.records[1:])
     context = context_of(child)
     assert context.sent().messages == session.context.sent().messages
     assert len(context.sent().messages) < 1 + 8 + 4
-    early = fold(SessionState(session.state.header), session.records[1:11])
+    early = fold_records(SessionState(session.state.header), session.records[1:11])
     assert context_of(early).sent().messages == tuple(session.state.messages[:10])
 
 
@@ -741,7 +750,7 @@ def check_context(session: Session, dropped_from: int) -> None:
     check_legal(context)
     asked = [message for message in session.state.messages if message.role is Role.USER]
     assert not asked or asked[-1] in context.sent().messages
-    resumed = fold(
+    resumed = fold_records(
         SessionState(session.state.header), [rec.decode(rec.encode(one)) for one in encodable(session.records)]
     )
     assert context_of(resumed).start == context.start
@@ -761,9 +770,9 @@ def check_context(session: Session, dropped_from: int) -> None:
 
 def encodable(records: list[Record]) -> list[Record]:
     """Lone surrogates are replaced where text enters a file."""
-    from yarrow.session import lenient
+    from yarrow.session import lenient_decoder
 
-    return [rec.decode(lenient.encode(record)) for record in records]
+    return [rec.decode(lenient_decoder.encode_replacing_surrogates(record)) for record in records]
 
 
 def check_legal(context: Context) -> None:

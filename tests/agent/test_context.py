@@ -15,7 +15,7 @@ from yarrow.agent.context import Context, ContextBudget, TokenCalibration, Token
 from yarrow.agent.tokens import IMAGE_TOKENS, fixed_tokens, message_tokens, text_tokens
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolSpec, Usage
 from yarrow.session.record import Compaction, Header
-from yarrow.session.state import SessionState, apply, fold
+from yarrow.session.state import SessionState, apply_record, fold_records
 
 MADE = "2026-11-28T00:00:00.000Z"
 LATER = "2026-11-28T00:00:01.000Z"
@@ -44,7 +44,7 @@ def compaction(first_kept: str, *, split: bool = False) -> Compaction:
 
 
 def used(messages: Sequence[Message], frame: ContextBudget = FRAME, meter: TokenCounter | None = None) -> int:
-    return (meter or TokenCounter()).used(context_of(fold(STATE, messages)), frame)
+    return (meter or TokenCounter()).used(context_of(fold_records(STATE, messages)), frame)
 
 
 def names(context: Context) -> list[str]:
@@ -58,7 +58,7 @@ HISTORY = [said("u1"), said("a1", role=Role.ASSISTANT), said("u2"), said("a2", r
 
 
 def test_without_a_compaction_all_is_sent() -> None:
-    assert names(context_of(fold(STATE, HISTORY))) == ["u1", "a1", "u2", "a2"]
+    assert names(context_of(fold_records(STATE, HISTORY))) == ["u1", "a1", "u2", "a2"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_without_a_compaction_all_is_sent() -> None:
     ids=["kept", "nothing kept", "split", "split, nothing kept", "first turn split", "names nothing", "names a later"],
 )
 def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, sent: list[str]) -> None:
-    context = context_of(fold(STATE, [*HISTORY, record, said("u3")]))
+    context = context_of(fold_records(STATE, [*HISTORY, record, said("u3")]))
     assert names(context) == sent
     summary = context.sent().messages[0]
     assert summary.role is Role.USER
@@ -85,7 +85,7 @@ def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, s
 def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
     meter, state, compacted_at = TokenCounter(), STATE, 0
     for record in [*HISTORY, compaction("u2"), said("u3"), compaction("a2", split=True), compaction("u3"), said("u4")]:
-        state = apply(state, record)
+        state = apply_record(state, record)
         compacted_at = len(state.messages) if isinstance(record, Compaction) else compacted_at
         given_context = meter.context(state)
         assert given_context == context_of(state)
@@ -204,16 +204,16 @@ def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(contexts, "message_tokens", counting)
     meter = TokenCounter()
-    state = fold(STATE, [*(said(str(number)) for number in range(5)), compaction("3"), said("5")])
+    state = fold_records(STATE, [*(said(str(number)) for number in range(5)), compaction("3"), said("5")])
     whole = meter.estimate(context_of(state), FRAME)
     assert [name for name in counted if name] == ["3", "4", "5"]
     assert whole == FRAME.fixed + sum(map(message_tokens, context_of(state).sent().messages))
-    later = fold(state, [said("6"), compaction("5"), said("7")])
+    later = fold_records(state, [said("6"), compaction("5"), said("7")])
     assert meter.sizes(context_of(later), FRAME) == [message_tokens(said("5"))] * 3
     assert [name for name in counted if name] == ["3", "4", "5", "6", "7"]
     # An earlier beginning again, as after a rebase: nothing is taken from what was counted for another one.
     assert (
-        meter.sizes(context_of(fold(STATE, [said(str(number)) for number in range(5)])), FRAME)
+        meter.sizes(context_of(fold_records(STATE, [said(str(number)) for number in range(5)])), FRAME)
         == [message_tokens(said("0"))] * 5
     )
 
@@ -254,7 +254,7 @@ def test_a_cut_answer_is_passed_over() -> None:
 
 def test_a_report_from_before_a_compaction_is_void() -> None:
     history = [said("u1"), answered("a1", Usage(input=9_000))]
-    context = context_of(fold(STATE, [*history, compaction("a1")]))
+    context = context_of(fold_records(STATE, [*history, compaction("a1")]))
     assert TokenCounter().used(context, FRAME) < 1_100
 
 
@@ -318,13 +318,13 @@ MESSAGES = st.lists(
 def test_what_is_remembered_is_what_would_be_counted_anew(messages: list[Message], fixed: int) -> None:
     meter, frame, state = TokenCounter(), ContextBudget("p", "m", 0, fixed), STATE
     for message in messages:
-        state = apply(state, message)
+        state = apply_record(state, message)
         context = context_of(state)
         assert meter.used(context, frame) >= 0
         assert meter.estimate(context, frame) >= 0
         fresh = TokenCounter(meter.ratios)
         assert meter.estimate(context, frame) == fresh.estimate(context, frame)
         assert meter.sizes(context, frame) == fresh.sizes(context, frame)
-    other = fold(STATE, [said("x"), *(replace(message, id=message.id + "!") for message in messages)])
+    other = fold_records(STATE, [said("x"), *(replace(message, id=message.id + "!") for message in messages)])
     context = context_of(other)
     assert meter.estimate(context, frame) == TokenCounter(meter.ratios).estimate(context, frame)

@@ -22,7 +22,7 @@ from yarrow.policy.workspace import Workspace
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 COMMAND = "git push"
 AUTO, ASK, DENY, PLAN = PermissionMode
@@ -63,7 +63,9 @@ class Boxed(Rig):
         level: Any = self.level
         box = Box(level, (self.cwd,), (), Path("/home/somebody"), Path("/nowhere")) if level != "off" else None
         context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd), sandbox=box)
-        made = replace(super().equipment, registry=Registry([self.bash]), context=context, contained=box is not None)
+        made = replace(
+            super().equipment, registry=ToolRegistry([self.bash]), context=context, contained=box is not None
+        )
         return replace(made, redactor=self.redactor, keys=self.redactor)
 
     async def answered(self, *answers: str, client: bool = True) -> list[ev.PermissionRequest]:

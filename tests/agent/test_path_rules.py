@@ -31,7 +31,7 @@ def _searching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         assert shutil.which("rg"), "both ways to search must be tested: the set-up installs ripgrep"
     else:
         for module in (grep, find):
-            monkeypatch.setattr(module, "ripgrep_program", lambda _workspace: None)
+            monkeypatch.setattr(module, "find_ripgrep", lambda _workspace: None)
 
 
 async def outcome(ws: Path, name: str, arguments: dict[str, Any], rules: dict[str, str], **more: Any) -> str:

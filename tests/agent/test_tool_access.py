@@ -16,11 +16,11 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.request import Kind
 from yarrow.policy.workspace import Refused
-from yarrow.tool.access import OTHER, Access, access_of
-from yarrow.tool.arguments import schema_of
+from yarrow.tool.access import OTHER_ACCESS, Access, get_access
+from yarrow.tool.arguments import make_schema
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 HIDDEN = "the plan is 4711"
 SPELLINGS = ("secret/plan", "./secret/plan", "open/../secret/plan", "{ws}/secret/plan", "way/plan", "by-link", "secret")
@@ -72,14 +72,14 @@ OTHERS: tuple[Tool, ...] = tuple(
         (PathArguments, None),
         (FileArguments, None),
         (CommandArguments, None),
-        (PathArguments, OTHER),
+        (PathArguments, OTHER_ACCESS),
         (PathArguments, Access.file()),
         (FileArguments, Access.file("file")),
         (FileArguments, Access.shell("file")),
     )
     for read_only in (True, False)
 )
-TOOLS = tuple(tool for tool in BUILTIN_TOOLS if access_of(tool).kind is not Kind.SHELL) + OTHERS
+TOOLS = tuple(tool for tool in BUILTIN_TOOLS if get_access(tool).kind is not Kind.SHELL) + OTHERS
 """Every tool that reads or writes by itself; a shell's commands are kept out by its sandbox."""
 
 
@@ -96,8 +96,8 @@ def a_tree(place: Path) -> Path:
 
 def call_of(tool: Tool, path: str) -> dict[str, Any]:
     """Return arguments with a path, the others made up from the schema, so that a tool needs no row here."""
-    schema = schema_of(tool.arguments)
-    named = access_of(tool).argument or tool.arguments.__struct_fields__[0]
+    schema = make_schema(tool.arguments)
+    named = get_access(tool).argument or tool.arguments.__struct_fields__[0]
     made = {name: a_value(schema["properties"][name], schema) for name in schema.get("required", [])}
     return made | {named: path}
 
@@ -125,7 +125,7 @@ def rules_of(tool: Tool) -> list[dict[str, str]]:
     return [{f"{name}({pattern})": "deny"} for name in names for pattern in patterns]
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: f"{tool.name}-{access_of(tool)}")
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: f"{tool.name}-{get_access(tool)}")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 @given(data=st.data())
 async def test_law_7_what_a_rule_denies_no_tool_reads_or_writes(
@@ -211,9 +211,9 @@ async def test_a_shell_that_declares_no_sandbox_is_asked_about(tmp_path: Path) -
 
 
 def test_access_without_a_declaration_follows_the_names_of_arguments() -> None:
-    kinds = {one: access_of(Other(one)).kind for one in (PathArguments, CommandArguments, FileArguments)}
+    kinds = {one: get_access(Other(one)).kind for one in (PathArguments, CommandArguments, FileArguments)}
     assert list(kinds.values()) == [Kind.FILE, Kind.SHELL, Kind.OTHER]
-    assert all(access_of(tool).declared for tool in BUILTIN_TOOLS)
+    assert all(get_access(tool).declared for tool in BUILTIN_TOOLS)
 
 
 def test_access_that_names_no_argument_is_refused() -> None:
@@ -232,5 +232,5 @@ def test_a_compaction_lists_the_files_of_any_tool() -> None:
         Message(id="m", role=Role.ASSISTANT, content=calls, timestamp=""),
         *(Message(id=c.id, role=Role.TOOL, content=(Text("ok"),), timestamp="", tool_call_id=c.id) for c in calls),
     ]
-    files = list_touched_files(messages, None, cwd="/w", registry=Registry(tools))
+    files = list_touched_files(messages, None, cwd="/w", registry=ToolRegistry(tools))
     assert msgspec.structs.astuple(files) == (("a",), ("b",))

@@ -26,7 +26,7 @@ def test_a_version_and_the_help_wait_for_nothing(arguments: list[str]) -> None:
 
 
 def test_a_prompt_imports_no_other_adapter_and_no_tool_of_the_trade() -> None:
-    imports = "import sys\nimport yarrow.cli.service_commands\nfrom yarrow.provider.factory import create\n"
+    imports = "import sys\nimport yarrow.cli.service_commands\nfrom yarrow.provider.factory import create_provider\n"
     code = f"{imports}print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     modules = set(done.stdout.split())

@@ -43,9 +43,9 @@ HURRIED = ("-c", CALL.format(more=", limit=0.5"))
 NOTHING_FOUND = """\
 import yarrow.cli.doctor.provider_checks as providers
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.detection import none_found
+from yarrow.provider.detection import describe_setup
 async def detect(environment, settings):
-    raise ProviderError(Code.PROVIDER_SETUP, none_found())
+    raise ProviderError(Code.PROVIDER_SETUP, describe_setup())
 providers.detect = detect
 """
 """What stands before the call so that no server of this machine is found."""

@@ -9,7 +9,7 @@ import pytest
 from yarrow.cli import models_command as command
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.errors import UsageError
-from yarrow.provider.local.models import STARTER_BYTES, Progress
+from yarrow.provider.local.model_files import STARTER_BYTES, ReportProgress
 
 
 def test_installed_models_are_listed(
@@ -27,7 +27,7 @@ def test_installed_models_are_listed(
 def test_pulling_tells_its_progress_and_the_path(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def pull(progress: Progress, environment: Mapping[str, str]) -> Path:
+    def pull(progress: ReportProgress, environment: Mapping[str, str]) -> Path:
         assert environment is os.environ
         for done in range(0, STARTER_BYTES, 1 << 20):
             progress("fetch", done, STARTER_BYTES)
@@ -35,7 +35,7 @@ def test_pulling_tells_its_progress_and_the_path(
         progress("done", STARTER_BYTES, STARTER_BYTES)
         return Path("/models/m.gguf")
 
-    monkeypatch.setattr(command, "pull", pull)
+    monkeypatch.setattr(command, "pull_model", pull)
     assert command.run_models(["pull"]) == ExitCode.DONE
     out, err = capfd.readouterr()
     assert out == "/models/m.gguf\n"
@@ -53,11 +53,11 @@ def test_anything_else_is_refused() -> None:
 
 
 def test_progress_that_cannot_be_shown_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pull(progress: Progress, environment: Mapping[str, str]) -> Path:
+    def pull(progress: ReportProgress, environment: Mapping[str, str]) -> Path:
         progress("done", STARTER_BYTES, STARTER_BYTES)
         return Path("/models/m.gguf")
 
-    monkeypatch.setattr(command, "pull", pull)
+    monkeypatch.setattr(command, "pull_model", pull)
     full, kept = os.open("/dev/full", os.O_WRONLY), os.dup(2)
     os.dup2(full, 2)
     try:

@@ -17,7 +17,7 @@ from yarrow.client.plain_mode import PlainTerminal
 from yarrow.client.run_follower import RunResult
 from yarrow.client.sanitizer import UNSAFE_CHARACTER
 from yarrow.client.unsandboxed_rerun import RERUN_OFFER
-from yarrow.tool.command_notes import WAY_OUT
+from yarrow.tool.command_notes import OUTSIDE_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 WAIT = "..."
@@ -191,7 +191,7 @@ def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_a_user_who_can_type_is_offered_the_way_out(*, is_there: bool) -> None:
-    output = event("tool_output", name="bash", text=f"no\n[sandbox: a is read-only. {WAY_OUT}]", is_error=True)
+    output = event("tool_output", name="bash", text=f"no\n[sandbox: a is read-only. {OUTSIDE_HINT}]", is_error=True)
     err = Tape()
     async with connected(FakeService(*whole(output))) as stub:
         terminal = PlainTerminal(Tape(), err, Person() if is_there else None)

@@ -17,21 +17,21 @@ from yarrow.client.run_notes import format_call_note
 from yarrow.client.shell_escape import format_bang, parse_bang
 from yarrow.client.slash_command import CommandError
 from yarrow.client.unsandboxed_rerun import RERUN_PROMPT, is_rerun_offered, strip_instruction
-from yarrow.tool.bash import REASON_CHARACTERS as LONGEST
-from yarrow.tool.command_notes import NO_WAY_OUT, WAY_OUT
+from yarrow.tool.bash import MAX_REASON_CHARACTERS as LONGEST
+from yarrow.tool.command_notes import OUTSIDE_HINT, STRICT_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 
 def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
-    assert is_rerun_offered(f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]")
-    assert is_rerun_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n")
-    assert not is_rerun_offered(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]")
-    assert not is_rerun_offered(f"[sandbox: a is read-only. {WAY_OUT}]\n[exit code 1]")
-    assert not is_rerun_offered(f"a [sandbox: a is read-only. {WAY_OUT}]")
+    assert is_rerun_offered(f"x\n[exit code 1]\n[sandbox: a is read-only. {OUTSIDE_HINT}]")
+    assert is_rerun_offered(f"[sandbox: a is read-only. {OUTSIDE_HINT}]\n")
+    assert not is_rerun_offered(f"x\n[sandbox: a is read-only. {STRICT_HINT}]")
+    assert not is_rerun_offered(f"[sandbox: a is read-only. {OUTSIDE_HINT}]\n[exit code 1]")
+    assert not is_rerun_offered(f"a [sandbox: a is read-only. {OUTSIDE_HINT}]")
     assert not is_rerun_offered("")
-    output = f"x\n[exit code 1]\n[sandbox: a is read-only. {WAY_OUT}]"
+    output = f"x\n[exit code 1]\n[sandbox: a is read-only. {OUTSIDE_HINT}]"
     assert strip_instruction(output) == "x\n[exit code 1]\n[sandbox: a is read-only.]"
-    assert strip_instruction(f"x\n[sandbox: a is read-only. {NO_WAY_OUT}]").endswith(NO_WAY_OUT + "]")
+    assert strip_instruction(f"x\n[sandbox: a is read-only. {STRICT_HINT}]").endswith(STRICT_HINT + "]")
     assert RERUN_PROMPT == "Run it again with outside: true."
     assert MAX_REASON_CHARACTERS == LONGEST
 

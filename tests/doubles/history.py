@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.message import Message, Role
-from yarrow.session.reader import Loaded
+from yarrow.session.reader import StoredSession
 from yarrow.session.record import Queued, Undelivered
 
 Outcome = Literal["accepted", "refused", "unknown"]
@@ -61,7 +61,7 @@ class History:
     def see(self, session: str, ids: list[str], begun: int) -> None:
         self.seen.append(Seen(session, ids, begun, self.now()))
 
-    def check(self, session: str, loaded: Loaded) -> None:
+    def check(self, session: str, loaded: StoredSession) -> None:
         """Assert that a session's file explains what its clients were told, in one order."""
         records = [stored.value for stored in loaded.records]
         said = [one for one in self.said if one.session == session]

@@ -21,7 +21,7 @@ from yarrow.service.registration import register_service
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
@@ -68,7 +68,7 @@ class House:
             settings=self.settings,
             manager=SessionManager(self.sessions, sync="message", disk=Disk()),
             providers=self.providers,
-            registry=Registry([EchoTool(), self.act, *added.tools]),
+            registry=ToolRegistry([EchoTool(), self.act, *added.tools]),
             now=lambda: 1_700_000_000.0,
             retry_clock=Clock(lambda _: asyncio.sleep(0), chance=lambda: 0.0),
             version="1.2.3",

@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from yarrow.telemetry.failures import Failures
-from yarrow.telemetry.reporting import Reports
+from yarrow.telemetry.failure_handler import ExportFailureHandler
+from yarrow.telemetry.reporter import TelemetryReporter
 
 
 class Measured:
@@ -21,7 +21,7 @@ class Measured:
         tracing = TracerProvider(shutdown_on_exit=False)
         tracing.add_span_processor(SimpleSpanProcessor(self.exporter))
         metering = MeterProvider([self._reader], shutdown_on_exit=False)
-        self.reports = Reports(tracing, metering, Failures(), content=content)
+        self.reports = TelemetryReporter(tracing, metering, ExportFailureHandler(), content=content)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

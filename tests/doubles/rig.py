@@ -25,16 +25,16 @@ from yarrow.event.bus import Bus, Subscription
 from yarrow.message import Message, Text
 from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
-from yarrow.provider.script import of
+from yarrow.provider.script import make_script
 from yarrow.provider.scripted import ScriptedProvider
-from yarrow.session.ids import seconds
+from yarrow.session.ids import parse_seconds
 from yarrow.session.record import Header, Record
 from yarrow.session.state import SessionState
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 NOW = "2026-11-28T00:00:00.000Z"
-NOW_SECONDS = seconds(NOW)
+NOW_SECONDS = parse_seconds(NOW)
 
 
 class Say(Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,7 +135,7 @@ class Rig:
         self.log = log or ListLog()
         self.act = ActTool()
         self.bus = Bus("session", now=lambda: 0.0)
-        self.provider = ScriptedProvider("scripted", "m", script=of(turns))
+        self.provider = ScriptedProvider("scripted", "m", script=make_script(turns))
         settings.setdefault("permissions", PermissionMode.AUTO)
         settings.setdefault("retry", RetrySettings(attempts=0))
         self.settings = RunSettings(provider="scripted", model="m", system="be good", **settings)
@@ -178,7 +178,7 @@ class Rig:
             settings=self.settings,
             provider=self.provider,
             info=ProviderInfo("scripted", "m", context_window=self.window, has_tool_call=self.has_tool_call),
-            registry=Registry([EchoTool(), self.act]),
+            registry=ToolRegistry([EchoTool(), self.act]),
             context=ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),))),
             hooks=self.hooks,
             consent=self.consent,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import Record
 
 UNASKED = {"permissions": {"rules": {"bash": "auto"}}}
@@ -98,4 +98,4 @@ class World:
     def records(self) -> list[Record]:
         """The records of the one session there is."""
         (path,) = self.session_files()
-        return [stored.value for stored in load(path).records]  # pyright: ignore[reportReturnType]
+        return [stored.value for stored in load_session(path).records]  # pyright: ignore[reportReturnType]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.event import bus as bus_module
-from yarrow.event.bus import BUFFER_EVENTS, RING_BYTES, RING_EVENTS, Bus, Subscription
+from yarrow.event.bus import BUFFER_EVENTS, MAX_RING_CHARACTERS, RING_EVENTS, Bus, Subscription
 from yarrow.event.events import AgentEnd, Body, EndReason, Event, Gap, PermissionRequest, TextDelta
 from yarrow.message import Usage
 
@@ -121,7 +121,7 @@ async def test_the_oldest_is_dropped_and_the_hole_is_told_once() -> None:
         bus.publish(TextDelta("x"))
         await quick.take()
     bus.publish(END)
-    assert bus.drops() == (11, 0)
+    assert bus.count_drops() == (11, 0)
     events = await take_all(slow)
     assert events[0].body == Gap(1, 11)
     assert events[0].sequence == 0
@@ -179,9 +179,9 @@ async def test_the_ring_is_bounded_in_events_and_in_bytes() -> None:
     kept = await take_all(bus.subscribe(after=0))
     assert BUFFER_EVENTS - 64 <= len(kept) <= BUFFER_EVENTS + 1
     for _ in range(256):
-        bus.publish(TextDelta("x" * (RING_BYTES // 100)))
+        bus.publish(TextDelta("x" * (MAX_RING_CHARACTERS // 100)))
     kept = await take_all(bus.subscribe(after=0))
-    assert sum(len(event.body.text) for event in kept if isinstance(event.body, TextDelta)) < 2 * RING_BYTES
+    assert sum(len(event.body.text) for event in kept if isinstance(event.body, TextDelta)) < 2 * MAX_RING_CHARACTERS
 
 
 async def test_a_place_in_the_future_means_from_now_on() -> None:

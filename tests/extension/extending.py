@@ -12,11 +12,11 @@ from doubles.permits import permit_all
 from yarrow.agent.contributions import Contributions
 from yarrow.agent.hooks import HookContext, HookName
 from yarrow.event.events import Notice
-from yarrow.extension.load import ExtensionFunction, load
+from yarrow.extension.loader import ExtensionFunction, load_extensions
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 ABOUT = HookContext("session", "/work", "run")
 CONTEXT = ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),)))
@@ -56,9 +56,9 @@ async def extended(
     *functions: ExtensionFunction, files: Sequence[Path] = (), tools: Sequence[str] = ()
 ) -> AsyncGenerator[Contributions]:
     """What the extensions add, while they are loaded."""
-    extensions = load(files, given=functions, tools=tools)
+    extensions = load_extensions(files, functions=functions, tools=tools)
     try:
-        yield extensions.added
+        yield extensions.contributions
     finally:
         await extensions.close()
 
@@ -74,7 +74,9 @@ async def called(
     added: Contributions, name: str = "shout", arguments: str = '{"text":"hi"}', *, dry_run: bool = False
 ) -> Any:
     """The result of a call of a tool, after exactly as many pieces as there were."""
-    pieces = Registry(added.tools).execute(ToolCall("1", name, arguments), CONTEXT, permit=permit_all, dry_run=dry_run)
+    pieces = ToolRegistry(added.tools).execute(
+        ToolCall("1", name, arguments), CONTEXT, authorize=permit_all, dry_run=dry_run
+    )
     async with aclosing(pieces):
         items = [piece async for piece in pieces]
     assert not isinstance(items[-1], Progress)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.extension.discovery import entry_points
+from yarrow.extension.discovery import find_entry_points
 
 MODULE = "def extend(yarrow):\n    yarrow.command({!r}, lambda arguments, cwd: arguments)\n"
 SHOW = (
     "import asyncio, json, sys\n"
-    "from yarrow.extension.load import load\n"
-    "extensions = load(())\n"
-    "added = extensions.added\n"
+    "from yarrow.extension.loader import load_extensions\n"
+    "extensions = load_extensions(())\n"
+    "added = extensions.contributions\n"
     "asyncio.run(extensions.close())\n"
     "heavy = 'importlib.metadata' in sys.modules\n"
     "print(json.dumps([[c.name for c in added.commands], list(added.warnings), heavy]))\n"
@@ -38,7 +38,7 @@ def points_to(name: str, *labels: str) -> str:
 
 
 def names(*folders: Path | str) -> list[str]:
-    points, warnings = entry_points([str(folder) for folder in folders])
+    points, warnings = find_entry_points([str(folder) for folder in folders])
     assert not warnings
     return [point.name for point in points]
 
@@ -96,7 +96,7 @@ def test_entry_points_that_are_none_cost_a_warning(tmp_path: Path) -> None:
     package(tmp_path, "binary", "[yarrow.extensions]\n")
     (tmp_path / "binary-1.0.dist-info" / "entry_points.txt").write_bytes(b"[yarrow.extensions]\n\xff = x:y\n")
     package(tmp_path, "guard", points_to("guard"))
-    points, warnings = entry_points([str(tmp_path)])
+    points, warnings = find_entry_points([str(tmp_path)])
     assert [point.name for point in points] == ["guard"]
     assert sorted(Path(warning.split(" cannot be read")[0]).name for warning in warnings) == [
         "binary-1.0.dist-info",

@@ -259,7 +259,7 @@ async def test_a_busy_loop_takes_no_more_than_its_turns(monkeypatch: pytest.Monk
 
 async def test_an_extension_that_does_not_notice_is_stuck_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.05)
-    monkeypatch.setattr(host, "REACT_SECONDS", 0.0)
+    monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
 
     def extension(yarrow: Yarrow) -> None:
@@ -281,7 +281,7 @@ async def test_an_extension_that_does_not_notice_is_stuck_until_it_does(monkeypa
 
 
 async def test_a_call_waits_for_a_busy_extension_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(host, "MAX_QUEUE_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
     def work(arguments: str, _: str) -> str:

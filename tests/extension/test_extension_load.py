@@ -12,7 +12,7 @@ from yarrow.agent.hook_payloads import InputPayload
 from yarrow.agent.hooks import HookName
 from yarrow.extension import assembly
 from yarrow.extension.api import Yarrow
-from yarrow.extension.load import load, no_extensions
+from yarrow.extension.loader import load_extensions, no_extensions
 from yarrow.tool.base import Done
 
 TOOL = """
@@ -97,7 +97,7 @@ async def test_what_is_no_readable_file_is_skipped(tmp_path: Path, caplog: pytes
 
 
 async def test_one_that_hangs_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(assembly, "MAX_LOAD_SECONDS", 0.05)
     gate = threading.Event()
 
     def hang(yarrow: Yarrow) -> None:
@@ -185,14 +185,14 @@ async def test_a_command_that_returns_no_prompt_fails(result: Any, told: str) ->
 
 async def test_without_extensions_nothing_is_started_or_changed() -> None:
     threads, out = set(threading.enumerate()), sys.stdout
-    extensions = load(())
-    assert (extensions.added.tools, extensions.added.warnings) == ((), ())
+    extensions = load_extensions(())
+    assert (extensions.contributions.tools, extensions.contributions.warnings) == ((), ())
     # One of an earlier test may end meanwhile.
     assert set(threading.enumerate()) <= threads
     assert sys.stdout is out
     await extensions.close()
     await no_extensions().close()
-    assert (no_extensions().added.tools, sys.stdout) == ((), out)
+    assert (no_extensions().contributions.tools, sys.stdout) == ((), out)
 
 
 async def test_what_is_printed_goes_to_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -215,8 +215,8 @@ async def test_what_is_printed_goes_to_standard_error(capsys: pytest.CaptureFixt
 
 
 async def test_an_end_that_comes_twice_and_a_call_after_it() -> None:
-    extensions = load((), given=[lambda yarrow: yarrow.command("x", lambda arguments, _: arguments)])
-    (command,) = extensions.added.commands
+    extensions = load_extensions((), functions=[lambda yarrow: yarrow.command("x", lambda arguments, _: arguments)])
+    (command,) = extensions.contributions.commands
     await extensions.close()
     await extensions.close()
     with pytest.raises(assembly.ExtensionError, match="was ended"):

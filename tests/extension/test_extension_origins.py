@@ -11,10 +11,10 @@ from test_extension_discovery import MODULE, package, points_to
 SHOW = (
     "import asyncio, json, sys\n"
     "from pathlib import Path\n"
-    "from yarrow.extension.load import load\n"
-    "extensions = load([Path(one) for one in sys.argv[1:]])\n"
+    "from yarrow.extension.loader import load_extensions\n"
+    "extensions = load_extensions([Path(one) for one in sys.argv[1:]])\n"
     "asyncio.run(extensions.close())\n"
-    "print(json.dumps([str(path) for path in extensions.added.files]))\n"
+    "print(json.dumps([str(path) for path in extensions.contributions.files]))\n"
 )
 
 

@@ -10,15 +10,15 @@ PROGRAM = """
 import asyncio, os, sys, threading, time
 from pathlib import Path
 from yarrow.extension import host
-from yarrow.extension.load import load
+from yarrow.extension.loader import load_extensions
 
-host.CLOSE_SECONDS = 0.05
+host.MAX_CLOSE_SECONDS = 0.05
 
 async def main():
-    extensions = load([Path(sys.argv[1])])
-    for warning in extensions.added.warnings:
+    extensions = load_extensions([Path(sys.argv[1])])
+    for warning in extensions.contributions.warnings:
         os.write(2, (warning + os.linesep).encode())
-    for command in extensions.added.commands:
+    for command in extensions.contributions.commands:
         try:
             await asyncio.wait_for(command.expand("", "/"), 0.2)
         except TimeoutError:

@@ -28,7 +28,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.factory import Ground, Plan, build
+from yarrow.provider.factory import AdapterConfig, ProviderContext, build_provider
 
 REQUEST = CompletionRequest("m", (), (ToolSpec("t", "", {"type": "object"}),))
 STOP = StopPiece(StopReason.END_TURN)
@@ -65,10 +65,10 @@ class Lists(Fake):
         return self.items
 
 
-async def built(factory: Callable[[Plan], Any], work: Callable[[Provider, ProviderInfo], Any]) -> Any:
+async def built(factory: Callable[[AdapterConfig], Any], work: Callable[[Provider, ProviderInfo], Any]) -> Any:
     """What `work` returns of the provider that an extension's factory makes."""
     async with extended(lambda yarrow: yarrow.provider("mine", factory)) as added:
-        made = await build("mine", "wanted", Ground(Settings(), {"KEY": "k"}, added.providers))
+        made = await build_provider("mine", "wanted", ProviderContext(Settings(), {"KEY": "k"}, added.providers))
         return await work(made.provider, made.info)
 
 
@@ -77,7 +77,9 @@ async def streamed(provider: Provider, _: ProviderInfo) -> list[Any]:
         return [event async for event in events]
 
 
-async def failure_of(factory: Callable[[Plan], Any], work: Callable[[Provider, ProviderInfo], Any] = streamed) -> str:
+async def failure_of(
+    factory: Callable[[AdapterConfig], Any], work: Callable[[Provider, ProviderInfo], Any] = streamed
+) -> str:
     with pytest.raises(ProviderError) as caught:
         await built(factory, work)
     assert caught.value.code is Code.SERVER_ERROR
@@ -96,13 +98,13 @@ async def test_it_streams_every_kind_of_event(is_async: bool) -> None:
         UsagePiece(Usage(1, 2)),
         STOP,
     ]
-    plans: list[Plan] = []
+    plans: list[AdapterConfig] = []
 
-    def make(plan: Plan) -> Any:
+    def make(plan: AdapterConfig) -> Any:
         plans.append(plan)
         return Fake(*events)
 
-    async def make_later(plan: Plan) -> Any:
+    async def make_later(plan: AdapterConfig) -> Any:
         return make(plan)
 
     assert await built(make_later if is_async else make, streamed) == events
@@ -129,13 +131,13 @@ async def test_a_call_gets_an_id_and_is_told_to_be_invalid() -> None:
 async def test_the_request_and_the_settings_that_it_is_given_are_its_own() -> None:
     settings = ProviderSettings(extra_body={"a": 1})
 
-    def spoil(plan: Plan) -> Any:
+    def spoil(plan: AdapterConfig) -> Any:
         plan.settings.extra_body.clear()
         return Fake(STOP)
 
     async with extended(lambda yarrow: yarrow.provider("mine", spoil)) as added:
-        ground = Ground(Settings(providers={"mine": settings}), {}, added.providers)
-        made = await build("mine", "m", ground)
+        ground = ProviderContext(Settings(providers={"mine": settings}), {}, added.providers)
+        made = await build_provider("mine", "m", ground)
         await streamed(made.provider, made.info)
     assert settings.extra_body == {"a": 1}
     assert REQUEST.tools[0].parameters == {"type": "object"}
@@ -197,7 +199,7 @@ async def test_errors_that_are_made_for_us_cross_as_they_are() -> None:
         await built(lambda _: Fake(TextPiece("a"), error), streamed)
     assert (caught.value.code, caught.value.retryable, caught.value.retry_after) == (Code.RATE_LIMIT, True, 3.0)
 
-    def refuse(_: Plan) -> Any:
+    def refuse(_: AdapterConfig) -> Any:
         raise ConfigError("set providers.mine.apiKeyEnv")
 
     with pytest.raises(ConfigError, match="apiKeyEnv"):
@@ -268,7 +270,7 @@ async def test_it_is_closed_and_a_stream_that_is_left_is_closed() -> None:
 
 
 async def test_one_that_blocks_or_fails_while_it_is_closed_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(providers, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(providers, "MAX_PROVIDER_CLOSE_SECONDS", 0.05)
     gate, entered = threading.Event(), threading.Event()
     fake = Fake()
 

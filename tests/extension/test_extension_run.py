@@ -15,7 +15,7 @@ from yarrow.event import events as ev
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
 from yarrow.tool.base import Done, Progress
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 class ExtendedRig(Rig):
@@ -25,7 +25,7 @@ class ExtendedRig(Rig):
 
     @property
     def equipment(self) -> RunResources:
-        return replace(super().equipment, registry=Registry(self.tools))
+        return replace(super().equipment, registry=ToolRegistry(self.tools))
 
 
 def broken(_: Any) -> None:
@@ -50,7 +50,7 @@ async def test_a_run_uses_an_extensions_tool_and_hooks() -> None:
 
 
 async def test_an_abort_ends_a_run_whose_tool_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
     async def run(*_: Any) -> AsyncGenerator[Any]:

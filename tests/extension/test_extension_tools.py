@@ -15,7 +15,7 @@ from yarrow.extension import host
 from yarrow.extension.api import Yarrow
 from yarrow.message import Image, ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 def offers(tool: Any) -> Callable[[Yarrow], None]:
@@ -23,7 +23,7 @@ def offers(tool: Any) -> Callable[[Yarrow], None]:
 
 
 def running(added: Contributions) -> AsyncGenerator[Progress | Result]:
-    return Registry(added.tools).execute(ToolCall("1", "shout"), CONTEXT, permit=permit_all, dry_run=False)
+    return ToolRegistry(added.tools).execute(ToolCall("1", "shout"), CONTEXT, authorize=permit_all, dry_run=False)
 
 
 async def test_a_tool_runs_in_the_extensions_thread() -> None:
@@ -49,7 +49,7 @@ async def test_the_model_is_offered_what_was_registered() -> None:
 
 
 async def test_output_comes_in_order_and_whole_though_it_is_more_than_may_be_under_way() -> None:
-    count = 3 * host.BUFFER_ITEMS + 1
+    count = 3 * host.MAX_BUFFER_ITEMS + 1
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
         for number in range(count):
@@ -83,7 +83,7 @@ async def test_a_tool_waits_for_whoever_reads_it() -> None:
         # Each takes the thread's loop round once: the tool had every chance to go on.
         for _ in range(10):
             await added.commands[0].expand("", "/")
-        assert 10 < yielded <= 10 + host.BUFFER_ITEMS + 1
+        assert 10 < yielded <= 10 + host.MAX_BUFFER_ITEMS + 1
 
 
 async def test_a_dry_run_tells_name_and_arguments_when_the_tool_does_not_say_more() -> None:
@@ -174,8 +174,8 @@ async def test_closing_a_call_cleans_up_in_the_tool_first() -> None:
 
 
 async def test_closing_a_call_that_blocks_leaves_it_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(host, "REACT_SECONDS", 0.0)
+    monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
@@ -188,7 +188,7 @@ async def test_closing_a_call_that_blocks_leaves_it_behind(monkeypatch: pytest.M
             await anext(pieces)
         assert "is stuck" in (await called(added)).text
         gate.set()
-        monkeypatch.setattr(host, "CLOSE_SECONDS", 10)
+        monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 10)
 
 
 async def test_the_generator_lives_in_one_task() -> None:

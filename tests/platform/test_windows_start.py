@@ -13,7 +13,7 @@ import pytest
 from doubles.places import PAUSE
 from doubles.screen import Screen
 from doubles.world import Ended, World
-from yarrow.tool.command_notes import LEFT
+from yarrow.tool.command_notes import PROCESSES_ENDED
 
 TESTS = str(Path(__file__).parents[1])
 NOT_THERE = (
@@ -156,7 +156,7 @@ async def test_a_command_runs_in_bash_and_nothing_of_it_is_left(world: World) ->
         [{"text": "done"}],
     )
     first, second = outputs(await as_windows(world, "--json", "-p", "hi", PRETENDED_BASH="/bin/bash"))
-    assert first.split("\n") == ["hi", f"[{LEFT}]"]
+    assert first.split("\n") == ["hi", f"[{PROCESSES_ENDED}]"]
     assert "timed out" in second
     assert not Path("/proc", (world.project / "pid").read_text().strip()).exists()
 

@@ -14,7 +14,7 @@ from yarrow.platform import openat2
 from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import ToolFailed
-from yarrow.tool.target import opened
+from yarrow.tool.writable_file import open_writable
 
 TRIES = 1_500
 INSIDE, OUTSIDE = b"inside", b"outside"
@@ -154,7 +154,7 @@ def test_writing_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> N
     with flipping(root):
         for number in range(TRIES // 5):
             try:
-                with opened(root / f"ws/dir/deep/{number}", workspace) as target:
+                with open_writable(root / f"ws/dir/deep/{number}", workspace) as target:
                     if not isinstance(target, ToolFailed):
                         target.replace(b"x")
                         written += 1

@@ -14,7 +14,7 @@ from doubles.places import PAUSE, to_the_question
 from doubles.screen import Screen
 from doubles.typist import MOVES, Typing, typing
 from doubles.world import World
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import PermissionAnswered
 
 SENTENCES = int(os.environ.get("SENTENCES", "40"))
@@ -31,7 +31,9 @@ def approvals(world: World) -> list[str]:
     """What says that something was allowed: a command that ran, an answer on disk, a rule that was written."""
     found = ["the command ran"] if (world.project / "made").exists() else []
     for path in world.session_files():
-        answers = [stored.value for stored in load(path).records if isinstance(stored.value, PermissionAnswered)]
+        answers = [
+            stored.value for stored in load_session(path).records if isinstance(stored.value, PermissionAnswered)
+        ]
         found += [f"answered {answer.answer} by {answer.by}" for answer in answers if answer.answer != "no"]
     return found + ["a rule was written"] * ("always" in (world.home / ".yarrow" / "config.json").read_text())
 

@@ -22,7 +22,7 @@ from doubles.house import reason_of
 from doubles.received import check_stream
 from doubles.soak import seeds
 from doubles.world import World
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -228,7 +228,7 @@ async def test_what_clients_saw_is_one_order_of_what_was_recorded(world: World, 
                 with contextlib.suppress(grpc.aio.AioRpcError):  # nobody may have prompted it
                     history.see(session, await _ids(stub, session), began)
         await service.end()
-    files = {path.stem: load(path) for path in world.session_files()}
+    files = {path.stem: load_session(path) for path in world.session_files()}
     assert not [name for name, loaded in files.items() if loaded.report.skipped_count]
     for session in files.keys() & set(sessions):
         history.check(session, files[session])

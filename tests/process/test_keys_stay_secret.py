@@ -20,7 +20,7 @@ from yarrow.config.settings import ProviderSettings, ProviderType, Settings
 from yarrow.errors import ProviderError
 from yarrow.message import Message, Role, Text
 from yarrow.provider.base import CompletionRequest, ListsModels
-from yarrow.provider.factory import Ground, create
+from yarrow.provider.factory import ProviderContext, create_provider
 
 Place = Literal["environment", "command", "authorization", "header"]
 KINDS: tuple[ProviderType, ...] = ("openai", "llamacpp", "messages", "ollama", "gemini")
@@ -98,8 +98,8 @@ def configured(kind: ProviderType, place: Place, key: str) -> tuple[ProviderSett
 
 async def errors_of(there: ProviderSettings, environment: Mapping[str, str]) -> list[ProviderError]:
     """What goes wrong whatever a provider is asked."""
-    ground = Ground(Settings(providers={"there": there}), environment)
-    provider = (await create("there", "m", ground)).provider
+    ground = ProviderContext(Settings(providers={"there": there}), environment)
+    provider = (await create_provider("there", "m", ground)).provider
     assert isinstance(provider, ListsModels)
     hi = Message(id="u", role=Role.USER, content=(Text("hi"),), timestamp="")
     caught: list[ProviderError] = []

@@ -18,8 +18,8 @@ import pytest
 from doubles import outsider
 from doubles.world import World
 from yarrow.message import Message, Role
-from yarrow.provider.local.models import STARTER, installed, models_dir
-from yarrow.session.reader import Loaded, load
+from yarrow.provider.local.model_files import STARTER_FILE, list_installed, models_dir
+from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Compaction
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -35,7 +35,7 @@ PROMPT = "Use ls on the folder docs."
 
 @pytest.fixture
 def real(world: World) -> World:
-    assert STARTER in installed(os.environ), f"make setup puts {STARTER} into {models_dir(os.environ)}"
+    assert STARTER_FILE in list_installed(os.environ), f"make setup puts {STARTER_FILE} into {models_dir(os.environ)}"
     world.environment["XDG_CACHE_HOME"] = str(models_dir(os.environ).parents[1])
     world.configure({"provider": "local", "compaction": {"reserveTokens": 400, "keepRecentTokens": 1}})
     (world.project / "docs").mkdir()
@@ -67,14 +67,14 @@ async def prompted(world: World, stub: "Stub", session_id: str, text: str = PROM
     assert end.reason == pb.END_REASON_COMPLETED or end.error.code == "OUTPUT_LIMIT", end
 
 
-def loaded(world: World, session_id: str) -> Loaded:
+def loaded(world: World, session_id: str) -> StoredSession:
     (path,) = [path for path in world.session_files() if path.stem == session_id]
-    found = load(path)
+    found = load_session(path)
     assert not found.report.warnings()
     return found
 
 
-def messages(found: Loaded) -> list[Message]:
+def messages(found: StoredSession) -> list[Message]:
     return [stored.value for stored in found.records if isinstance(stored.value, Message)]
 
 
@@ -108,7 +108,7 @@ async def test_a_merge(real: World, tmp_path: Path) -> None:
             assert told[: len(TURN)] == messages(loaded(real, "first"))
             assert [one.role for one in told[-2:]] == [Role.USER, Role.ASSISTANT]
             assert told[-1].text.strip()
-            assert (told[-1].provider, told[-1].model) == ("local", STARTER)
+            assert (told[-1].provider, told[-1].model) == ("local", STARTER_FILE)
             assert all(one.text.strip() for one in told[len(TURN) :] if one.role is Role.USER)
             await prompted(real, stub, made)
             check_went_on(messages(loaded(real, made)), told)
@@ -130,7 +130,7 @@ async def test_a_compaction_inside_a_turn(real: World, tmp_path: Path) -> None:
         assert 0 < record.tokens_after == end.tokens_after < record.tokens_before
         assert record.summary.startswith("<!-- yarrow-summary -->\n")
         assert "Turn Prefix Summary" in record.summary
-        assert record.model == STARTER
+        assert record.model == STARTER_FILE
         assert record.usage is not None
         assert record.usage.output > 1
         (counted,) = (await stub.GetStats(pb.GetStatsRequest(session_id="long"))).compactions

@@ -17,7 +17,7 @@ import pytest
 
 from doubles.world import World
 from yarrow.message import Message, Role
-from yarrow.provider.local.models import STARTER, installed, models_dir
+from yarrow.provider.local.model_files import STARTER_FILE, list_installed, models_dir
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300)]
 
@@ -28,7 +28,7 @@ PROMPT = "Use ls on the folder docs."
 
 @pytest.fixture
 def real(world: World) -> World:
-    assert STARTER in installed(os.environ), f"make setup puts {STARTER} into {models_dir(os.environ)}"
+    assert STARTER_FILE in list_installed(os.environ), f"make setup puts {STARTER_FILE} into {models_dir(os.environ)}"
     world.environment["XDG_CACHE_HOME"] = str(models_dir(os.environ).parents[1])
     world.configure({"provider": "local"})
     (world.project / "docs").mkdir()
@@ -56,7 +56,7 @@ async def test_the_main_job_in_json_mode(real: World) -> None:
     out, err = await asyncio.wait_for(process.communicate(), 200)
     assert process.returncode == 0, err.decode()
     header, *events = [json.loads(line) for line in out.splitlines()]
-    assert header["model"] == STARTER
+    assert header["model"] == STARTER_FILE
     kinds = [next(key for key in event if key not in ("sessionId", "runId", "sequence", "time")) for event in events]
     assert kinds.count("toolCall") == kinds.count("toolOutput") == 1
     assert kinds.count("textDelta") > 1, "the answer was not streamed"

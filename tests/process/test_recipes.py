@@ -18,9 +18,9 @@ from doubles.world import World
 from yarrow.agent import hook_payloads as pl
 from yarrow.agent.hooks import HOOK_SECONDS, MAX_FAILURES, MAX_RESULT, HookName
 from yarrow.extension.api import MAX_REGISTRATIONS
-from yarrow.extension.assembly import LOAD_SECONDS
-from yarrow.extension.commands import MAX_PROMPT
-from yarrow.extension.sources import MAX_FILE
+from yarrow.extension.assembly import MAX_LOAD_SECONDS
+from yarrow.extension.commands import MAX_PROMPT_CHARACTERS
+from yarrow.extension.sources import MAX_FILE_BYTES
 from yarrow.message import Message, Role
 from yarrow.provider.base import CompletionRequest
 from yarrow.service.command_expander import COMMAND_SECONDS
@@ -240,12 +240,12 @@ def test_the_table_of_hooks_is_that_of_the_code() -> None:
 
 def test_the_limits_are_those_of_the_code() -> None:
     assert [limit for _, limit, _ in rows("Limits, and what misbehaviour costs")] == [
-        f"{LOAD_SECONDS:g} s",
-        f"{MAX_FILE:,} bytes",
+        f"{MAX_LOAD_SECONDS:g} s",
+        f"{MAX_FILE_BYTES:,} bytes",
         f"{HOOK_SECONDS:g} s",
         f"{MAX_RESULT:,} bytes",
         f"{MAX_FAILURES}",
         f"{COMMAND_SECONDS:g} s",
-        f"{MAX_PROMPT:,} characters",
+        f"{MAX_PROMPT_CHARACTERS:,} characters",
         f"{MAX_REGISTRATIONS:,} things",
     ]

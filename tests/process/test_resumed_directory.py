@@ -9,7 +9,7 @@ import pytest
 from doubles.serving import served
 from doubles.world import World
 from yarrow.client.slash_commands import COMMANDS
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 
 MAKING = {
     "branch": "",
@@ -58,7 +58,7 @@ async def elsewhere(world: World) -> Path:
 
 def cwds(world: World) -> dict[str, str]:
     """The working directory of each session."""
-    return {path.stem: load(path).header.cwd for path in world.session_files()}
+    return {path.stem: load_session(path).header.cwd for path in world.session_files()}
 
 
 @pytest.mark.parametrize("how", ["in process", "attached"])

@@ -19,7 +19,7 @@ from yarrow.cli.interrupt_handler import DEBOUNCE_SECONDS
 from yarrow.message import Message, Role
 from yarrow.service.authentication import token_path_for
 from yarrow.service.server import lock_path_for
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -99,7 +99,7 @@ async def test_ending_the_service_lets_runs_end(world: World, socket: Path) -> N
         assert ended.code == 0
         assert await asyncio.wait_for(process.wait(), 30) == 0
     (path,) = world.session_files()
-    last = load(path).records[-1].value
+    last = load_session(path).records[-1].value
     assert isinstance(last, Message)
     assert last.text == "begin end"
 

@@ -22,10 +22,10 @@ from yarrow.client.slash_commands import CHAT_COMMANDS, COMMANDS
 from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
-from yarrow.session.line import encode
-from yarrow.session.reader import load
+from yarrow.session.line import encode_line
+from yarrow.session.reader import load_session
 from yarrow.session.record import Header
-from yarrow.session.search import MAX_LINE
+from yarrow.session.search import MAX_LINE_CHARACTERS
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]
 NOW = "2026-11-28T00:38:13.123Z"
@@ -55,7 +55,7 @@ async def served(world: World, folder: Path) -> AsyncGenerator[str]:
 
 
 def texts(path: Path) -> list[str]:
-    return [stored.value.text for stored in load(path).records if isinstance(stored.value, Message)]
+    return [stored.value.text for stored in load_session(path).records if isinstance(stored.value, Message)]
 
 
 def file_of(world: World, part: str) -> Path:
@@ -69,7 +69,7 @@ def saved(world: World, session_id: str, *, parent: str | None = None, cwd: Path
     path = folder / f"{session_id}.jsonl"
     cwd = cwd or world.project
     path.write_bytes(
-        encode(Header(id=session_id, parent_id=parent, cwd=str(cwd), name=name, created_at=NOW, updated_at=NOW))
+        encode_line(Header(id=session_id, parent_id=parent, cwd=str(cwd), name=name, created_at=NOW, updated_at=NOW))
     )
     return path
 
@@ -119,7 +119,7 @@ async def test_a_long_line_is_cut_around_what_was_found(world: World) -> None:
     assert (await world.run(f"first\n{'a ' * 200}needle{' z' * 200}\nlast")).code == 0
     _, line = (await world.run("sessions", "search", "NEEDLE")).out.splitlines()
     assert "a needle z" in line
-    assert len(line.strip()) <= MAX_LINE + 2
+    assert len(line.strip()) <= MAX_LINE_CHARACTERS + 2
 
 
 async def test_sessions_that_are_called_the_same_are_told_apart(world: World, told: str) -> None:
@@ -141,7 +141,9 @@ async def test_each_word_about_one_session(world: World, told: str, tmp_path: Pa
     assert (await world.run("sessions", "fork", told)).out.startswith("forked: ")
     assert (await world.run("sessions", "rebase", part, "0", "3")).out.startswith("rebased: ")
     branch = next(
-        path for path in world.session_files() if load(path).header.parent_id and texts(path) == ["what is here?"]
+        path
+        for path in world.session_files()
+        if load_session(path).header.parent_id and texts(path) == ["what is here?"]
     )
     merged = await world.run("sessions", "merge", branch.stem, told)
     assert merged.out.startswith(f"merged with {part}: ")
@@ -225,7 +227,7 @@ async def test_export_of_the_newest_of_one_and_of_none(world: World, told: str, 
         assert (ended.code, ended.out) == (0, "")
         which = "" if "-r" in flags else f" of {expected[-8:]}, the newest session; -r ID takes another"
         assert ended.err == f"yarrow: wrote {target} ({target.stat().st_size:,} bytes){which}\n"
-        assert load(target).header.id == expected
+        assert load_session(target).header.id == expected
         assert target.stat().st_mode & 0o077 == 0
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -347,7 +349,7 @@ async def test_the_same_through_a_service_that_runs(world: World, told: str, tmp
         answer = (await world.run(*attach, "-c", "--json", "/fork")).lines[1]
         assert texts(file_of(world, answer["sessionId"])) == texts(file_of(world, told))
         assert (await world.run(*attach, "--export", "x.jsonl", "-r", told)).code == 0
-        assert load(world.project / "x.jsonl").header.id == told
+        assert load_session(world.project / "x.jsonl").header.id == told
         taken = await world.run("sessions", "import", "x.jsonl", *attach)
         assert taken.out.startswith("imported: ")
         assert (await world.run("sessions", "delete", taken.out.split()[-1], *attach)).code == 0
@@ -435,7 +437,7 @@ async def test_case_S_05_no_project_sees_the_sessions_of_another(world: World, t
         assert (await world.run(f"in {folder.name}", cwd=folder)).code == 0
     paths = world.session_files()
     assert len({path.parent for path in paths}) == 6
-    assert sorted(load(path).header.cwd for path in paths) == sorted(map(str, folders))
+    assert sorted(load_session(path).header.cwd for path in paths) == sorted(map(str, folders))
     for folder in folders:
         for words in (["sessions"], ["sessions", "tree"], ["/tree"]):
             (row,) = (await world.run(*words, cwd=folder)).out.splitlines()

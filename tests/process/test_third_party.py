@@ -28,8 +28,8 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.factory import Ground, build
-from yarrow.provider.local.models import STARTER, installed, models_dir
+from yarrow.provider.factory import ProviderContext, build_provider
+from yarrow.provider.local.model_files import STARTER_FILE, list_installed, models_dir
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
@@ -43,7 +43,7 @@ READ = ToolSpec("read", "Reads a file.", PATH)
 async def provider_of(kind: ProviderType, url: str, *, key: str = KEY, model: str = "m") -> AsyncGenerator[Provider]:
     """What a person gets who configures a provider of this kind at this address."""
     configured = {"there": ProviderSettings(type=kind, base_url=url, api_key_env="THERE_KEY")}
-    built = await build("there", model, Ground(Settings(providers=configured), {"THERE_KEY": key}))
+    built = await build_provider("there", model, ProviderContext(Settings(providers=configured), {"THERE_KEY": key}))
     try:
         yield built.provider
     finally:
@@ -242,13 +242,16 @@ async def test_an_agent_does_not_try_again_what_cannot_succeed(faults: str, worl
 @pytest.mark.parametrize("kind", ["openai", "llamacpp", "messages"])
 async def test_a_real_model_in_three_formats(kind: ProviderType) -> None:
     """The server that the `local` provider starts speaks all three, the last under `/v1/messages`."""
-    assert STARTER in installed(os.environ), f"make setup puts {STARTER} into {models_dir(os.environ)}"
-    server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER), 2048))
+    assert STARTER_FILE in list_installed(os.environ), f"make setup puts {STARTER_FILE} into {models_dir(os.environ)}"
+    server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER_FILE), 2048))
     try:
-        async with provider_of(kind, server.base_url, key=server.key, model=STARTER) as provider:
+        async with provider_of(kind, server.base_url, key=server.key, model=STARTER_FILE) as provider:
             assert isinstance(provider, ListsModels)
-            assert [entry.name for entry in await provider.list_models()] == [STARTER]
-            asked, fixed = user("Use ls on the folder docs."), {"model": STARTER, "system": "You are a coding agent."}
+            assert [entry.name for entry in await provider.list_models()] == [STARTER_FILE]
+            asked, fixed = (
+                user("Use ls on the folder docs."),
+                {"model": STARTER_FILE, "system": "You are a coding agent."},
+            )
             words = await ask(provider, asked, **fixed, max_tokens=12, temperature=0.0)
             forced = await ask(
                 provider, asked, **fixed, tools=(READ, LS), tool_choice="required", max_tokens=96, temperature=0.0

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from yarrow.prompt.system import Facts, system_prompt
-from yarrow.provider.local.models import STARTER, models_dir
+from yarrow.provider.local.model_files import STARTER_FILE, models_dir
 from yarrow.provider.local.server import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300)]
 
@@ -21,11 +21,11 @@ BUDGET = 1300
 
 
 async def test_the_system_prompt_and_the_tools_stay_within_their_tokens() -> None:
-    registry = Registry(BUILTIN_TOOLS)
+    registry = ToolRegistry(BUILTIN_TOOLS)
     assert len(registry.names()) == 7
     prompt = system_prompt(Facts(Path("/home/somebody/project"), date(2026, 11, 28), registry.names()))
     schemas = msgspec.json.encode(registry.specs()).decode()
-    server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER), 512))
+    server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER_FILE), 512))
     try:
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {server.key}"}) as client:
             response = await client.post(f"{server.base_url}/tokenize", json={"content": prompt + schemas})

@@ -13,10 +13,10 @@ from yarrow.prompt.skills import Skill
 from yarrow.prompt.system import Facts, system_prompt
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
-from yarrow.provider.chat_completions.encode import encode
+from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.history import Target
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 FACTS = Facts(cwd=Path("/w"), today=date(2026, 11, 28))
 GATHERED = Gathered(
@@ -59,7 +59,7 @@ def test_a_strange_directory_adds_no_line_and_can_be_encoded(name: bytes) -> Non
 
 def test_the_first_request_is_small() -> None:
     """The goal is 5.0 kB of system prompt and tool schemas."""
-    registry = Registry(BUILTIN_TOOLS)
+    registry = ToolRegistry(BUILTIN_TOOLS)
     message = Message(id="m", role=Role.USER, content=(Text("hi"),), timestamp="")
     request = CompletionRequest(
         model="m",
@@ -67,4 +67,4 @@ def test_the_first_request_is_small() -> None:
         tools=registry.specs(),
         system=system_prompt(Facts(Path("/home/somebody/project"), FACTS.today, tuple(registry.names()))),
     )
-    assert len(to_json(encode(request, Target("p", "m"), fields={}, extra={}))) < 5000
+    assert len(to_json(encode_chat_request(request, Target("p", "m"), fields={}, extra={}))) < 5000

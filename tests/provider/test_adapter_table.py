@@ -10,7 +10,7 @@ import pytest
 from yarrow.config.adapters import ADAPTERS
 from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.factory import Ground, create
+from yarrow.provider.factory import ProviderContext, create_provider
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "sk-g"}
 
@@ -35,8 +35,8 @@ def test_the_ids_that_need_no_configuration() -> None:
 def test_making_one_provider_imports_no_other() -> None:
     code = (
         "import asyncio, sys\nfrom yarrow.config.settings import Settings\n"
-        "from yarrow.provider.factory import Ground, create\n"
-        "asyncio.run(create('llamacpp', 'm', Ground(Settings(), {})))\n"
+        "from yarrow.provider.factory import ProviderContext, create_provider\n"
+        "asyncio.run(create_provider('llamacpp', 'm', ProviderContext(Settings(), {})))\n"
         "print(*(name for name in sys.modules if name.startswith('yarrow.provider.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -56,5 +56,5 @@ def test_making_one_provider_imports_no_other() -> None:
 async def test_a_vendors_key_is_not_taken_for_its_host_in_the_clear(name: str, url: str) -> None:
     settings = Settings(providers={name: ProviderSettings(type="openai", base_url=url)})
     with pytest.raises(ProviderError) as caught:
-        await create(name, "m", Ground(settings, KEYS))
+        await create_provider(name, "m", ProviderContext(settings, KEYS))
     assert caught.value.code is Code.PROVIDER_SETUP

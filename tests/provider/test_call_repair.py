@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.message import ToolCall
-from yarrow.provider.call_repair import repaired_arguments, repaired_call
+from yarrow.provider.call_repair import repair_arguments, repair_call
 
 OFFERED = frozenset({"read", "write", "bash", "grep"})
 TOKENS = st.sampled_from(
@@ -46,26 +46,26 @@ def test_a_damage_with_one_reading_is_repaired(value: dict[str, Any]) -> None:
     if "\\\\" not in text:
         damaged.append(with_raw_controls(text))
     for one in damaged:
-        assert json.loads(repaired_arguments(one)) == value, one
+        assert json.loads(repair_arguments(one)) == value, one
 
 
 @given(OBJECTS, st.data())
 def test_a_text_that_was_cut_is_never_repaired(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     end = data.draw(st.integers(0, len(text) - 1))
-    assert repaired_arguments(text[:end]) == ""
-    assert repaired_arguments(json.dumps(text)[: end + 1]) == ""
-    assert repaired_arguments(text + text[:end]) == "" or not text[:end].strip()
+    assert repair_arguments(text[:end]) == ""
+    assert repair_arguments(json.dumps(text)[: end + 1]) == ""
+    assert repair_arguments(text + text[:end]) == "" or not text[:end].strip()
 
 
 @given(OBJECTS, OBJECTS)
 def test_two_different_objects_have_no_single_reading(first: dict[str, Any], second: dict[str, Any]) -> None:
     if first != second:
-        assert repaired_arguments(json.dumps(first) + json.dumps(second)) == ""
+        assert repair_arguments(json.dumps(first) + json.dumps(second)) == ""
 
 
 def test_numbers_and_order_stay_as_they_were_written() -> None:
-    assert repaired_arguments('{"b": 1.10, "a": 12345678901234567890,}') == '{"b": 1.10, "a": 12345678901234567890}'
+    assert repair_arguments('{"b": 1.10, "a": 12345678901234567890,}') == '{"b": 1.10, "a": 12345678901234567890}'
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_numbers_and_order_stay_as_they_were_written() -> None:
     ["", "[]", "[1,]", '"text"', "null", "1", "{'a': 1}", "{a: 1}", '{"a": 1} and more', '{"a" 1}', '{"a": 1,,}'],
 )
 def test_case_RA_03_what_is_no_object_or_ambiguous_stays_refused(text: str) -> None:
-    assert repaired_arguments(text) == ""
+    assert repair_arguments(text) == ""
     call = ToolCall("c", "read", invalid_arguments=text)
-    assert repaired_call(call, OFFERED) == call
+    assert repair_call(call, OFFERED) == call
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_case_RA_03_what_is_no_object_or_ambiguous_stays_refused(text: str) -> N
     ],
 )
 def test_case_RA_04_the_offered_tool_that_is_meant(name: str) -> None:
-    assert repaired_call(ToolCall("c", name), OFFERED).name == "read"
+    assert repair_call(ToolCall("c", name), OFFERED).name == "read"
 
 
 @pytest.mark.parametrize(
     "name", ["reader", "no_such_tool", "", "functions.", "rea", "read write", "read.write", "<|x|>"]
 )
 def test_a_name_that_is_really_unknown_stays(name: str) -> None:
-    assert repaired_call(ToolCall("c", name), OFFERED).name == name
+    assert repair_call(ToolCall("c", name), OFFERED).name == name
 
 
 def test_an_exact_name_wins_and_two_alike_are_ambiguous() -> None:
     offered = frozenset({"Read", "read", "functions.x"})
-    assert repaired_call(ToolCall("c", "Read"), offered).name == "Read"
-    assert repaired_call(ToolCall("c", "READ"), offered).name == "READ"
-    assert repaired_call(ToolCall("c", "functions.x"), offered).name == "functions.x"
+    assert repair_call(ToolCall("c", "Read"), offered).name == "Read"
+    assert repair_call(ToolCall("c", "READ"), offered).name == "READ"
+    assert repair_call(ToolCall("c", "functions.x"), offered).name == "functions.x"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from doubles.chat_server import DONE, chunk, event, finish, usage
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import (
     CallPiece,
     OpaquePiece,
@@ -21,12 +22,11 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.chat_completions.decode import ChatDecoder
-from yarrow.provider.failures import Speaker
+from yarrow.provider.chat_completions.decoder import ChatDecoder
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 CAPTURES = sorted([*WIRE.glob("openai-style/*.sse"), *WIRE.glob("llamacpp-style/*.sse")])
-SPEAKER = Speaker("test")
+SPEAKER = Backend("test")
 
 
 class Decoded:
@@ -569,7 +569,7 @@ def test_no_bytes_raise(pieces: list[bytes]) -> None:
 def test_an_absurd_token_count_costs_the_count_alone(count: str) -> None:
     data = b"".join([chunk({"content": "x"}), finish("stop")])
     data += b'data: {"choices":[],"usage":{"prompt_tokens":%s,"completion_tokens":3}}\n\n' % count.encode() + DONE
-    decoder = ChatDecoder(Speaker("p", ""))
+    decoder = ChatDecoder(Backend("p", ""))
     events = [*decoder.feed(data), *decoder.end()]
     assert decoder.failure is None
     assert isinstance(events[-1], StopPiece)

@@ -12,8 +12,8 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.call_ids import with_ids
-from yarrow.provider.chat_completions.demands import Demands
+from yarrow.provider.chat_completions.call_id_forms import rewrite_ids
+from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.openai.adapter import OpenAiProvider
@@ -90,13 +90,13 @@ async def test_a_field_that_is_missed_is_sent_and_not_left_out() -> None:
 )
 def test_hosts_that_are_known_get_their_ids_at_once(host: str, form: str) -> None:
     calls = [{"tool_calls": [{"id": "call_00"}, {"id": LONG}]}]
-    made = Demands(host).apply({"messages": calls})
+    made = LearnedRequirements(host).apply({"messages": calls})
     assert all(re.fullmatch(form, call["id"]) for call in made["messages"][0]["tool_calls"])
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
 def test_nothing_is_learnt_from_other_failures(status: int) -> None:
-    assert not Demands().learn(ProviderError(Code.INVALID_REQUEST, NINE, status=status))
+    assert not LearnedRequirements().learn(ProviderError(Code.INVALID_REQUEST, NINE, status=status))
 
 
 @given(
@@ -109,10 +109,10 @@ def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str]
         for call_id in ids
         for message in ({"role": "a", "tool_calls": [{"id": call_id}]}, {"role": "tool", "tool_call_id": call_id})
     ]
-    made = ids_of(with_ids({"messages": messages}, "nine"))
+    made = ids_of(rewrite_ids({"messages": messages}, "nine"))
     assert all(call == result and re.fullmatch(r"[a-zA-Z0-9]{9}", call) for call, result in made)
     assert len(set(made)) == len(ids)
-    assert ids_of(with_ids({"messages": messages[: 2 * early]}, "nine")) == made[:early]
+    assert ids_of(rewrite_ids({"messages": messages[: 2 * early]}, "nine")) == made[:early]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str]
     ],
 )
 def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
-    demands = Demands()
+    demands = LearnedRequirements()
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
     assert demands.learn(error)
@@ -148,7 +148,7 @@ def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
 def test_a_thinking_field_that_is_refused_is_not_demanded(told: str) -> None:
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
-    assert not Demands().made_by(error)
+    assert not LearnedRequirements().is_about(error)
 
 
 TOOLS = (

@@ -12,11 +12,11 @@ from doubles.chat_server import ChatServer, Reply, page, says
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text
-from yarrow.provider import detection, keys
+from yarrow.provider import api_keys, detection
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
-from yarrow.provider.detection import Found, Places, detect
-from yarrow.provider.factory import BUILT_IN, Built, Ground, build, create
-from yarrow.provider.local import lacking
+from yarrow.provider.detection import DetectedProvider, ServerLocations, detect
+from yarrow.provider.factory import BUILT_IN, ProviderContext, ReadyProvider, build_provider, create_provider
+from yarrow.provider.local import availability
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
@@ -34,8 +34,8 @@ async def server() -> AsyncGenerator[ChatServer]:
 
 async def built(
     name: str, model: str = "m", *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings
-) -> Built:
-    return await build(name, model, Ground(configured(**providers), environment or {}))
+) -> ReadyProvider:
+    return await build_provider(name, model, ProviderContext(configured(**providers), environment or {}))
 
 
 async def key_sent(provider: Provider, server: ChatServer) -> str:
@@ -50,7 +50,7 @@ async def key_sent(provider: Provider, server: ChatServer) -> str:
 
 async def setup_error(name: str, *, environment: Mapping[str, str] | None = None, **providers: ProviderSettings) -> str:
     with pytest.raises(ProviderError) as caught:
-        await build(name, "m", Ground(configured(**providers), environment or {}))
+        await build_provider(name, "m", ProviderContext(configured(**providers), environment or {}))
     assert caught.value.code is Code.PROVIDER_SETUP
     return caught.value.message
 
@@ -82,7 +82,9 @@ async def test_an_id_that_is_a_type_needs_no_configuration() -> None:
 
 
 async def test_a_vendors_key_makes_its_provider() -> None:
-    provider, name, _ = await create("anthropic", "m", Ground(configured(), {"ANTHROPIC_API_KEY": "k"}))
+    provider, name, _ = await create_provider(
+        "anthropic", "m", ProviderContext(configured(), {"ANTHROPIC_API_KEY": "k"})
+    )
     assert (type(provider).__name__, name) == ("MessagesProvider", "anthropic")
     await provider.close()
     assert "ANTHROPIC_API_KEY" in await setup_error("anthropic")
@@ -130,7 +132,7 @@ async def test_a_provider_that_is_not_ready_is_closed(server: ChatServer, monkey
 async def test_models_are_listed_without_one_being_named(server: ChatServer) -> None:
     server.pages["/v1/models"] = page({"data": [{"id": "one"}]})
     settings = configured(mine=ProviderSettings(type="openai", base_url=server.root))
-    provider, name, _ = await create("mine", "", Ground(settings, {}))
+    provider, name, _ = await create_provider("mine", "", ProviderContext(settings, {}))
     assert name == "mine"
     assert isinstance(provider, ListsModels)
     assert [entry.name for entry in await provider.list_models()] == ["one"]
@@ -143,16 +145,16 @@ async def test_only_the_adapter_that_is_used_is_imported(tmp_path: Path) -> None
     program = (
         "import asyncio, sys\n"
         "from yarrow.config.settings import ProviderSettings, Settings\n"
-        "from yarrow.provider.factory import Ground, build\n"
+        "from yarrow.provider.factory import ProviderContext, build_provider\n"
         f"settings = Settings(providers={{'s': ProviderSettings(type='scripted', script={str(script)!r})}})\n"
-        "asyncio.run(build('s', '', Ground(settings, {})))\n"
+        "asyncio.run(build_provider('s', '', ProviderContext(settings, {})))\n"
         "print(*sys.modules)\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     modules = output.decode()
     assert "yarrow.provider.scripted" in modules
-    for heavy in ("openai", "llamacpp", "http.client", "keys", "detection"):
+    for heavy in ("openai", "llamacpp", "http.client", "api_keys", "detection"):
         assert f"yarrow.provider.{heavy}" not in modules
     assert "httptools" not in modules
 
@@ -210,7 +212,7 @@ async def test_no_local_model_is_an_error_that_says_how_to_get_one(tmp_path: Pat
 
 async def setup_error_of(model: str, environment: dict[str, str]) -> str:
     with pytest.raises(ProviderError) as caught:
-        await build("local", model, Ground(Settings(), environment))
+        await build_provider("local", model, ProviderContext(Settings(), environment))
     assert caught.value.code is Code.PROVIDER_SETUP
     return caught.value.message
 
@@ -223,7 +225,7 @@ KEYS = {"OPENAI_API_KEY": "vendor", "MINE": "mine"}
 async def test_a_foreign_server_never_gets_the_vendors_key(server: ChatServer) -> None:
     plain = ProviderSettings(type="openai", base_url=server.root)
     for name in ("mine", "openai"):
-        provider, _, _ = await build(name, "m", Ground(configured(**{name: plain}), KEYS))
+        provider, _, _ = await build_provider(name, "m", ProviderContext(configured(**{name: plain}), KEYS))
         assert await key_sent(provider, server) == ""
 
 
@@ -288,7 +290,7 @@ async def test_a_command_that_gives_no_key(command: str, complaint: str) -> None
 async def test_a_command_that_hangs_is_stopped_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "COMMAND_LIMIT", 0.3)
+    monkeypatch.setattr(api_keys, "MAX_COMMAND_SECONDS", 0.3)
     pid = tmp_path / "pid"
     mine = ProviderSettings(type="openai", base_url=NOWHERE, api_key_command=f"sleep 300 & echo $! > {pid}; wait")
     message = await setup_error("mine", environment={"PATH": "/usr/bin:/bin"}, mine=mine)
@@ -304,27 +306,27 @@ async def test_a_command_that_hangs_is_stopped_with_its_children(
 OLLAMA_MODELS = page({"data": [{"id": "qwen"}, {"id": "other"}]})
 
 
-async def found(*, ollama: str = NOWHERE, llamacpp: str = NOWHERE, **environment: str) -> Found:
-    return await detect(environment, Settings(), places=Places(ollama, (llamacpp,)))
+async def found(*, ollama: str = NOWHERE, llamacpp: str = NOWHERE, **environment: str) -> DetectedProvider:
+    return await detect(environment, Settings(), places=ServerLocations(ollama, (llamacpp,)))
 
 
 async def test_a_running_ollama_comes_first(server: ChatServer) -> None:
     server.pages = {"/v1/models": OLLAMA_MODELS, "/health": page({"status": "ok"})}
     choice = await found(ollama=server.root, llamacpp=server.root, OPENAI_API_KEY="k")
-    assert choice == Found("ollama", "qwen", f"Ollama answers at {server.root}")
+    assert choice == DetectedProvider("ollama", "qwen", f"Ollama answers at {server.root}")
 
 
 async def test_then_a_running_llama_cpp_server(server: ChatServer) -> None:
     server.pages["/health"] = page({"status": "ok"})
     choice = await found(llamacpp=server.root, OPENAI_API_KEY="k")
-    assert choice == Found("llamacpp", "", f"a llama.cpp server answers at {server.root}")
+    assert choice == DetectedProvider("llamacpp", "", f"a llama.cpp server answers at {server.root}")
 
 
-@pytest.mark.parametrize("variable", [name for names in keys.VENDOR_KEYS.values() for name in names])
+@pytest.mark.parametrize("variable", [name for names in api_keys.VENDOR_KEY_VARIABLES.values() for name in names])
 async def test_then_a_key(variable: str) -> None:
     vendors = {"OPENAI": "openai", "ANTHROPIC": "anthropic", "GEMINI": "gemini", "GOOGLE": "gemini"}
     name = next(name for vendor, name in vendors.items() if vendor in variable)
-    assert await found(**{variable: "k"}) == Found(name, "", f"{variable} is set")
+    assert await found(**{variable: "k"}) == DetectedProvider(name, "", f"{variable} is set")
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ async def test_then_an_installed_local_model_that_can_be_run(
     models = tmp_path / "yarrow" / "models"
     models.mkdir(parents=True)
     models.joinpath("tiny.gguf").touch()
-    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
     if runs:
         choice = await found(XDG_CACHE_HOME=str(tmp_path))
         assert (choice.name, choice.model) == ("local", "tiny.gguf")
@@ -363,7 +365,7 @@ async def test_then_an_installed_local_model_that_can_be_run(
 
 @pytest.mark.parametrize(("runs", "local"), [(False, "pip install '.[local]'"), (True, "these: `yarrow models pull`")])
 async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
-    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
         await found(XDG_CACHE_HOME="/nowhere")
     assert caught.value.code is Code.PROVIDER_SETUP
@@ -375,9 +377,9 @@ async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, run
 async def test_a_local_model_says_what_is_missing_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool, todo: str
 ) -> None:
-    monkeypatch.setattr(lacking, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
-        await build("local", "", Ground(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}))
+        await build_provider("local", "", ProviderContext(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}))
     assert todo in caught.value.message
 
 
@@ -397,8 +399,8 @@ async def test_the_only_configured_provider_is_taken_without_looking(server: Cha
 
 
 async def test_what_is_found_is_built(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def detected(*_: object) -> Found:
-        return Found("openai", "qwen", "because")
+    async def detected(*_: object) -> DetectedProvider:
+        return DetectedProvider("openai", "qwen", "because")
 
     local = ProviderSettings(base_url=server.root)
     monkeypatch.setattr(detection, "detect", detected)

@@ -9,16 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import MAX_TEXT, Answer, Speaker, from_event, from_response, speaker_of
+from yarrow.provider.backend_errors import (
+    MAX_TEXT_CHARACTERS,
+    Backend,
+    ErrorResponse,
+    make_backend,
+    make_event_error,
+    make_response_error,
+)
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 ROWS: list[dict[str, Any]] = json.loads((WIRE / "http-errors.json").read_text("utf-8"))
-SPEAKER = Speaker("acme", "sk-secret-1")
+SPEAKER = Backend("acme", "sk-secret-1")
 
 
 def answered(status: int, body: object = "", headers: dict[str, str] | None = None) -> ProviderError:
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    return from_response(Answer(status, headers or {}, data), SPEAKER)
+    return make_response_error(ErrorResponse(status, headers or {}, data), SPEAKER)
 
 
 def refused(message: str, status: int = 400, **fields: Any) -> ProviderError:
@@ -97,7 +104,7 @@ def test_case_K_06_overflow_in_every_wording(text: str) -> None:
 def test_overflow_inside_a_wrapper_and_inside_a_stream() -> None:
     assert refused("upstream: context size has been exceeded", 503).code is Code.CONTEXT_OVERFLOW
     told = b'{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
-    assert from_event(told, SPEAKER).code is Code.CONTEXT_OVERFLOW
+    assert make_event_error(told, SPEAKER).code is Code.CONTEXT_OVERFLOW
 
 
 NOT_OVERFLOWS = (
@@ -212,7 +219,7 @@ def test_signs_that_say_more_than_the_status(error: ProviderError, code: Code) -
     ],
 )
 def test_failures_inside_a_stream(event: object, code: Code, retryable: bool) -> None:
-    error = from_event(json.dumps(event).encode(), SPEAKER)
+    error = make_event_error(json.dumps(event).encode(), SPEAKER)
     assert (error.code, error.retryable, error.status) == (code, retryable, 0)
 
 
@@ -265,28 +272,31 @@ def test_the_sentence_names_the_provider_the_status_and_the_backends_words() -> 
 def test_the_key_is_never_shown() -> None:
     error = refused("Incorrect API key provided: sk-secret-1.", 401)
     assert "sk-secret-1" not in error.message
-    assert "sk-secret-1" not in from_event(b'{"error":"bad sk-secret-1"}', SPEAKER).message
+    assert "sk-secret-1" not in make_event_error(b'{"error":"bad sk-secret-1"}', SPEAKER).message
     assert "sk-secret-1" not in repr(SPEAKER)
 
 
 def test_credentials_in_headers_are_never_shown() -> None:
     headers = {"Authorization": "Bearer sk-secret-22", "X-Gateway-Token": "t0ken-of-it", "X-Title": "notebook"}
-    speaker = speaker_of("acme", "sk-secret-2", headers)
+    speaker = make_backend("acme", "sk-secret-2", headers)
     body = b"{'Authorization': 'Bearer sk-secret-22', 'key': 'sk-secret-2', 't': 't0ken-of-it'} notebook"
-    said = from_response(Answer(401, {}, body), speaker).message
+    said = make_response_error(ErrorResponse(401, {}, body), speaker).message
     assert "{'Authorization': 'Bearer [key]', 'key': '[key]', 't': '[key]'} notebook" in said
     assert "secret" not in repr(speaker)
 
 
 def test_a_placeholder_of_a_key_does_not_garble_the_text() -> None:
-    assert "tokens" in from_response(Answer(400, {}, b'{"error":"too many tokens"}'), Speaker("acme", "k")).message
+    assert (
+        "tokens"
+        in make_response_error(ErrorResponse(400, {}, b'{"error":"too many tokens"}'), Backend("acme", "k")).message
+    )
 
 
 @given(st.text(), st.sampled_from([400, 500]))
 def test_the_text_is_one_bounded_line(text: str, status: int) -> None:
     message = refused(text, status).message
     assert message.isprintable()
-    assert len(message) < MAX_TEXT + 200
+    assert len(message) < MAX_TEXT_CHARACTERS + 200
 
 
 @given(
@@ -306,8 +316,8 @@ def test_the_text_is_one_bounded_line(text: str, status: int) -> None:
     ),
 )
 def test_no_body_raises(status: int, body: bytes) -> None:
-    assert from_response(Answer(status, {}, body), SPEAKER).message.startswith("acme ")
-    assert from_event(body, SPEAKER).message.startswith("acme ")
+    assert make_response_error(ErrorResponse(status, {}, body), SPEAKER).message.startswith("acme ")
+    assert make_event_error(body, SPEAKER).message.startswith("acme ")
 
 
 def test_a_deeply_nested_body_is_just_text() -> None:
@@ -338,5 +348,5 @@ def test_a_sign_is_looked_for_within_a_word_and_not_to_the_end_of_the_text(word:
 def test_an_error_of_any_depth_is_an_error(place: str) -> None:
     for depth in range(800, 1_050):
         nested = '{"a":' * depth + "1" + "}" * depth
-        answer = Answer(400, {}, f'{{"error":{{"{place}":{nested}}}}}'.encode())
-        assert from_response(answer, Speaker("here")).code is Code.INVALID_REQUEST
+        answer = ErrorResponse(400, {}, f'{{"error":{{"{place}":{nested}}}}}'.encode())
+        assert make_response_error(answer, Backend("here")).code is Code.INVALID_REQUEST

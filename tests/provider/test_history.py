@@ -21,6 +21,7 @@ from yarrow.message import (
     ToolCall,
     ToolSpec,
 )
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -31,11 +32,10 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.body import to_json
-from yarrow.provider.chat_completions.decode import ChatDecoder
-from yarrow.provider.chat_completions.encode import encode
-from yarrow.provider.failures import Speaker
-from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target, repaired
-from yarrow.provider.pairing import NO_RESULT
+from yarrow.provider.call_pairs import MISSING_RESULT
+from yarrow.provider.chat_completions.decoder import ChatDecoder
+from yarrow.provider.chat_completions.request import encode_chat_request
+from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target, repair_history
 from yarrow.provider.rules import violations
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
@@ -64,7 +64,7 @@ def said(role: Role, *blocks: Block | str, **more: Any) -> Message:
 
 def sent(*messages: Message, target: Target = HERE, system: str = "") -> list[dict[str, Any]]:
     request = CompletionRequest(model="m", messages=messages, system=system)
-    body = encode(request, target, fields={}, extra={})
+    body = encode_chat_request(request, target, fields={}, extra={})
     assert violations(body) == []
     return body["messages"]
 
@@ -117,7 +117,7 @@ histories = st.lists(messages, max_size=10)
 @given(histories, st.sampled_from([HERE, BLIND, Target("there", "n")]), texts)
 def test_law_1_any_history_gives_a_legal_request(history: list[Message], target: Target, system: str) -> None:
     request = CompletionRequest(model=target.model, messages=tuple(history), system=system)
-    body = encode(request, target, fields={}, extra={})
+    body = encode_chat_request(request, target, fields={}, extra={})
     assert violations(body) == []
     assert json.loads(to_json(body))["model"] == target.model
 
@@ -143,8 +143,8 @@ def test_a_longer_history_begins_like_the_shorter_one(history: list[Message], mo
 
 @given(histories)
 def test_repair_is_done_once(history: list[Message]) -> None:
-    once = repaired(history, HERE)
-    assert list(repaired(once, HERE)) == list(once)
+    once = repair_history(history, HERE)
+    assert list(repair_history(once, HERE)) == list(once)
 
 
 # -- what becomes of what ------------------------------------------------------------------------------------------
@@ -166,13 +166,13 @@ def test_an_ordinary_history_is_sent_as_it_is() -> None:
         {"role": "assistant", "content": "One file."},
         {"role": "user", "content": "ok"},
     ]
-    assert list(repaired(history, HERE)) == list(history)
+    assert list(repair_history(history, HERE)) == list(history)
 
 
 def test_case_P_16_an_unanswered_call_gets_an_error_result() -> None:
     assert sent(user("go"), assistant(*calls("t1")), user("go on"))[1:] == [
         {"role": "assistant", "content": None, "tool_calls": [wire_call("t1")]},
-        {"role": "tool", "tool_call_id": "t1", "content": NO_RESULT},
+        {"role": "tool", "tool_call_id": "t1", "content": MISSING_RESULT},
         {"role": "user", "content": "go on"},
     ]
 
@@ -180,7 +180,7 @@ def test_case_P_16_an_unanswered_call_gets_an_error_result() -> None:
 def test_results_stand_in_call_order_directly_behind_their_calls() -> None:
     history = (user("go"), assistant(*calls("a", "b", "c")), result("c", "3"), user("steer"), result("a", "1"))
     roles = [(message["role"], message["content"]) for message in sent(*history)[2:]]
-    assert roles == [("tool", "1"), ("tool", NO_RESULT), ("tool", "3"), ("user", "steer")]
+    assert roles == [("tool", "1"), ("tool", MISSING_RESULT), ("tool", "3"), ("user", "steer")]
 
 
 def test_a_result_without_a_call_and_a_second_result_are_told_by_the_user() -> None:
@@ -251,8 +251,8 @@ def test_results_of_a_cut_answer_are_left_out_with_it() -> None:
 
 def test_neighbours_of_one_role_are_joined_and_the_frame_is_the_users() -> None:
     body = sent(assistant("one"), assistant("two"), user("a"), user("b"), assistant("three"))
-    assert [message["content"] for message in body] == [BEGINNING, "one\n\ntwo", "a\n\nb", "three", GO_ON]
-    assert sent() == [{"role": "user", "content": BEGINNING}]
+    assert [message["content"] for message in body] == [HISTORY_START, "one\n\ntwo", "a\n\nb", "three", CONTINUE_PROMPT]
+    assert sent() == [{"role": "user", "content": HISTORY_START}]
 
 
 def test_images_of_the_user_are_data_urls() -> None:
@@ -327,7 +327,7 @@ REPLAYS = [path for path in sorted(CHATS) if '"replay"' in path.read_text("utf-8
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_what_was_decoded_goes_back_as_it_came(path: Path, size: int) -> None:
-    decoder = ChatDecoder(Speaker("here"))
+    decoder = ChatDecoder(Backend("here"))
     data = path.parent.joinpath(path.name.replace(".expected.json", ".sse")).read_bytes()
     events = [event for at in range(0, len(data), size) for event in decoder.feed(data[at : at + size])]
     message = recorded([*events, *decoder.end()])
@@ -354,7 +354,7 @@ def test_the_configured_body_comes_last_and_goes_into_objects() -> None:
         "stream": False,
         "tool_choice": "required",
     }
-    body = encode(request, HERE, fields=fields, extra=extra)
+    body = encode_chat_request(request, HERE, fields=fields, extra=extra)
     assert body["stream_options"] == {"include_usage": True, "more": 1}
     assert "temperature" not in body
     assert (body["seed"], body["stream"], body["tool_choice"]) == (7, True, "required")
@@ -367,7 +367,7 @@ def test_the_requests_tool_choice_wins(
     tools: tuple[ToolSpec, ...], configured: str | None, expected: str | None
 ) -> None:
     request = CompletionRequest(model="m", messages=(user("hi"),), tools=tools, tool_choice="none")
-    body = encode(request, HERE, fields={}, extra={"tool_choice": configured})
+    body = encode_chat_request(request, HERE, fields={}, extra={"tool_choice": configured})
     assert body.get("tool_choice") == expected
     assert violations(body) == []
 

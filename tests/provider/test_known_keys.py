@@ -4,13 +4,13 @@ import pytest
 
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import ProviderError
-from yarrow.provider import keys
-from yarrow.provider.keys import MOST_USED, configured_key, known_keys
+from yarrow.provider import api_keys
+from yarrow.provider.api_keys import MAX_REMEMBERED_KEYS, find_configured_key, list_known_keys
 
 
 @pytest.fixture(autouse=True)
 def _nothing_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "_used", {})
+    monkeypatch.setattr(api_keys, "_remembered_keys", {})
 
 
 def test_variables_and_headers() -> None:
@@ -23,7 +23,7 @@ def test_variables_and_headers() -> None:
         "GEMINI_API_KEY": "short",
         "HOME": "/home/me/x",
     }
-    known = known_keys(Settings(providers={"here": here}), environment)
+    known = list_known_keys(Settings(providers={"here": here}), environment)
     assert known == {"of-a-variable", "of-a-vendor", "of-a-header", "Bearer of-a-header"}
 
 
@@ -42,7 +42,7 @@ def test_addresses_bodies_and_keys_in_the_wrong_place() -> None:
     broken = ProviderSettings(base_url="https://[broken")
     settings = Settings(providers={"there": there, "typed": typed, "other": other, "broken": broken})
     environment = {"OPENAI_BASE_URL": "http://of-a-variable-01:@host/v1", "OLLAMA_HOST": "http://x:last-one@h"}
-    known = known_keys(settings, environment)
+    known = list_known_keys(settings, environment)
     assert known == {
         "of%2Dan-address", "of-an-address", "of-a-query", "of-a-body", "sk-proj-0123456789abcdef",
         "sk-proj-in-place-of-a-name", "of-a-variable-01", "last-one",
@@ -51,12 +51,14 @@ def test_addresses_bodies_and_keys_in_the_wrong_place() -> None:
 
 async def test_what_commands_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = ProviderSettings(api_key_command="echo printed-key")
-    assert await configured_key("here", one, {"PATH": "/usr/bin:/bin"}) == "printed-key"
-    assert known_keys(Settings(), {}) == {"printed-key"}
-    monkeypatch.setattr(keys, "_used", dict.fromkeys(f"earlier-{at}" for at in range(MOST_USED)))
-    await configured_key("here", one, {"PATH": "/usr/bin:/bin"})
-    known = known_keys(Settings(), {})
-    assert len(known) == MOST_USED
+    assert await find_configured_key("here", one, {"PATH": "/usr/bin:/bin"}) == "printed-key"
+    assert list_known_keys(Settings(), {}) == {"printed-key"}
+    monkeypatch.setattr(
+        api_keys, "_remembered_keys", dict.fromkeys(f"earlier-{at}" for at in range(MAX_REMEMBERED_KEYS))
+    )
+    await find_configured_key("here", one, {"PATH": "/usr/bin:/bin"})
+    known = list_known_keys(Settings(), {})
+    assert len(known) == MAX_REMEMBERED_KEYS
     assert "printed-key" in known
     assert "earlier-0" not in known
 
@@ -64,12 +66,12 @@ async def test_what_commands_printed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", ["sk-12345", "sk-proj-in-place-of-a-name", "AIzaSyInPlaceOfTheName0123456789"])
 async def test_a_key_in_the_wrong_place_is_not_repeated(key: str) -> None:
     with pytest.raises(ProviderError, match="takes the name of the variable") as caught:
-        await configured_key("here", ProviderSettings(api_key_env=key), {})
+        await find_configured_key("here", ProviderSettings(api_key_env=key), {})
     assert key not in str(caught.value)
 
 
 async def test_what_a_command_complains_of_shows_no_key() -> None:
     command = "echo 'no entry for' sk-proj-7Q2xF9hLw4-0123456789: locked >&2; exit 7"
     with pytest.raises(ProviderError) as caught:
-        await configured_key("here", ProviderSettings(api_key_command=command), {"PATH": "/usr/bin:/bin"})
+        await find_configured_key("here", ProviderSettings(api_key_command=command), {"PATH": "/usr/bin:/bin"})
     assert caught.value.message == "providers.here.apiKeyCommand ended with status 7: no entry for [key] locked"

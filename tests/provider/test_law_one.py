@@ -22,8 +22,8 @@ from yarrow.provider.base import CompletionRequest, Provider
 from yarrow.provider.gemini import rules as gemini_rules
 from yarrow.provider.gemini.adapter import GeminiProvider
 from yarrow.provider.history import MAX_DEPTH
-from yarrow.provider.http.client import HttpClient, Request, Response
-from yarrow.provider.http.parser import Head
+from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
+from yarrow.provider.http.parser import ResponseHead
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.messages import rules as messages_rules
 from yarrow.provider.messages.adapter import MessagesProvider
@@ -47,7 +47,7 @@ class Recorder(HttpClient):
         self._shown = msgspec.json.encode(shown(capabilities))
 
     @asynccontextmanager
-    async def send(self, request: Request) -> AsyncGenerator[Response]:
+    async def send(self, request: HttpRequest) -> AsyncGenerator[HttpResponse]:
         if request.url.endswith("/api/show"):
             yield _answer(self._shown)
         elif request.method == "GET":
@@ -57,13 +57,13 @@ class Recorder(HttpClient):
             raise ProviderError(Code.UNREACHABLE, "recorded")
 
 
-def _answer(body: bytes) -> Response:
+def _answer(body: bytes) -> HttpResponse:
     pieces = [body]
 
     async def receive() -> bytes:
         return pieces.pop() if pieces else b""
 
-    return Response(Head(200, "OK", {"content-type": "application/json"}), receive)
+    return HttpResponse(ResponseHead(200, "OK", {"content-type": "application/json"}), receive)
 
 
 class Format(NamedTuple):

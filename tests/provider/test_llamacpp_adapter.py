@@ -14,8 +14,8 @@ from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, U
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.llamacpp.discovery import running
-from yarrow.provider.llamacpp.loading import LOADING_LIMIT, Patience
+from yarrow.provider.llamacpp.discovery import find_server
+from yarrow.provider.llamacpp.load_wait import MAX_LOADING_SECONDS, LoadWait
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")
@@ -161,12 +161,12 @@ async def test_the_first_that_answers_is_taken_also_while_it_loads() -> None:
     http = HttpClient()
     async with ChatServer() as first, ChatServer() as second:
         second.pages["/health"] = page({"status": "ok"})
-        assert await running(http, (first.root, second.root)) == second.root
+        assert await find_server(http, (first.root, second.root)) == second.root
         first.pages["/health"] = LOADING
-        assert await running(http, (first.root, second.root)) == first.root
+        assert await find_server(http, (first.root, second.root)) == first.root
         first.pages["/health"] = page("[1]")
         second.pages["/health"] = page("not json")
-        assert await running(http, (first.root, second.root)) == ""
+        assert await find_server(http, (first.root, second.root)) == ""
     await http.close()
 
 
@@ -177,7 +177,7 @@ async def test_a_model_that_loads_is_waited_for() -> None:
     async with ChatServer([LOADING, LOADING, LOADING, says("x")]) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
-        provider.patience = lambda: Patience(sleeps)
+        provider.make_load_wait = lambda: LoadWait(sleeps)
         assert await send(provider)
         assert len(server.prompts) == 4
         assert sleeps.slept == sorted(sleeps.slept)
@@ -193,7 +193,7 @@ async def test_info_waits_too() -> None:
         async def loaded(_: float) -> None:
             server.pages["/props?model=m"] = PROPS
 
-        provider.patience = lambda: Patience(loaded)
+        provider.make_load_wait = lambda: LoadWait(loaded)
         assert (await provider.info()).context_window == 8192
         await provider.close()
 
@@ -202,11 +202,11 @@ async def test_a_model_that_never_loads_is_given_up() -> None:
     async with ChatServer([LOADING] * 2000) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
-        provider.patience = lambda: Patience(sleeps)
+        provider.make_load_wait = lambda: LoadWait(sleeps)
         with pytest.raises(ProviderError, match="600 s") as caught:
             await send(provider)
         assert (caught.value.code, caught.value.retryable) == (Code.OVERLOADED, True)
-        assert LOADING_LIMIT <= sum(sleeps.slept) <= LOADING_LIMIT + 1
+        assert MAX_LOADING_SECONDS <= sum(sleeps.slept) <= MAX_LOADING_SECONDS + 1
         await provider.close()
 
 
@@ -214,7 +214,7 @@ async def test_other_overload_is_the_agents_to_retry() -> None:
     async with ChatServer([page({"error": {"message": "no slot", "type": "unavailable_error"}}, 503)]) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
-        provider.patience = lambda: Patience(sleeps)
+        provider.make_load_wait = lambda: LoadWait(sleeps)
         with pytest.raises(ProviderError, match="no slot"):
             await send(provider)
         assert sleeps.slept == []

@@ -51,7 +51,7 @@ def test_a_line_is_given_as_soon_as_it_ends() -> None:
 
 @pytest.mark.parametrize("chunks", [[b"x" * 11], [b"x" * 6, b"x" * 6], [b"a\n" + b"x" * 11 + b"\n"]])
 def test_a_line_that_is_too_long_is_refused(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "MAX_LINE", 10)
+    monkeypatch.setattr(ndjson, "MAX_LINE_BYTES", 10)
     assert decode(b"x" * 10 + b"\n", b"y" * 10) == [b"x" * 10, b"y" * 10]
     with pytest.raises(ProviderError) as caught:
         decode(*chunks)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from doubles.chat_server import ChatServer, page, says
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Message, Opaque, Role, Text, ToolCall
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, CompletionRequest, OpaquePiece
-from yarrow.provider.chat_completions.decode import ChatDecoder
-from yarrow.provider.chat_completions.encode import messages
-from yarrow.provider.failures import Speaker
+from yarrow.provider.chat_completions.decoder import ChatDecoder
+from yarrow.provider.chat_completions.request import encode_messages
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider
@@ -31,7 +31,7 @@ CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read",
 
 def answer(*deltas: dict[str, Any]) -> tuple[Message, list[Any]]:
     """The message of a stream of deltas, as the same provider and model gave it."""
-    decoder = ChatDecoder(Speaker("acme"))
+    decoder = ChatDecoder(Backend("acme"))
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     data = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
     end = 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}\n\ndata: [DONE]\n\n'
@@ -50,7 +50,7 @@ def sent(said: Message, provider: str = "acme", model: str = "m") -> dict[str, A
     question = Message(id="u", role=Role.USER, content=(Text("go"),), timestamp="")
     result = Message(id="r", role=Role.TOOL, content=(Text("ok"),), timestamp="", tool_call_id="c1")
     request = CompletionRequest(model=model, messages=(question, said, result))
-    return next(one for one in messages(request, Target(provider, model)) if one["role"] == "assistant")
+    return next(one for one in encode_messages(request, Target(provider, model)) if one["role"] == "assistant")
 
 
 def fragments(blocks: list[dict[str, Any]], data: st.DataObject) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
 from yarrow.provider.base import CompletionRequest, ModelEntry
-from yarrow.provider.chat_completions.demands import Demands
+from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider
-from yarrow.provider.openai.address import address_of
-from yarrow.provider.openai.encode import fields
+from yarrow.provider.openai.address import parse_address
+from yarrow.provider.openai.request import make_openai_fields
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")
@@ -57,7 +57,7 @@ async def send(provider: OpenAiProvider, *messages: Message, **more: Any) -> Non
     ],
 )
 def test_base_urls(url: str, base: str) -> None:
-    assert address_of(url).base == base
+    assert parse_address(url).base == base
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_base_urls(url: str, base: str) -> None:
     ],
 )
 def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other: str) -> None:
-    address = address_of(url)
+    address = parse_address(url)
     assert (address.chat_url, address.other) == (chat_url, other)
 
 
@@ -108,8 +108,8 @@ def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other
     ],
 )
 def test_what_a_host_is_known_for(url: str, official: bool, local: bool, trusted: bool) -> None:
-    address = address_of(url)
-    assert (address.official, address.local, address.trusted) == (official, local, trusted)
+    address = parse_address(url)
+    assert (address.is_official, address.is_local_server, address.is_trusted) == (official, local, trusted)
 
 
 # -- fields --------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def fields_of(
     url: str = "", model: str = "gpt-4o", settings: dict[str, Any] | None = None, **request: Any
 ) -> dict[str, Any]:
     wanted = CompletionRequest(model=model, messages=(), **request)
-    result = fields(wanted, ProviderSettings(base_url=url, **(settings or {})), address_of(url))
+    result = make_openai_fields(wanted, ProviderSettings(base_url=url, **(settings or {})), parse_address(url))
     assert result.pop("stream_options") == {"include_usage": True}
     return result
 
@@ -159,9 +159,9 @@ def test_a_host_that_insists_on_the_thinking_field_gets_it() -> None:
         {"tool_calls": [2], "reasoning_content": "t"},
     ]
     body = {"messages": messages}
-    completed = Demands("api.deepseek.com").apply(body)
+    completed = LearnedRequirements("api.deepseek.com").apply(body)
     assert completed["messages"] == [messages[0], messages[1] | {"reasoning_content": ""}, messages[2]]
-    assert Demands().apply(body) is body
+    assert LearnedRequirements().apply(body) is body
 
 
 # -- info and models -----------------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ async def test_a_refusal_before_the_stream(pair: Pair) -> None:
 
 
 async def test_a_refusal_that_never_ends_is_judged_by_its_status(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "REFUSAL_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "MAX_REFUSAL_SECONDS", 0.2)
     pair.server.replies = [Reply([b"no such ", asyncio.Event()], 401)]
     _, error = await fails(pair.provider)
     assert (error.code, error.status) == (Code.AUTH, 401)
@@ -217,7 +217,7 @@ async def test_a_refusal_that_is_cut_is_judged_by_its_status(pair: Pair) -> None
 
 
 async def test_a_list_that_never_ends_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "QUESTION_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "MAX_QUESTION_SECONDS", 0.2)
     pair.server.pages["/v1/models"] = Reply([b'{"data":', asyncio.Event()])
     assert isinstance(pair.provider, ListsModels)
     with pytest.raises(ProviderError, match=r"did not answer \S*models within") as caught:

@@ -19,8 +19,8 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.script import ScriptInfo, load, of, parse
-from yarrow.provider.scripted import ENDED, ScriptedProvider
+from yarrow.provider.script import ScriptInfo, load_script, make_script, parse_script
+from yarrow.provider.scripted import SCRIPT_ENDED, ScriptedProvider
 
 
 def user(text: str = "hi") -> Message:
@@ -32,7 +32,7 @@ def assistant(text: str) -> Message:
 
 
 def playing(*turns: list[dict[str, Any]], **more: Any) -> ScriptedProvider:
-    return ScriptedProvider("scripted", "m", script=of(turns), **more)
+    return ScriptedProvider("scripted", "m", script=make_script(turns), **more)
 
 
 async def play(provider: ScriptedProvider, *messages: Message, **more: Any) -> list[ProviderEvent]:
@@ -90,7 +90,7 @@ async def test_an_error_ends_the_turn_and_the_next_request_gets_the_next_turn() 
         2,
     )
     assert await play(provider) == [TextPiece("b"), StopPiece(StopReason.END_TURN)]
-    assert await play(provider) == [TextPiece(ENDED), StopPiece(StopReason.END_TURN)]
+    assert await play(provider) == [TextPiece(SCRIPT_ENDED), StopPiece(StopReason.END_TURN)]
 
 
 async def test_a_resumed_session_goes_on_where_it_was() -> None:
@@ -146,7 +146,7 @@ async def test_an_expectation_that_is_not_met_is_refused() -> None:
 @pytest.mark.parametrize("sees", [True, False])
 async def test_what_the_script_claims(sees: bool) -> None:
     claims = ScriptInfo(context_window=4096, max_tokens=5, has_tool_call=False, has_images=sees)
-    provider = ScriptedProvider("s", "", script=of([[{"text": "x"}]], claims))
+    provider = ScriptedProvider("s", "", script=make_script([[{"text": "x"}]], claims))
     info = await provider.info()
     assert (info.name, info.model, info.context_window, info.max_tokens) == ("s", "scripted", 4096, 5)
     assert (info.has_tool_call, info.has_images) == (False, sees)
@@ -162,9 +162,9 @@ async def test_what_the_script_claims(sees: bool) -> None:
 def test_a_script_file(tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"info": {"contextWindow": 5}, "turns": [[{"text": "a"}], []]}))
-    script = load(path)
+    script = load_script(path)
     assert (script.info.context_window, len(script.turns)) == (5, 2)
-    assert parse(b' [[{"text":"a"}],[]]', "x").turns == script.turns
+    assert parse_script(b' [[{"text":"a"}],[]]', "x").turns == script.turns
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_a_wrong_script_is_an_error_that_names_file_and_place(tmp_path: Path, te
     path = tmp_path / "script.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=complaint):
-        load(path)
+        load_script(path)
 
 
 def test_a_missing_script_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.json cannot be read: No such file"):
-        load(tmp_path / "none.json")
+        load_script(tmp_path / "none.json")

@@ -8,14 +8,14 @@ import pytest
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.chat_completions.decode import ChatDecoder
-from yarrow.provider.failures import Speaker
-from yarrow.provider.messages.decode import MessagesDecoder
-from yarrow.provider.ollama.decode import OllamaDecoder
-from yarrow.provider.timeouts import timeouts_of, with_idle
-from yarrow.provider.transport import ContentWatch
+from yarrow.provider.backend_errors import Backend
+from yarrow.provider.chat_completions.decoder import ChatDecoder
+from yarrow.provider.messages.decoder import MessagesDecoder
+from yarrow.provider.ollama.decoder import OllamaDecoder
+from yarrow.provider.timeouts import make_timeouts, replace_idle
+from yarrow.provider.transport import StallTimer
 
-SPEAKER = Speaker("acme")
+SPEAKER = Backend("acme")
 
 
 def sse(value: Any) -> bytes:
@@ -80,7 +80,7 @@ def test_case_RA_12_heartbeats_are_no_progress(decoder: Any, data: bytes) -> Non
 async def test_a_watch_counts_from_the_last_content(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-    watch, endless = ContentWatch(10.0, SPEAKER), ContentWatch(None, SPEAKER)
+    watch, endless = StallTimer(10.0, SPEAKER), StallTimer(None, SPEAKER)
     for now, progress in ((9.0, 0), (9.5, 1), (19.5, 1), (20.0, 2), (30.0, 2)):  # noqa: B007 (read by the clock)
         watch.check(progress)
         endless.check(0)
@@ -102,7 +102,7 @@ async def test_a_watch_counts_from_the_last_content(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_the_limit_follows_the_idle_limit_unless_it_is_set(settings: ProviderSettings, stall: float | None) -> None:
-    timeouts = timeouts_of(settings, local=False)
+    timeouts = make_timeouts(settings, local=False)
     assert timeouts.stall == stall
-    longer = with_idle(timeouts, 1_000.0)
+    longer = replace_idle(timeouts, 1_000.0)
     assert longer.stall == (None if stall is None else 5_000.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, ToolSpec, Usage
-from yarrow.provider import text_calls
+from yarrow.provider import inline_tool_calls
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -21,7 +21,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.text_calls import MAX_BLANK, TextCalls, with_text_calls
+from yarrow.provider.inline_tool_calls import MAX_BLANK_CHARACTERS, InlineCallReader, extract_inline_calls
 
 OFFERED = ("read", "ls")
 END = StopPiece(StopReason.END_TURN)
@@ -30,7 +30,7 @@ TAGGED = f"<tool_call>\n{READ}\n</tool_call>"
 
 
 def through(*events: ProviderEvent, offered: Iterable[str] = OFFERED) -> list[ProviderEvent]:
-    reader = TextCalls(tuple(offered))
+    reader = InlineCallReader(tuple(offered))
     return [one for event in events for one in reader.take(event)]
 
 
@@ -166,7 +166,7 @@ def test_text_that_cannot_become_a_call_is_given_at_once(text: str) -> None:
 
 
 def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_calls, "MAX_HELD", 60)
+    monkeypatch.setattr(inline_tool_calls, "MAX_HELD_CHARACTERS", 60)
     long = '{"name":"read","arguments":{"path":"' + "a" * 60
     assert through(TextPiece(long)) == [TextPiece(long)]
     assert through(TextPiece(READ), END)[-1] == StopPiece(StopReason.TOOL_USE)
@@ -180,13 +180,13 @@ def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("sign", ["", "{", "<tool_call>", "<tool_call>{"])
 def test_white_space_is_not_held_for_ever(sign: str) -> None:
-    most = sign + " " * (MAX_BLANK - len(sign))
+    most = sign + " " * (MAX_BLANK_CHARACTERS - len(sign))
     assert through(TextPiece(most)) == []
     assert through(TextPiece(most), TextPiece(" ")) == [TextPiece(f"{most} ")]
 
 
 def test_a_call_is_found_behind_any_white_space() -> None:
-    text, calls, _ = read(*["\n"] * 3 * MAX_BLANK, READ)
+    text, calls, _ = read(*["\n"] * 3 * MAX_BLANK_CHARACTERS, READ)
     assert (text.strip(), len(calls)) == ("", 1)
 
 
@@ -240,13 +240,13 @@ def request(**more: Any) -> CompletionRequest:
 
 
 async def test_a_stream_is_wrapped() -> None:
-    [call, stop] = [one async for one in with_text_calls(stream(TextPiece(READ), END), request())]
+    [call, stop] = [one async for one in extract_inline_calls(stream(TextPiece(READ), END), request())]
     assert isinstance(call, CallPiece)
     assert stop == StopPiece(StopReason.TOOL_USE)
 
 
 async def test_a_request_that_wants_no_calls_gets_none() -> None:
-    events = [one async for one in with_text_calls(stream(TextPiece(READ), END), request(tool_choice="none"))]
+    events = [one async for one in extract_inline_calls(stream(TextPiece(READ), END), request(tool_choice="none"))]
     assert events == [TextPiece(READ), END]
 
 
@@ -255,7 +255,7 @@ async def test_a_stream_that_fails_gives_what_was_held() -> None:
     failing = stream(TextPiece('{"name":'), error=ProviderError(Code.STREAM_TRUNCATED, "cut"))
 
     async def collect() -> None:
-        async for one in with_text_calls(failing, request()):
+        async for one in extract_inline_calls(failing, request()):
             events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
 
     with pytest.raises(ProviderError, match="cut"):

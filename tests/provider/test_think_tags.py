@@ -4,25 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.provider.think_tags import CLOSE, MAX_BLANK, OPEN, Split, ThinkTags
+from yarrow.provider.think_tags import CLOSING_TAG, MAX_BLANK_CHARACTERS, OPENING_TAG, ThinkingSplit, ThinkTagSplitter
 
 TOKENS = ["<think>", "</think>", "<th", "ink>", "</", "think>", "<", ">", " ", "\n", "a", "<thinking>", "🌍", "\u2028"]
 texts = st.lists(st.sampled_from(TOKENS), max_size=8).map("".join)
 
 
-def split(*pieces: str) -> Split:
-    tags = ThinkTags()
+def split(*pieces: str) -> ThinkingSplit:
+    tags = ThinkTagSplitter()
     parts = [*(tags.feed(piece) for piece in pieces), tags.end()]
-    return Split("".join(part.thinking for part in parts), "".join(part.answer for part in parts))
+    return ThinkingSplit("".join(part.thinking for part in parts), "".join(part.answer for part in parts))
 
 
-def expected(text: str) -> Split:
+def expected(text: str) -> ThinkingSplit:
     """The definition, for a text that is there as a whole."""
     begins = text.lstrip()
-    if not begins.startswith(OPEN):
-        return Split("", text)
-    thinking, _, answer = begins.removeprefix(OPEN).lstrip().partition(CLOSE)
-    return Split(thinking, answer.lstrip())
+    if not begins.startswith(OPENING_TAG):
+        return ThinkingSplit("", text)
+    thinking, _, answer = begins.removeprefix(OPENING_TAG).lstrip().partition(CLOSING_TAG)
+    return ThinkingSplit(thinking, answer.lstrip())
 
 
 @given(texts, st.data())
@@ -34,15 +34,15 @@ def test_any_text_cut_anywhere_is_split_by_the_definition(text: str, data: st.Da
 
 @given(texts)
 def test_only_what_may_be_a_tag_is_held_back(text: str) -> None:
-    tags, given = ThinkTags(), 0
+    tags, given = ThinkTagSplitter(), 0
     for character in "x" + text:
         given += sum(map(len, tags.feed(character)))
     assert given == len(text) + 1
-    tags, given = ThinkTags(), 0
+    tags, given = ThinkTagSplitter(), 0
     thought = "x" + text.replace("/", "")
-    for character in OPEN + thought:
+    for character in OPENING_TAG + thought:
         given += sum(map(len, tags.feed(character)))
-    assert len(thought) - given < len(CLOSE)
+    assert len(thought) - given < len(CLOSING_TAG)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_empty_thinking_is_none() -> None:
 
 
 def test_white_space_is_not_held_for_ever() -> None:
-    tags = ThinkTags()
-    assert tags.feed(" " * MAX_BLANK) == ("", "")
-    assert tags.feed(" ") == ("", " " * (MAX_BLANK + 1))
-    assert split(" " * MAX_BLANK + "<think>a") == ("a", "")
-    assert split(" " * MAX_BLANK + " <think>a").thinking == ""
+    tags = ThinkTagSplitter()
+    assert tags.feed(" " * MAX_BLANK_CHARACTERS) == ("", "")
+    assert tags.feed(" ") == ("", " " * (MAX_BLANK_CHARACTERS + 1))
+    assert split(" " * MAX_BLANK_CHARACTERS + "<think>a") == ("a", "")
+    assert split(" " * MAX_BLANK_CHARACTERS + " <think>a").thinking == ""
 
 
 def test_what_comes_after_the_end_is_the_answer() -> None:
-    tags = ThinkTags()
+    tags = ThinkTagSplitter()
     assert tags.feed("<thi") == ("", "")
     assert tags.end() == ("", "<thi")
     assert tags.feed("<think>") == ("", "<think>")

@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.message import Usage
-from yarrow.provider.chat_completions.chunk import Chunk
-from yarrow.provider.chat_completions.tally import ChatUsage
-from yarrow.provider.usage import MAX_COUNT, Figure, UsageAccumulator
+from yarrow.provider.chat_completions.chunk import ChatChunk
+from yarrow.provider.chat_completions.usage import ChatUsage
+from yarrow.provider.usage import MAX_FIGURE_TOKENS, TokenFigure, UsageAccumulator
 
-FIGURES: tuple[Figure, ...] = ("prompt", "output", "cache_read", "cache_write", "thinking")
+FIGURES: tuple[TokenFigure, ...] = ("prompt", "output", "cache_read", "cache_write", "thinking")
 TOKENS = st.one_of(st.none(), st.integers(-5, 1 << 60), st.sampled_from((0, 0.0, nan, inf, -inf, 1.5)))
 
 
 @given(st.lists(st.tuples(st.sampled_from(FIGURES), TOKENS)))
-def test_a_later_report_never_lowers_a_figure(reports: list[tuple[Figure, float | None]]) -> None:
+def test_a_later_report_never_lowers_a_figure(reports: list[tuple[TokenFigure, float | None]]) -> None:
     accumulator = UsageAccumulator()
-    largest: dict[Figure, int] = dict.fromkeys(FIGURES, 0)
+    largest: dict[TokenFigure, int] = dict.fromkeys(FIGURES, 0)
     for figure, tokens in reports:
         accumulator.add(figure, tokens)
         if tokens is not None and tokens == tokens:
-            largest[figure] = max(largest[figure], int(min(max(0, tokens), MAX_COUNT)))
+            largest[figure] = max(largest[figure], int(min(max(0, tokens), MAX_FIGURE_TOKENS)))
     usage = accumulator.usage()
     if usage is None:
         assert all(tokens is None for _, tokens in reports)
@@ -49,6 +49,6 @@ def test_case_RA_14_cached_tokens_in_each_of_their_places(reported: dict[str, ob
     counts = {"prompt_tokens": 1900, "completion_tokens": 13} | reported
     for chunk in ({"usage": counts}, {"x_groq": {"usage": counts}}, {"choices": [{"usage": counts}]}):
         usage = ChatUsage()
-        usage.add(msgspec.convert(chunk, Chunk))
-        usage.add(msgspec.convert({"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, Chunk))
+        usage.add(msgspec.convert(chunk, ChatChunk))
+        usage.add(msgspec.convert({"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, ChatChunk))
         assert usage.usage() == Usage(700, 13, cache_read=1200)

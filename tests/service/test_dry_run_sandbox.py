@@ -18,7 +18,7 @@ from yarrow.policy.sandbox.probe import ask, launcher, unavailable
 from yarrow.policy.sandbox.taking import Watched
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -44,7 +44,7 @@ def house_of(
     settings = replace(parts.settings, sandbox=level)
     boxes = Boxes(level, home=home, hidden=(parts.user_dir,), notes=parts.user_dir / "sandbox")
     made.servicer = Servicer(
-        replace(parts, sandboxes=boxes, settings=settings, home=home, registry=Registry(BUILTIN_TOOLS))
+        replace(parts, sandboxes=boxes, settings=settings, home=home, registry=ToolRegistry(BUILTIN_TOOLS))
     )
     unavailable.forget()
     ask.forget()

@@ -15,7 +15,7 @@ from yarrow.policy.executed import EXECUTED, MOST_ENTRIES, changed, is_executed,
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
 from yarrow.tool.edit import Edit
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.tool.write import Write
 from yarrow.v1 import agent_pb2 as pb
 
@@ -42,7 +42,7 @@ def steps(*calls: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 async def notices(folder: Path, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
     house = House(folder, steps(*calls), rules={"bash": "auto", "write": "auto", "edit": "auto"})
-    house.servicer = Servicer(replace(house.parts, registry=Registry([Bash(), Write(), Edit()])))
+    house.servicer = Servicer(replace(house.parts, registry=ToolRegistry([Bash(), Write(), Edit()])))
     async with stub_of(house) as stub:
         request = pb.PromptRequest(text="go", cwd=str(house.cwd), settings=pb.SessionSettings(**options))
         events = [response.event async for response in stub.Prompt(request)]

@@ -15,9 +15,9 @@ from yarrow.service.servicer import Servicer
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.capture import HEAD_BYTES
-from yarrow.tool.hits import LINE_CHARACTERS
-from yarrow.tool.limits import RESULT_BYTES
-from yarrow.tool.registry import Registry
+from yarrow.tool.hits import MAX_LINE_CHARACTERS
+from yarrow.tool.limits import MAX_RESULT_BYTES
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ HALF = KEY[:-6]
 @pytest.fixture
 async def stub(tmp_path: Path) -> AsyncGenerator["Stub"]:
     house = House(tmp_path, [[]], keys=[KEY], rules={"bash": "auto"})
-    house.servicer = Servicer(replace(house.parts, registry=Registry((*BUILTIN_TOOLS, Long()))))
+    house.servicer = Servicer(replace(house.parts, registry=ToolRegistry((*BUILTIN_TOOLS, Long()))))
     async with stub_of(house) as stub:
         await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), session_id="s1"))
         yield stub
@@ -79,9 +79,9 @@ async def test_where_it_is_cut(stub: "Stub", before: int) -> None:
 
 @pytest.mark.parametrize("shown", [0, 1, 12, len(KEY) - 1, len(KEY)])
 async def test_where_other_tools_cut(stub: "Stub", tmp_path: Path, shown: int) -> None:
-    (tmp_path / "project/line").write_text("x" * (LINE_CHARACTERS - shown) + KEY + "y" * 999)
+    (tmp_path / "project/line").write_text("x" * (MAX_LINE_CHARACTERS - shown) + KEY + "y" * 999)
     found = await call(stub, "grep", pattern="x", path="line")
-    before = RESULT_BYTES - len(KEY[:shown].encode())
+    before = MAX_RESULT_BYTES - len(KEY[:shown].encode())
     (tmp_path / "project/page").write_text("x" * before + KEY + "y" * 999)
     page = await call(stub, "read", path="page")
     other = await call(stub, "long", text=str(before))
@@ -89,7 +89,7 @@ async def test_where_other_tools_cut(stub: "Stub", tmp_path: Path, shown: int) -
         assert KEY[:2] not in told
         assert "xxx" in told
         assert ("[redacted]" in told) == (shown == len(KEY))
-    cut = before if shown < len(KEY) else RESULT_BYTES
+    cut = before if shown < len(KEY) else MAX_RESULT_BYTES
     assert f"tail -c +{cut + 1}" in page
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from doubles.house import House, play, stub_of
 from doubles.rig import call
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def stub(house: House, keys: Learnt) -> AsyncGenerator["Stub"]:
 
 def written(house: House, session_id: str) -> str:
     (path,) = house.sessions.rglob(f"{session_id}.jsonl")
-    loaded = load(path)
+    loaded = load_session(path)
     assert not loaded.report.skipped_count
     return path.read_text()
 

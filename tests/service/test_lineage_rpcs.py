@@ -12,7 +12,7 @@ import pytest
 from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
 from yarrow.config.settings import CompactionSettings
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import Header
 from yarrow.v1 import agent_pb2 as pb
 
@@ -59,7 +59,7 @@ async def two_runs(house: House, stub: "Stub") -> str:
 
 def header_of(house: House, session_id: str) -> Header:
     (path,) = house.sessions.rglob(f"{session_id}.jsonl")
-    return load(path).header
+    return load_session(path).header
 
 
 ALL = ["go", "a", "one", "b", "more", "c"]

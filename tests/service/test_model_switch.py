@@ -17,7 +17,7 @@ from doubles.house import House, play, stub_of
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from yarrow.config.settings import CompactionSettings, ProviderSettings, Settings
-from yarrow.provider.pairing import NO_RESULT
+from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
@@ -195,8 +195,8 @@ async def test_case_P_16_calls_that_a_crash_left_unanswered_are_answered_on_the_
         asked = server.prompts[-1][backend.said]
         said = next(at for at, message in enumerate(asked) if message["role"] == backend.speaker)
         answers = json.dumps(asked[said + 1 :])
-        assert answers.count(NO_RESULT) == 2
-        assert answers.rindex(NO_RESULT) < answers.index("go on")
+        assert answers.count(MISSING_RESULT) == 2
+        assert answers.rindex(MISSING_RESULT) < answers.index("go on")
 
 
 # -- what a backend binds to all that was said before --------------------------------------------------------------

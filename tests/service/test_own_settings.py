@@ -11,7 +11,7 @@ from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 async def outputs(folder: Path, *names: str, sessions: str = "project/conf/sessions") -> list[str]:
@@ -22,7 +22,7 @@ async def outputs(folder: Path, *names: str, sessions: str = "project/conf/sessi
     house = House(folder, [*calls, [{"text": "done"}]])
     (house.cwd / "conf").mkdir()
     manager = SessionManager(folder / sessions, sync="message", disk=Disk())
-    parts = replace(house.parts, user_dir=house.cwd / "conf", manager=manager, registry=Registry(BUILTIN_TOOLS))
+    parts = replace(house.parts, user_dir=house.cwd / "conf", manager=manager, registry=ToolRegistry(BUILTIN_TOOLS))
     house.servicer = Servicer(parts)
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt())

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from doubles.house import House, play, stub_of
-from yarrow.session.html.overview import MAX_OPEN
-from yarrow.session.html.relatives import OTHER_WORDS
+from yarrow.session.html.overview import MAX_OPEN_SESSIONS
+from yarrow.session.html.related_sessions import HIDDEN_TITLE
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def test_what_a_rebase_left_out_is_not_told_by_the_title_of_its_parent(hou
     made = await stub.RebaseSession(pb.RebaseSessionRequest(session_id="top", indices=[2, 3]))
     page = await page_of(stub, made.session_id)
     assert "fire Bob" not in page
-    assert Rows(page).rows == [(0, f"{OTHER_WORDS} top"), (1, f"hello {made.session_id[-8:]}")]
+    assert Rows(page).rows == [(0, f"{HIDDEN_TITLE} top"), (1, f"hello {made.session_id[-8:]}")]
 
 
 async def test_what_was_merged_into_it_is_named(house: House, stub: "Stub") -> None:
@@ -120,7 +120,7 @@ async def test_what_was_merged_into_it_is_named(house: House, stub: "Stub") -> N
 
 async def test_many_are_folded(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("hello", "top"))
-    for _ in range(MAX_OPEN):
+    for _ in range(MAX_OPEN_SESSIONS):
         await branch(stub, "top")
     found = Rows(await page_of(stub, "top"))
-    assert (len(found.rows), found.folded) == (MAX_OPEN + 1, True)
+    assert (len(found.rows), found.folded) == (MAX_OPEN_SESSIONS + 1, True)

@@ -12,7 +12,7 @@ import pytest
 from doubles.house import House, play, reason_of, stub_of, write
 from yarrow.agent.contributions import ContributedCommand, Contributions
 from yarrow.agent.hooks import HookRegistry
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def test_what_was_typed_is_kept_beside_what_it_became(house: House, stub: 
     assert message.content[0].text.text.startswith("Review ")
     assert events[0].agent_start.text == message.content[0].text.text
     (path,) = house.sessions.rglob("*.jsonl")
-    assert next(getattr(stored.value, "typed", None) for stored in load(path).records) == "/review a.py"
+    assert next(getattr(stored.value, "typed", None) for stored in load_session(path).records) == "/review a.py"
 
 
 async def test_plain_text_is_typed_as_it_is(house: House, stub: "Stub") -> None:

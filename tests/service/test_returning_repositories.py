@@ -14,7 +14,7 @@ from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.tool.write import Write
 from yarrow.v1 import agent_pb2 as pb
 
@@ -41,7 +41,7 @@ async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> l
     house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
     make_repository(house.cwd)
     boxes = Boxes("workspace", home=house.home, notes=house.users / "sandbox")
-    house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=Registry([Bash(), Write()])))
+    house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=ToolRegistry([Bash(), Write()])))
     told: list[list[str]] = []
     session = ""
     async with stub_of(house) as stub:

@@ -13,7 +13,7 @@ from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -29,7 +29,9 @@ def house(tmp_path: Path) -> House:
     secret_files = SecretFilesSettings(more=("*.pem", "secrets.yml"), fewer=(".ENV.test",))
     settings = replace(made.parts.settings, secret_files=secret_files)
     boxes = Boxes("workspace", home=made.home)
-    made.servicer = Servicer(replace(made.parts, sandboxes=boxes, settings=settings, registry=Registry(BUILTIN_TOOLS)))
+    made.servicer = Servicer(
+        replace(made.parts, sandboxes=boxes, settings=settings, registry=ToolRegistry(BUILTIN_TOOLS))
+    )
     for name in CLOSED[:-1]:
         (made.cwd / name).parent.mkdir(exist_ok=True)
         (made.cwd / name).write_text(SECRET)

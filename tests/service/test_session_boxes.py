@@ -16,7 +16,7 @@ from yarrow.policy.scratch import scratch_directory
 from yarrow.policy.workspace import Workspace
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -27,7 +27,7 @@ def house(tmp_path: Path) -> House:
     assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
     boxes = Boxes("workspace", home=made.home, notes=made.users / "sandbox")
-    made.servicer = Servicer(replace(made.parts, sandboxes=boxes, registry=Registry([Bash()])))
+    made.servicer = Servicer(replace(made.parts, sandboxes=boxes, registry=ToolRegistry([Bash()])))
     return made
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from yarrow.session.disk import SystemCalls
+from yarrow.session.disk import OsSyscalls
 
 SECTOR = 512
 
 
-class FaultyCalls(SystemCalls):
+class FaultyCalls(OsSyscalls):
     """The operating system, with faults on command."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
-from yarrow.session.ids import new_id, timestamp
-from yarrow.session.line import encode
-from yarrow.session.reader import load
+from yarrow.session.ids import format_timestamp, new_id
+from yarrow.session.line import encode_line
+from yarrow.session.reader import load_session
 from yarrow.session.record import Header, Record
 
 NOW = "2026-11-28T00:38:13.123Z"
@@ -71,23 +71,23 @@ def message(text: str, *, message_id: str = "", role: Role = Role.USER, at: str 
 
 
 def moment(seconds: float) -> str:
-    return timestamp(1_800_000_000 + seconds)
+    return format_timestamp(1_800_000_000 + seconds)
 
 
 def write_session(path: Path, *records: Record, tail: bytes = b"") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(map(encode, records)) + tail)
+    path.write_bytes(b"".join(map(encode_line, records)) + tail)
     return path
 
 
 def texts(path: Path) -> list[str]:
     """The texts of the messages in a file."""
-    return [stored.value.text for stored in load(path).records if isinstance(stored.value, Message)]
+    return [stored.value.text for stored in load_session(path).records if isinstance(stored.value, Message)]
 
 
 def ids(path: Path) -> list[str]:
     """The ids of the messages in a file."""
-    return [stored.value.id for stored in load(path).records if isinstance(stored.value, Message)]
+    return [stored.value.id for stored in load_session(path).records if isinstance(stored.value, Message)]
 
 
 def names(directory: Path) -> list[str]:

@@ -15,14 +15,14 @@ from yarrow.config.settings import CompactionSettings
 from yarrow.errors import StorageError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.session.disk import Disk
-from yarrow.session.head import head
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import encode, seal
+from yarrow.session.head import read_head
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import encode_line, seal
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
-from yarrow.session.state import SessionState, fold
-from yarrow.session.tree import flatten
+from yarrow.session.state import SessionState, fold_records
+from yarrow.session.tree import flatten_tree
 
 KILLS = 32
 FLIPS = 2000
@@ -112,7 +112,7 @@ def killed(workers: "subprocess.Popen[str]", folder: Path, *, after: int, second
 
 
 def compactions(path: Path) -> int:
-    return sum(isinstance(stored.value, Compaction) for stored in load(path).records)
+    return sum(isinstance(stored.value, Compaction) for stored in load_session(path).records)
 
 
 async def check(folder: Path, acknowledged: list[list[str]], known: set[str]) -> None:
@@ -121,7 +121,7 @@ async def check(folder: Path, acknowledged: list[list[str]], known: set[str]) ->
     source = texts(files["s1"])
     lengths = {int(words[1]) for words in acknowledged if words[0] == "said"}
     assert len(source) >= max(lengths, default=0), "an acknowledged message is lost"
-    assert load(files["s1"]).report.skipped_count <= len(known)  # one for each kill, at most
+    assert load_session(files["s1"]).report.skipped_count <= len(known)  # one for each kill, at most
     for words in acknowledged:
         if words[0] == "compact":
             assert compactions(files["s1"]) >= int(words[1]), "an acknowledged compaction is lost"
@@ -130,7 +130,7 @@ async def check(folder: Path, acknowledged: list[list[str]], known: set[str]) ->
     for session_id, path in files.items():
         if session_id in ("s1", *known):
             continue
-        loaded = load(path)
+        loaded = load_session(path)
         assert path.read_bytes().endswith(b"\n")
         assert not loaded.report.skipped_count
         assert not loaded.report.header
@@ -139,9 +139,9 @@ async def check(folder: Path, acknowledged: list[list[str]], known: set[str]) ->
     disk = Disk()
     manager = SessionManager(root, sync="message", disk=disk)
     try:
-        listed = await manager.heads()
+        listed = await manager.list_heads()
         assert {one.id for one in listed} == set(files)
-        assert {row.head.id for row in flatten(listed)} == set(files)
+        assert {row.head.id for row in flatten_tree(listed)} == set(files)
         assert all(one.title.startswith("The quick") for one in listed if one.id != "s1")
         for part in known:
             assert await manager.resolve(part[-8:]) == part
@@ -197,41 +197,41 @@ UNKNOWN = seal(b'{"kind":"novelty","deep":{"x":[1,2.5,null,true]},"text":"\xc3\x
 
 
 def values(path: Path) -> list[object]:
-    return [stored.value for stored in load(path).records]
+    return [stored.value for stored in load_session(path).records]
 
 
 @pytest.mark.parametrize(
-    "line", [*map(encode, EVERY_KIND), UNKNOWN], ids=[*(type(one).__name__ for one in EVERY_KIND), "unknown"]
+    "line", [*map(encode_line, EVERY_KIND), UNKNOWN], ids=[*(type(one).__name__ for one in EVERY_KIND), "unknown"]
 )
 def test_every_kind_of_record_cut_at_every_byte(tmp_path: Path, line: bytes) -> None:
     first = message("first")
     path = tmp_path / "s1.jsonl"
     for cut in range(len(line) + 1):
-        path.write_bytes(encode(header()) + encode(first) + line[:cut])
+        path.write_bytes(encode_line(header()) + encode_line(first) + line[:cut])
         whole = cut >= len(line) - 1  # only the newline was missing
         found = values(path)
         assert found[:1] == [first]
         assert len(found) == 1 + whole, cut
-        report = load(path).report
+        report = load_session(path).report
         assert report.skipped_count == (0 if whole or not cut else 1)
         assert bool(report.warnings()) == bool(report.skipped_count)
-        glance = head(path)
+        glance = read_head(path)
         assert glance.title == "first"
         assert (glance.name != "") is (whole and line.startswith(b'{"kind":"change"'))
 
 
 def test_a_header_cut_at_every_byte(tmp_path: Path) -> None:
-    line = encode(header("s1", name="x", parent_id="p"))
+    line = encode_line(header("s1", name="x", parent_id="p"))
     path = tmp_path / "s1.jsonl"
     for cut in range(len(line)):
         path.write_bytes(line[:cut])
         if cut == len(line) - 1:
-            assert load(path).header.name == "x"
+            assert load_session(path).header.name == "x"
             continue
         with pytest.raises(StorageError, match="line 1"):
-            load(path)
-        path.write_bytes(line[:cut] + b"\n" + encode(message("kept")))
-        loaded = load(path)
+            load_session(path)
+        path.write_bytes(line[:cut] + b"\n" + encode_line(message("kept")))
+        loaded = load_session(path)
         assert texts(path) == ["kept"]
         assert "no header" in loaded.report.header
         assert loaded.header.id == "s1"
@@ -241,30 +241,30 @@ def test_every_flipped_bit_is_told_or_changes_nothing(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     path = tmp_path / "s1.jsonl"
     lines = [
-        *map(encode, (header("s1", name="n", parent_id="p"), message("go"), *EVERY_KIND)),
+        *map(encode_line, (header("s1", name="n", parent_id="p"), message("go"), *EVERY_KIND)),
         UNKNOWN,
-        encode(message("end")),
+        encode_line(message("end")),
     ]
     data = b"".join(lines)
     path.write_bytes(data)
-    whole = load(path)
+    whole = load_session(path)
     expected = [whole.header, *(stored.value for stored in whole.records)]
     assert not whole.report.warnings()
-    assert sum(isinstance(value, Unknown) for value in expected) == 1
+    assert sum(isinstance(value, UnknownRecord) for value in expected) == 1
     unnoticed = 0
     for _ in range(FLIPS):
         bit = chance.randrange(len(data) * 8)
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
-        loaded = load(path)
+        loaded = load_session(path)
         found = [loaded.header, *(stored.value for stored in loaded.records)]
         told = bool(loaded.report.warnings())
         assert told or found == expected, (bit, flipped[bit // 8])
         if not loaded.report.header and not loaded.report.unsealed:
-            assert all(value in expected for value in found if not isinstance(value, Unknown)), bit
+            assert all(value in expected for value in found if not isinstance(value, UnknownRecord)), bit
         unnoticed += not told
-        fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
-        assert head(path).id == "s1"
+        fold_records(SessionState(loaded.header), (stored.value for stored in loaded.records))
+        assert read_head(path).id == "s1"
     assert unnoticed < FLIPS // 100
     assert isinstance(expected[0], Header)

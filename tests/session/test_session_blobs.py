@@ -17,17 +17,17 @@ from session_samples import NOW, header, ids, message, names, patient, texts, wr
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, Usage
 from yarrow.session import lineage
-from yarrow.session.blobs import LARGE, folder, read
+from yarrow.session.blobs import MAX_INLINE_BYTES, blob_folder_for, read_blob
 from yarrow.session.catalog import project_dir
 from yarrow.session.disk import Disk
-from yarrow.session.draft import Draft
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import MAX_LINE, seal
+from yarrow.session.draft import SessionDraft
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import MAX_LINE_BYTES, seal
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import MAX_SKIPPED, load
+from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.record import Queued, Record
 from yarrow.session.store import SessionLog
-from yarrow.session.transfer import Incoming, jsonl
+from yarrow.session.transfer import ImportSpool, export_lines
 
 PICTURE = bytes(range(256)) * 400
 IMAGE = Image("image/png", base64.b64encode(PICTURE).decode())
@@ -49,12 +49,12 @@ def naming(blob: object, *, kind: str = "image") -> bytes:
     return seal(f'{{"kind":"message","id":"m1","role":"user","timestamp":"{NOW}","content":[{block}]}}'.encode())
 
 
-async def kept(path: Path, disk: Disk, *records: Record) -> tuple[Record | Unknown, ...]:
+async def kept(path: Path, disk: Disk, *records: Record) -> tuple[Record | UnknownRecord, ...]:
     """Write records to a new session and return what is read back."""
     log = await SessionLog.create(path, header(path.stem), sync="message", disk=disk)
     async with log.lock():
         await log.append(*records)
-    return tuple(stored.value for stored in load(path).records)
+    return tuple(stored.value for stored in load_session(path).records)
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ async def test_large_contents_lie_beside_the_file_and_come_back(path: Path, disk
         of(IMAGE, Text(LONG), Text("short")),
         queued,
     )
-    assert names(folder(path)) == sorted([digest(PICTURE), digest(LONG.encode())])
-    assert (folder(path) / digest(PICTURE)).read_bytes() == PICTURE
+    assert names(blob_folder_for(path)) == sorted([digest(PICTURE), digest(LONG.encode())])
+    assert (blob_folder_for(path) / digest(PICTURE)).read_bytes() == PICTURE
     assert path.stat().st_size < 2000
     assert path.read_bytes().count(b'"data":"","blob":"' + digest(PICTURE).encode()) == 2
-    assert load(path).report.warnings() == ()
+    assert load_session(path).report.warnings() == ()
 
 
 async def test_blobs_are_for_their_owner_alone(path: Path, disk: Disk) -> None:
@@ -94,30 +94,34 @@ async def test_blobs_are_for_their_owner_alone(path: Path, disk: Disk) -> None:
         await kept(path, disk, of(IMAGE))
     finally:
         os.umask(old)
-    modes = [stat.S_IMODE(at.stat().st_mode) for at in (folder(path), folder(path) / digest(PICTURE))]
+    modes = [stat.S_IMODE(at.stat().st_mode) for at in (blob_folder_for(path), blob_folder_for(path) / digest(PICTURE))]
     assert modes == [0o700, 0o600]
 
 
 @pytest.mark.parametrize(
     "stays",
     [
-        of(Text("x" * LARGE)),
+        of(Text("x" * MAX_INLINE_BYTES)),
         of(Text(LONG), role=Role.USER),
         of(Thinking(LONG), role=Role.ASSISTANT),
-        of(Image("image/png", "A" * LARGE)),
-        of(Image("image/png", "no base64!" * LARGE)),
-        of(Image("image/png", "ü" * LARGE + "!")),
-        of(Image("image/png", "A" * LARGE + "AAA/=AAA")),
+        of(Image("image/png", "A" * MAX_INLINE_BYTES)),
+        of(Image("image/png", "no base64!" * MAX_INLINE_BYTES)),
+        of(Image("image/png", "ü" * MAX_INLINE_BYTES + "!")),
+        of(Image("image/png", "A" * MAX_INLINE_BYTES + "AAA/=AAA")),
     ],
     ids=["limit", "user", "thinking", "small image", "no base64", "no ascii", "other base64"],
 )
 async def test_what_stays_in_its_line(path: Path, disk: Disk, stays: Message) -> None:
     assert await kept(path, disk, stays) == (stays,)
-    assert not folder(path).exists()
+    assert not blob_folder_for(path).exists()
 
 
 @patient
-@given(st.integers(0, 3), st.sampled_from([LARGE // 2, LARGE - 1, LARGE, LARGE + 1]), st.sampled_from("aä🌍"))
+@given(
+    st.integers(0, 3),
+    st.sampled_from([MAX_INLINE_BYTES // 2, MAX_INLINE_BYTES - 1, MAX_INLINE_BYTES, MAX_INLINE_BYTES + 1]),
+    st.sampled_from("aä🌍"),
+)
 async def test_whatever_the_size_it_comes_back(
     tmp_path_factory: pytest.TempPathFactory, more: int, size: int, letter: str
 ) -> None:
@@ -126,9 +130,9 @@ async def test_whatever_the_size_it_comes_back(
     text = letter * (size // len(letter.encode())) + "." * more
     image = Image("image/png", base64.b64encode(b"x" * (size * 3 // 4 + more)).decode())
     assert await kept(path, disk, of(Text(text), image)) == (of(Text(text), image),)
-    large = {text.encode()} if len(text.encode()) > LARGE else set[bytes]()
-    large |= {base64.b64decode(image.data)} if len(image.data) > LARGE else set[bytes]()
-    assert (set(names(folder(path))) if large else set[str]()) == {digest(content) for content in large}
+    large = {text.encode()} if len(text.encode()) > MAX_INLINE_BYTES else set[bytes]()
+    large |= {base64.b64decode(image.data)} if len(image.data) > MAX_INLINE_BYTES else set[bytes]()
+    assert (set(names(blob_folder_for(path))) if large else set[str]()) == {digest(content) for content in large}
     disk.close()
 
 
@@ -136,8 +140,8 @@ async def test_a_record_that_could_not_be_exported_is_refused(path: Path, disk: 
     log = await SessionLog.create(path, header(), sync="none", disk=disk)
     async with log.lock():
         with pytest.raises(LimitExceeded):
-            await log.append(of(Image("image/png", "A" * MAX_LINE)))
-    assert not folder(path).exists()
+            await log.append(of(Image("image/png", "A" * MAX_LINE_BYTES)))
+    assert not blob_folder_for(path).exists()
 
 
 # --- missing and hostile
@@ -163,7 +167,7 @@ def replaced_by(make: Callable[[Path], object]) -> Callable[[Path], object]:
         Path.unlink,
         lambda blob: blob.write_bytes(PICTURE[:-1]),
         lambda blob: blob.write_bytes(b"y" + PICTURE[1:]),
-        lambda blob: os.truncate(blob, MAX_LINE + 1),
+        lambda blob: os.truncate(blob, MAX_LINE_BYTES + 1),
         linked,
         folder_linked,
         replaced_by(Path.mkdir),
@@ -173,8 +177,8 @@ def replaced_by(make: Callable[[Path], object]) -> Callable[[Path], object]:
 )
 async def test_a_harmed_blob_costs_its_block_alone(path: Path, disk: Disk, harm: Callable[[Path], object]) -> None:
     await kept(path, disk, of(Text("before"), IMAGE, Text("after")))
-    harm(folder(path) / digest(PICTURE))
-    loaded = load(path)
+    harm(blob_folder_for(path) / digest(PICTURE))
+    loaded = load_session(path)
     told = f"was an image whose content is missing or damaged, blob {digest(PICTURE)}"
     assert [stored.value for stored in loaded.records] == [
         of(Text("before"), Text(f"[This block {told}.]"), Text("after"))
@@ -186,39 +190,39 @@ async def test_a_harmed_blob_costs_its_block_alone(path: Path, disk: Disk, harm:
     "name", ["../secret", "/etc/passwd", "", "A" * 64, "a" * 63, "a" * 64 + "/..", "a" * 64 + "\\n"]
 )
 def test_a_hostile_name_is_never_a_path(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder(path).mkdir()
+    blob_folder_for(path).mkdir()
     (path.parent / "secret").write_text("secret")
     write_session(path, header(), tail=naming(name, kind="text"))
-    (value,) = (stored.value for stored in load(path).records)
+    (value,) = (stored.value for stored in load_session(path).records)
     assert isinstance(value, Message)
     expected = "[This block was a text whose content is missing or damaged, a blob that is named by no SHA-256.]"
     assert value.text == (expected if name else "")
     monkeypatch.setattr(os, "open", pytest.fail)
-    assert read(path, name) is None
+    assert read_blob(path, name) is None
 
 
 def test_the_report_of_missing_blobs_is_bounded(path: Path) -> None:
-    write_session(path, header(), tail=naming("f" * 64) * (MAX_SKIPPED + 5))
-    warnings = load(path).report.warnings()
-    assert len(warnings) == MAX_SKIPPED + 1
+    write_session(path, header(), tail=naming("f" * 64) * (MAX_DESCRIBED_PROBLEMS + 5))
+    warnings = load_session(path).report.warnings()
+    assert len(warnings) == MAX_DESCRIBED_PROBLEMS + 1
     assert warnings[-1] == "5 more contents of the session are missing or damaged."
 
 
 async def test_a_damaged_blob_is_replaced_when_it_is_put_again(path: Path, disk: Disk) -> None:
     await kept(path, disk, of(IMAGE))
-    (folder(path) / digest(PICTURE)).write_bytes(b"damaged")
+    (blob_folder_for(path) / digest(PICTURE)).write_bytes(b"damaged")
     log = await SessionLog.open(path, sync="message", disk=disk)
     async with log.lock():
         await log.append(of(IMAGE, message_id="m2"))
-    assert [stored.value for stored in load(path).records] == [of(IMAGE), of(IMAGE, message_id="m2")]
+    assert [stored.value for stored in load_session(path).records] == [of(IMAGE), of(IMAGE, message_id="m2")]
 
 
 async def test_what_a_dead_process_left_is_harmless(path: Path, disk: Disk) -> None:
-    folder(path).mkdir(mode=0o700)
-    (folder(path) / ".0190.draft").write_bytes(PICTURE[:100])
-    (folder(path) / digest(PICTURE)).write_bytes(PICTURE)
+    blob_folder_for(path).mkdir(mode=0o700)
+    (blob_folder_for(path) / ".0190.draft").write_bytes(PICTURE[:100])
+    (blob_folder_for(path) / digest(PICTURE)).write_bytes(PICTURE)
     assert await kept(path, disk, of(IMAGE)) == (of(IMAGE),)
-    assert names(folder(path)) == [".0190.draft", digest(PICTURE)]
+    assert names(blob_folder_for(path)) == [".0190.draft", digest(PICTURE)]
 
 
 async def test_an_image_named_often_is_in_memory_once(path: Path, disk: Disk) -> None:
@@ -240,12 +244,12 @@ async def test_a_full_disk_leaves_nothing_half(path: Path, room: int) -> None:
         calls.room = room
         with pytest.raises(StorageError, match="the disk is full"):
             await log.append(of(IMAGE))
-        assert load(path).records == ()
+        assert load_session(path).records == ()
         whole = [digest(PICTURE)] if room >= len(PICTURE) else []
-        assert names(folder(path)) == whole
+        assert names(blob_folder_for(path)) == whole
         calls.room = None
         await log.append(of(Text("next"), message_id="m2"))
-    assert [stored.value for stored in load(path).records] == [of(IMAGE), of(Text("next"), message_id="m2")]
+    assert [stored.value for stored in load_session(path).records] == [of(IMAGE), of(Text("next"), message_id="m2")]
     disk.close()
 
 
@@ -259,8 +263,8 @@ async def test_a_failed_sync_of_a_blob_is_an_error_and_made_good(path: Path, num
         with pytest.raises(StorageError, match="the disk reports an error"):
             await log.append(of(IMAGE))
         await log.append(message("next"))
-    assert [type(stored.value) for stored in load(path).records] == [Message, Message]
-    assert load(path).report.warnings() == ()
+    assert [type(stored.value) for stored in load_session(path).records] == [Message, Message]
+    assert load_session(path).report.warnings() == ()
     disk.close()
 
 
@@ -280,31 +284,31 @@ async def parent_of(root: Path, disk: Disk) -> Path:
 @pytest.mark.parametrize("how", ["branch", "fork", "rebase", "merge"])
 async def test_a_copy_stands_alone(root: Path, manager: SessionManager, disk: Disk, how: str) -> None:
     parent = await parent_of(root, disk)
-    loaded = load(parent)
-    drafts: dict[str, Callable[[], Draft]] = {
+    loaded = load_session(parent)
+    drafts: dict[str, Callable[[], SessionDraft]] = {
         "branch": lambda: lineage.branch(loaded, None, new_id="child", timestamp=NOW),
         "fork": lambda: lineage.fork(loaded, new_id="child", timestamp=NOW),
         "rebase": lambda: lineage.rebase(loaded, [1, 2], new_id="child", timestamp=NOW).draft,
         "merge": lambda: lineage.merge(
-            load(write_session(made(root, "other"), header("other"), message("x"))),
+            load_session(write_session(made(root, "other"), header("other"), message("x"))),
             loaded,
             new_id="child",
             synthesis=(message("q"), message("joined", role=Role.ASSISTANT)),
-            condensed=None,
+            summary=None,
         ),
     }
     await manager.create_from(drafts[how]())
-    blobs = folder(made(root, "child"))
-    assert names(blobs) == names(folder(parent))
-    assert all((blobs / name).stat().st_ino == (folder(parent) / name).stat().st_ino for name in names(blobs))
+    blobs = blob_folder_for(made(root, "child"))
+    assert names(blobs) == names(blob_folder_for(parent))
+    assert all((blobs / name).stat().st_ino == (blob_folder_for(parent) / name).stat().st_ino for name in names(blobs))
     await manager.delete("parent")
-    assert not folder(parent).exists()
-    child = load(made(root, "child"))
+    assert not blob_folder_for(parent).exists()
+    child = load_session(made(root, "child"))
     said = [stored.value for stored in child.records if isinstance(stored.value, Message)]
     assert [image for each in said for image in each.images] == [IMAGE]
     assert LONG in [each.text for each in said]
     assert child.report.warnings() == ()
-    assert made(root, "child").stat().st_size < LARGE
+    assert made(root, "child").stat().st_size < MAX_INLINE_BYTES
 
 
 async def test_a_copy_where_files_cannot_be_linked(
@@ -317,48 +321,48 @@ async def test_a_copy_where_files_cannot_be_linked(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refuse)
-        await manager.create_from(lineage.fork(load(parent), new_id="child", timestamp=NOW))
+        await manager.create_from(lineage.fork(load_session(parent), new_id="child", timestamp=NOW))
     await manager.delete("parent")
-    assert load(made(root, "child")).report.warnings() == ()
-    assert (folder(made(root, "child")) / digest(PICTURE)).read_bytes() == PICTURE
+    assert load_session(made(root, "child")).report.warnings() == ()
+    assert (blob_folder_for(made(root, "child")) / digest(PICTURE)).read_bytes() == PICTURE
 
 
 async def test_a_missing_blob_stays_missing_in_a_copy(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
-    (folder(parent) / digest(PICTURE)).unlink()
-    await manager.create_from(lineage.branch(load(parent), None, new_id="child", timestamp=NOW))
-    assert load(made(root, "child")).report.warnings() == load(parent).report.warnings() != ()
+    (blob_folder_for(parent) / digest(PICTURE)).unlink()
+    await manager.create_from(lineage.branch(load_session(parent), None, new_id="child", timestamp=NOW))
+    assert load_session(made(root, "child")).report.warnings() == load_session(parent).report.warnings() != ()
     assert made(root, "child").read_bytes().splitlines()[1:] == parent.read_bytes().splitlines()[1:]
 
 
 async def test_export_and_import_carry_the_contents(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
-    lines = list(jsonl(load(parent), manager.blobs("parent")))
+    lines = list(export_lines(load_session(parent), manager.blob_reader("parent")))
     await manager.delete("parent")
-    with Incoming(await manager.make_root()) as incoming:
+    with ImportSpool(await manager.make_root()) as incoming:
         for line in lines:
             incoming.feed(line)
-        draft = lineage.imported(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
+        draft = lineage.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
         await manager.create_from(draft)
-    assert names(folder(made(root, "child"))) == sorted([digest(PICTURE), digest(LONG.encode())])
-    assert made(root, "child").stat().st_size < LARGE
-    values = [stored.value for stored in load(made(root, "child")).records]
+    assert names(blob_folder_for(made(root, "child"))) == sorted([digest(PICTURE), digest(LONG.encode())])
+    assert made(root, "child").stat().st_size < MAX_INLINE_BYTES
+    values = [stored.value for stored in load_session(made(root, "child")).records]
     assert values[1:] == [of(IMAGE, Thinking("t", "sealed")), of(Text(LONG), message_id="m2")]
 
 
 async def test_fields_of_a_later_version_outlive_the_way_out_of_a_line(root: Path, manager: SessionManager) -> None:
     block = f'{{"new":[1.50],"type":"image","mediaType":"image/png","data":"{IMAGE.data}"}}'
     line = f'{{"kind":"message","id":"m1","role":"user","timestamp":"{NOW}","content":[{block}],"later":1.0}}'
-    with Incoming(await manager.make_root()) as incoming:
+    with ImportSpool(await manager.make_root()) as incoming:
         incoming.feed(line.encode())
-        draft = lineage.imported(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
+        draft = lineage.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
         await manager.create_from(draft)
     raw = made(root, "child").read_bytes()
     assert b'"new":[1.50]' in raw
     assert b'"later":1.0' in raw
     assert len(raw) < 2000
-    assert read(made(root, "child"), digest(PICTURE)) == PICTURE
-    assert load(made(root, "child")).report.warnings() == ()
+    assert read_blob(made(root, "child"), digest(PICTURE)) == PICTURE
+    assert load_session(made(root, "child")).report.warnings() == ()
 
 
 async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk) -> None:
@@ -368,7 +372,7 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk)
     other = Disk(calls)
     with pytest.raises(StorageError, match="the disk is full"):
         await SessionManager(root, sync="message", disk=other).create_from(
-            lineage.fork(load(parent), new_id="child", timestamp=NOW)
+            lineage.fork(load_session(parent), new_id="child", timestamp=NOW)
         )
     assert names(parent.parent) == ["parent.blobs", "parent.jsonl", "parent.lock"]
     other.close()
@@ -377,13 +381,13 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk)
 async def test_an_id_that_is_taken_keeps_its_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
     with pytest.raises(InvalidArgument, match="exists already"):
-        await manager.create_from(lineage.fork(load(parent), new_id="parent", timestamp=NOW))
-    assert load(parent).report.warnings() == ()
+        await manager.create_from(lineage.fork(load_session(parent), new_id="parent", timestamp=NOW))
+    assert load_session(parent).report.warnings() == ()
 
 
 async def test_what_lies_in_a_blob_is_found(root: Path, manager: SessionManager, disk: Disk) -> None:
     await parent_of(root, disk)
-    assert [head.id for head, _ in await manager.holding("/t", "LONG output")] == ["parent"]
+    assert [head.id for head, _ in await manager.search("/t", "LONG output")] == ["parent"]
 
 
 # --- before blobs
@@ -391,7 +395,7 @@ async def test_what_lies_in_a_blob_is_found(root: Path, manager: SessionManager,
 
 def test_a_file_of_before_is_read_as_ever() -> None:
     path = Path(__file__).parent.parent / "fixtures" / "sessions" / "v1-before-blobs.jsonl"
-    loaded = load(path)
+    loaded = load_session(path)
     assert loaded.report.warnings() == ()
     assert ids(path) == ["m1", "m2", "m3"]
     assert texts(path) == ["look", "I look.", "seen"]

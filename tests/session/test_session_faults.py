@@ -9,9 +9,9 @@ from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, StorageError
 from yarrow.session.disk import Disk
-from yarrow.session.line import encode
-from yarrow.session.reader import load
-from yarrow.session.store import SessionLog, Sync
+from yarrow.session.line import encode_line
+from yarrow.session.reader import load_session
+from yarrow.session.store import SessionLog, SyncMode
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ async def test_case_S_02_disk_full_after_40_bytes(log: SessionLog, calls: Faulty
     await log.append(message("after"))
     assert texts(log.path) == ["before", "full", "after"]
     assert log.path.read_bytes().startswith(before)
-    assert load(log.path).report.skipped_count == (0 if rolled_back else 1)
+    assert load_session(log.path).report.skipped_count == (0 if rolled_back else 1)
 
 
 async def test_what_reached_the_file_whole_is_not_written_twice(log: SessionLog, calls: FaultyCalls) -> None:
     records = [message(str(number)) for number in range(5)]
-    calls.room, calls.truncate_works = sum(len(encode(record)) for record in records[:3]) + 7, False
+    calls.room, calls.truncate_works = sum(len(encode_line(record)) for record in records[:3]) + 7, False
     with pytest.raises(StorageError, match="2 new lines are kept"):
         await log.append(*records)
     assert texts(log.path) == ["0", "1", "2"]
@@ -87,7 +87,7 @@ async def test_short_writes(log: SessionLog, calls: FaultyCalls, most: int) -> N
     calls.most = most
     records = [message(str(number)) for number in range(3)]
     await log.append(*records)
-    assert log.path.read_bytes() == b"".join(map(encode, [header(), *records]))
+    assert log.path.read_bytes() == b"".join(map(encode_line, [header(), *records]))
 
 
 async def test_a_disk_that_takes_nothing_is_a_failing_disk(log: SessionLog, calls: FaultyCalls) -> None:
@@ -123,7 +123,7 @@ async def test_a_disk_that_goes_on_failing(log: SessionLog, calls: FaultyCalls) 
 
 
 @pytest.mark.parametrize("sync", ["message", "run", "none"])
-async def test_when_it_is_synced(calls: FaultyCalls, tmp_path: Path, sync: Sync) -> None:
+async def test_when_it_is_synced(calls: FaultyCalls, tmp_path: Path, sync: SyncMode) -> None:
     disk = Disk(calls)
     log = await SessionLog.create(tmp_path / "s1.jsonl", header(), sync=sync, disk=disk)
     counts = [calls.syncs]

@@ -13,7 +13,7 @@ from yarrow.errors import StorageError
 from yarrow.message import Message, Role, Text
 from yarrow.session.disk import Disk
 from yarrow.session.ids import new_id
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import Header
 from yarrow.session.store import SessionLog
 
@@ -35,14 +35,15 @@ async def main(folder):
                 refused = error.message
             else:
                 acknowledged.append(one.id)
-        found = [stored.value.id for stored in load(path).records]
-        torn = load(path).report.skipped_count
+        found = [stored.value.id for stored in load_session(path).records]
+        torn = load_session(path).report.skipped_count
         filler.unlink()
         last = Message(id=new_id(), role=Role.USER, content=(Text("last"),), timestamp=NOW)
         await log.append(last)
-    after = [stored.value.id for stored in load(path).records]
+    after = [stored.value.id for stored in load_session(path).records]
     print(json.dumps({"acknowledged": acknowledged, "refused": refused, "found": found, "torn": torn,
-                      "after": after, "kept": one.id, "last": last.id, "skipped": load(path).report.skipped_count}))
+                      "after": after, "kept": one.id, "last": last.id,
+                      "skipped": load_session(path).report.skipped_count}))
 
 asyncio.run(main(Path(sys.argv[1])))
 """

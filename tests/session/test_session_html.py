@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from session_samples import NOW, header, message, messages, nasty_text, patient, write_session
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
-from yarrow.session.decisions import telling
-from yarrow.session.html import code, markdown, overview
+from yarrow.session.call_summary import summarize_tool_call
+from yarrow.session.html import highlighter, markdown, overview
 from yarrow.session.html.markup import element
-from yarrow.session.html.page import page
-from yarrow.session.html.relatives import Relative
-from yarrow.session.reader import load
+from yarrow.session.html.page import render_page
+from yarrow.session.html.related_sessions import RelatedSession
+from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 VOID = {"meta", "img", "br", "hr"}
@@ -95,16 +95,16 @@ class Parsed(HTMLParser):
 
 
 def html(
-    *records: Record, secrets: tuple[str, ...] = (), relatives: tuple[Relative, ...] = (), tail: bytes = b""
+    *records: Record, secrets: tuple[str, ...] = (), relatives: tuple[RelatedSession, ...] = (), tail: bytes = b""
 ) -> str:
     with tempfile.TemporaryDirectory() as directory:
         path = write_session(Path(directory) / "s1.jsonl", *records, tail=tail)
-        pieces = list(page(load(path), relatives=relatives, secrets=secrets))
+        pieces = list(render_page(load_session(path), relatives=relatives, secrets=secrets))
         return "".join(pieces).encode().decode()
 
 
 def shown(
-    *records: Record, secrets: tuple[str, ...] = (), relatives: tuple[Relative, ...] = (), tail: bytes = b""
+    *records: Record, secrets: tuple[str, ...] = (), relatives: tuple[RelatedSession, ...] = (), tail: bytes = b""
 ) -> Parsed:
     return Parsed(html(header(), *records, secrets=secrets, relatives=relatives, tail=tail))
 
@@ -205,7 +205,7 @@ def test_case_X_03_attributes_are_escaped_too() -> None:
         ),
         said(f"```{hostile}\nx\n```\n[x](http://e.example/{hostile} '{hostile}')\n\n|a|\n|:{hostile}-|\n"),
     )
-    relatives = (Relative(hostile, hostile), Relative(hostile, "", 7, is_current=True))
+    relatives = (RelatedSession(hostile, hostile), RelatedSession(hostile, "", 7, is_current=True))
     parsed = shown(*records, relatives=relatives)
     assert [tag for tag, _ in parsed.elements].count("script") == 1
 
@@ -275,7 +275,7 @@ def test_case_X_03_whatever_is_said_the_page_holds_only_allowed_tags_and_address
         timestamp=one, summary=two, first_kept_message_id="", tokens_before=1, tokens_after=0, reason="auto"
     )
     records = (said(one), message(two), call, answer(three, name=one, diff=two), compaction)
-    Parsed(html(header(name=three, cwd=two), *records, relatives=(Relative(one, two),)))
+    Parsed(html(header(name=three, cwd=two), *records, relatives=(RelatedSession(one, two),)))
 
 
 @patient
@@ -325,15 +325,15 @@ def test_code_is_coloured_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\ndef f():  # why\n    return 'x'\n\n" in shown(said(source)).seen
     for language in ("", "no-such-language", "../python"):
         assert "keyword" not in shown(said(source.replace("python", language))).classes()
-    monkeypatch.setattr(code, "MAX_COLOURED_ON_A_PAGE", 60)
+    monkeypatch.setattr(highlighter, "MAX_PAGE_CHARACTERS", 60)
     keywords = [text for text in shown(said(source), said(source)).inside("span") if text == "def"]
     assert keywords == ["def"]
-    monkeypatch.setattr(code, "MAX_COLOURED", 10)
+    monkeypatch.setattr(highlighter, "MAX_HIGHLIGHTED_CHARACTERS", 10)
     assert "keyword" not in shown(said(source)).classes()
 
 
 def test_code_that_takes_too_long_is_plain_from_there_on_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(highlighter, "MAX_LEXER_SECONDS", 0.0)
     parsed = shown(said("```python\ndef f(): return 'x'\n```\n```python\nimport os\n```"))
     assert "def f(): return 'x'\n" in parsed.seen
     assert "string" not in parsed.classes()
@@ -470,7 +470,7 @@ def test_an_answer_without_its_request_is_shown_too() -> None:
     ],
 )
 def test_a_call_is_named_by_what_tells_most(arguments: str, line: str) -> None:
-    assert telling(ToolCall("c", "tool", arguments)) == line
+    assert summarize_tool_call(ToolCall("c", "tool", arguments)) == line
 
 
 def test_a_decision_holds_no_secret() -> None:
@@ -510,19 +510,19 @@ def test_images_are_shown_when_their_bytes_are_what_they_say(media_type: str, st
 
 def test_the_tree_of_relatives_is_nested_lists() -> None:
     rows = (
-        Relative("r-00000001", "root"),
-        Relative("c-00000002", "child", 1, is_current=True),
-        Relative("x", "far", 9),
+        RelatedSession("r-00000001", "root"),
+        RelatedSession("c-00000002", "child", 1, is_current=True),
+        RelatedSession("x", "far", 9),
     )
     parsed = shown(relatives=rows)
     assert parsed.values("aria-current") == ["page"]
     for told in ("root", "child", "far", "00000002"):
         assert told in parsed.seen
-    Parsed(html(header(), relatives=tuple(Relative("x", "t", indent % 40) for indent in range(500))))
+    Parsed(html(header(), relatives=tuple(RelatedSession("x", "t", indent % 40) for indent in range(500))))
 
 
 def test_the_prompts_are_linked_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "MAX_CONTENTS", 2)
+    monkeypatch.setattr(overview, "MAX_CONTENTS_LINKS", 2)
     parsed = shown(said("a"), message("one"), message("two"), message("three"))
     assert [value for value in parsed.values("href") if value.startswith("#m")][:2] == ["#m1", "#m2"]
     assert {"m0", "m1", "m2", "m3"} <= set(parsed.values("id"))
@@ -538,7 +538,7 @@ def test_what_steers_a_reader_can_be_seen() -> None:
 def test_what_is_too_long_or_too_deep_for_markdown_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = "> " * 150 + "end"
     assert deep in shown(said(deep)).seen
-    monkeypatch.setattr(markdown, "MAX_MARKDOWN", 10)
+    monkeypatch.setattr(markdown, "MAX_MARKDOWN_CHARACTERS", 10)
     assert "**long text**" in shown(said("**long text**")).seen
 
 
@@ -559,7 +559,9 @@ def test_a_secret_is_shown_nowhere() -> None:
         ),
         Queued(id="q", timestamp=NOW, mode="steer", content=(Text(SECRET),)),
     )
-    page_ = html(header(name=SECRET, cwd=SECRET), *records, secrets=(SECRET,), relatives=(Relative(SECRET, SECRET),))
+    page_ = html(
+        header(name=SECRET, cwd=SECRET), *records, secrets=(SECRET,), relatives=(RelatedSession(SECRET, SECRET),)
+    )
     whole = page_ + Parsed(page_).seen
     assert "zq9" not in whole
     assert "=def=" not in whole

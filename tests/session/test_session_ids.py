@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_samples import patient
 
-from yarrow.session.ids import new_id, seconds, timestamp, valid_id
+from yarrow.session.ids import format_timestamp, is_valid_id, new_id, parse_seconds
 
 
 def test_ids_are_uuids_of_version_7_that_tell_their_time_and_sort() -> None:
@@ -34,27 +34,27 @@ def test_ids_go_up_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("text", ["a", "A-z_09", "x" * 64, "0193aaaa-0000-7000-8000-000000000000", "-", "_"])
 def test_valid_ids(text: str) -> None:
-    assert valid_id(text)
+    assert is_valid_id(text)
 
 
 @pytest.mark.parametrize("text", ["", "x" * 65, "../x", "a/b", "a\\b", ".", "..", "a.b", "a\n", "a b", "é", "a\0", "٣"])
 def test_hostile_ids(text: str) -> None:
-    assert not valid_id(text)
+    assert not is_valid_id(text)
 
 
 def test_timestamp() -> None:
-    assert timestamp(1795826293.123) == "2026-11-28T00:38:13.123Z"
-    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
-    assert seconds("2026-11-28T00:38:13.123Z") == pytest.approx(1795826293.123, abs=1e-6)
+    assert format_timestamp(1795826293.123) == "2026-11-28T00:38:13.123Z"
+    assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"
+    assert parse_seconds("2026-11-28T00:38:13.123Z") == pytest.approx(1795826293.123, abs=1e-6)
 
 
 @patient
 @given(st.floats(0, 4e9))
 def test_timestamps_come_back(at: float) -> None:
-    text = timestamp(at)
+    text = format_timestamp(at)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
-    assert abs(seconds(text) - at) <= 0.001
-    assert timestamp(seconds(text)) == text
+    assert abs(parse_seconds(text) - at) <= 0.001
+    assert format_timestamp(parse_seconds(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_timestamps_come_back(at: float) -> None:
     ["2026-11-28t00:38:13z", " 2026-11-28 00:38:13 ", "2026-11-28T01:38:13+01:00", "20261128T003813Z"],
 )
 def test_other_ways_to_write_a_time(text: str) -> None:
-    assert seconds(text) == 1795826293
+    assert parse_seconds(text) == 1795826293
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1795826293", "2026-13-01"])
 def test_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|month"):
-        seconds(text)
+        parse_seconds(text)

@@ -10,7 +10,7 @@ from kept_records import FOLDER, HEADER, RECORDS, digest
 
 from doubles.world import World
 from yarrow.message import Block, Usage
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.record import VERSION, Record
 
 FILES = {
@@ -29,7 +29,7 @@ def test_no_file_of_before_was_changed_or_dropped() -> None:
 
 
 def test_every_value_of_version_1_is_read_as_it_was_written() -> None:
-    loaded = load(FOLDER / "v1.jsonl")
+    loaded = load_session(FOLDER / "v1.jsonl")
     assert loaded.report.warnings() == ()
     assert loaded.header == HEADER
     assert [stored.value for stored in loaded.records] == RECORDS

@@ -13,7 +13,7 @@ from session_samples import header, ids, message, spin, texts, write_session
 
 from yarrow.message import Message
 from yarrow.session.disk import Disk
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.store import SessionLog
 
 PARTS = 8
@@ -98,9 +98,11 @@ async def test_every_acknowledged_record_outlives_kill_9(
         found = ids(path)
         assert set(acknowledged) <= set(found)
         assert len(found) == len(set(found))
-        assert load(path).report.skipped_count <= 1
-        assert load(path).report.missing_count == 0
-        pictures += sum(len(stored.value.images) for stored in load(path).records if isinstance(stored.value, Message))
+        assert load_session(path).report.skipped_count <= 1
+        assert load_session(path).report.missing_count == 0
+        pictures += sum(
+            len(stored.value.images) for stored in load_session(path).records if isinstance(stored.value, Message)
+        )
         log = await SessionLog.open(path, sync="none", disk=disk)
         async with log.lock():
             await log.append(message("next"))

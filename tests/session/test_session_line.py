@@ -12,23 +12,23 @@ from session_samples import NOW, TOKENS, header, message, messages, nasty_text, 
 from yarrow.message import Message, Text
 from yarrow.session import line as line_module
 from yarrow.session import record
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import Bad, Line, encode, read_lines, seal
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import BadLine, SessionLine, encode_line, read_lines, seal
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 MESSAGE = b'{"kind":"message","id":"m","role":"user","content":[{"type":"text","text":"%s"}],"timestamp":"t"}'
 
 
-def read(data: bytes) -> list[Line]:
+def read(data: bytes) -> list[SessionLine]:
     return list(read_lines(io.BytesIO(data)))
 
 
-def only(data: bytes) -> Line:
+def only(data: bytes) -> SessionLine:
     (line,) = read(data)
     return line
 
 
-def text_of(line: Line) -> str:
+def text_of(line: SessionLine) -> str:
     assert isinstance(line.value, Message)
     return line.value.text
 
@@ -52,7 +52,7 @@ def test_a_seal_is_the_crc_of_what_is_before_it() -> None:
 @patient
 @given(st.lists(messages, max_size=4))
 def test_messages_come_back(written: list[Message]) -> None:
-    data = b"".join(map(encode, written))
+    data = b"".join(map(encode_line, written))
     assert data.count(b"\n") == len(written)
     lines = read(data)
     assert [line.number for line in lines] == list(range(1, len(written) + 1))
@@ -86,7 +86,7 @@ def _plain(value: Message) -> object:
     ],
 )
 def test_every_kind_of_record_comes_back(value: Record) -> None:
-    found = only(encode(value))
+    found = only(encode_line(value))
     assert (found.value, found.sealed) == (value, True)
 
 
@@ -94,7 +94,7 @@ def test_case_S_03_separators_and_control_characters_raw_in_a_string() -> None:
     text = "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg"
     raw = MESSAGE % text.encode()
     assert text_of(only(raw + b"\n")) == text
-    assert text_of(only(encode(message(text)))) == text
+    assert text_of(only(encode_line(message(text)))) == text
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_line_without_a_checksum_is_accepted_and_told() -> None:
 
 
 def test_line_ends_blank_lines_and_a_byte_order_mark() -> None:
-    one, two = encode(message("1"))[:-1], encode(message("2"))[:-1]
+    one, two = encode_line(message("1"))[:-1], encode_line(message("2"))[:-1]
     data = b"\xef\xbb\xbf" + one + b"\r\n\n \t\n" + two
     lines = read(data)
     assert [text_of(line) for line in lines] == ["1", "2"]
@@ -145,7 +145,7 @@ def test_line_ends_blank_lines_and_a_byte_order_mark() -> None:
 def test_what_a_later_version_wrote_is_carried(data: bytes, kind: str) -> None:
     for block in (data + b"\n", seal(data)):
         found = only(block)
-        assert found.value == Unknown(kind)
+        assert found.value == UnknownRecord(kind)
         assert found.raw == block[:-1]
 
 
@@ -173,10 +173,10 @@ def test_an_optional_field_of_a_later_version_costs_the_field_alone() -> None:
         (b"\0" * 700 + b"\n", "holds NUL bytes"),
         (b"\0" * 700, "holds NUL bytes"),
         (MESSAGE % b"a\0b", "holds NUL bytes"),
-        (encode(message("1"))[:-1] + encode(message("2")), "holds two records"),
-        (encode(message("1"))[:50] + encode(message("2")), "holds two records"),
+        (encode_line(message("1"))[:-1] + encode_line(message("2")), "holds two records"),
+        (encode_line(message("1"))[:50] + encode_line(message("2")), "holds two records"),
         (MESSAGE % b"1" + MESSAGE % b"2", "holds two records"),
-        (encode(message("1")).replace(b'"user"', b'"tool"'), "does not match its checksum"),
+        (encode_line(message("1")).replace(b'"user"', b'"tool"'), "does not match its checksum"),
         (b"hello\n", "is not whole JSON"),
         (b'["kind"]\n', "is not a JSON object"),
         (b'{"id":"m"}\n', "has no kind"),
@@ -186,10 +186,10 @@ def test_an_optional_field_of_a_later_version_costs_the_field_alone() -> None:
     ],
 )
 def test_bad_lines(data: bytes, reason: str) -> None:
-    good = encode(message("good"))
+    good = encode_line(message("good"))
     before, bad, *after = read(good + data + (good if data.endswith(b"\n") else b""))
     assert [text_of(line) for line in (before, *after)] == ["good"] * (1 + len(after))
-    assert isinstance(bad.value, Bad)
+    assert isinstance(bad.value, BadLine)
     assert reason in bad.value.reason
     assert (bad.number, bad.sealed) == (2, False)
 
@@ -201,30 +201,30 @@ def test_no_depth_of_nesting_breaks_the_reader(strange: bytes) -> None:
         line = MESSAGE.replace(b'"user"', b'"%b"' % strange) % b"x"
         nested = line.replace(b'"id"', b'"deep":' + b"[" * depth + b"]" * depth + b',"id"')
         found = only(nested)
-        assert isinstance(found.value, Message | Unknown | Bad)
-        assert depth > 300 or not isinstance(found.value, Bad)
+        assert isinstance(found.value, Message | UnknownRecord | BadLine)
+        assert depth > 300 or not isinstance(found.value, BadLine)
 
 
 def test_every_flipped_bit_of_a_line_is_noticed() -> None:
     whole = [message("one"), message('say "two", 2\\', message_id="m2"), message("three")]
-    first, line, last = map(encode, whole)
+    first, line, last = map(encode_line, whole)
     for bit in range(len(line) * 8):
         flipped = bytearray(line)
         flipped[bit // 8] ^= 1 << bit % 8
         found = read(first + bytes(flipped) + last)
-        good = [entry.value for entry in found if not isinstance(entry.value, Bad)]
+        good = [entry.value for entry in found if not isinstance(entry.value, BadLine)]
         assert all(value in whole for value in good), bit  # nothing changed is believed
         assert not all(entry.sealed for entry in found), bit
 
 
 def test_a_line_over_the_limit_is_skipped_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_module, "MAX_LINE", 1000)
-    long, last = encode(message("x" * 5000)), encode(message("last"))
-    found = read(encode(message("first")) + long + last)
-    assert [type(entry.value) for entry in found] == [Message, Bad, Message]
-    assert found[2].offset == len(encode(message("first"))) + len(long)
-    assert [type(entry.value) for entry in read(long[:-1])] == [Bad]
-    exact = encode(message("x" * (1000 - len(encode(message(""))))))
+    monkeypatch.setattr(line_module, "MAX_LINE_BYTES", 1000)
+    long, last = encode_line(message("x" * 5000)), encode_line(message("last"))
+    found = read(encode_line(message("first")) + long + last)
+    assert [type(entry.value) for entry in found] == [Message, BadLine, Message]
+    assert found[2].offset == len(encode_line(message("first"))) + len(long)
+    assert [type(entry.value) for entry in read(long[:-1])] == [BadLine]
+    exact = encode_line(message("x" * (1000 - len(encode_line(message(""))))))
     assert len(exact) == 1000
     assert isinstance(only(exact).value, Message)
 

@@ -13,17 +13,17 @@ from session_samples import NOW, header, message, moment, nasty_text, patient
 
 from yarrow.errors import InvalidArgument, StorageError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
-from yarrow.provider.history import Target, repaired
+from yarrow.provider.history import Target, repair_history
 from yarrow.session import lineage
-from yarrow.session.draft import Copied, Draft
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import encode, seal
-from yarrow.session.lineage import branch, fork, imported, left_out, merge, rebase, since_common_ancestor
-from yarrow.session.reader import Loaded, load
+from yarrow.session.draft import CopiedRecord, SessionDraft
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import encode_line, seal
+from yarrow.session.lineage import branch, find_new_messages, find_omitted_messages, fork, import_copy, merge, rebase
+from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 
-Save = Callable[[Iterable[bytes]], Loaded]
+Save = Callable[[Iterable[bytes]], StoredSession]
 LATER = b',"later":{"a": [1.50, "\\u00e9"]}}'
 """A field of a later version, in a form that no encoder here would give it."""
 SYNTHESIS = (message("what came of it?", at=moment(50)), message("this", role=Role.ASSISTANT, at=moment(51)))
@@ -34,19 +34,19 @@ def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
     """Write the lines of a session to a file of its own and load it."""
     directory, numbers = tmp_path_factory.mktemp("sessions"), count()
 
-    def write(lines: Iterable[bytes]) -> Loaded:
+    def write(lines: Iterable[bytes]) -> StoredSession:
         path = directory / f"s{next(numbers)}.jsonl"
         path.write_bytes(b"".join(lines))
-        loaded = load(path)
+        loaded = load_session(path)
         assert loaded.report.warnings() == ()
         return loaded
 
     return write
 
 
-def made(save: Save, draft: Draft) -> Loaded:
+def made(save: Save, draft: SessionDraft) -> StoredSession:
     """The session of a draft, as its file tells it."""
-    loaded = save((draft.header_line(), *(line for line, _ in draft.lines())))
+    loaded = save((draft.encode_header(), *(line for line, _ in draft.encode_lines())))
     assert loaded.header == draft.header
     assert [stored.value for stored in loaded.records] == list(draft.records())
     assert all(raw.count(b',"crc32":"') == 1 for raw in loaded.path.read_bytes().strip().split(b"\n"))
@@ -54,31 +54,31 @@ def made(save: Save, draft: Draft) -> Loaded:
 
 
 def lines(*records: Record, session_id: str = "s1") -> list[bytes]:
-    return [encode(entry) for entry in (header(session_id, name="given"), *records)]
+    return [encode_line(entry) for entry in (header(session_id, name="given"), *records)]
 
 
 def later(entry: Record) -> bytes:
     """A line with a field of a later version."""
-    return seal(encode(entry).rpartition(b',"crc32"')[0] + LATER)
+    return seal(encode_line(entry).rpartition(b',"crc32"')[0] + LATER)
 
 
-def values(loaded: Loaded) -> list[Record | Unknown]:
+def values(loaded: StoredSession) -> list[Record | UnknownRecord]:
     return [stored.value for stored in loaded.records]
 
 
-def said(loaded: Loaded) -> list[Message]:
+def said(loaded: StoredSession) -> list[Message]:
     return [value for value in values(loaded) if isinstance(value, Message)]
 
 
-def said_ids(loaded: Loaded) -> list[str]:
+def said_ids(loaded: StoredSession) -> list[str]:
     return [each.id for each in said(loaded)]
 
 
-def state(loaded: Loaded, records: Iterable[Record | Unknown] | None = None) -> SessionState:
-    return fold(SessionState(loaded.header), values(loaded) if records is None else records)
+def state(loaded: StoredSession, records: Iterable[Record | UnknownRecord] | None = None) -> SessionState:
+    return fold_records(SessionState(loaded.header), values(loaded) if records is None else records)
 
 
-def context(records: Iterable[Record | Unknown]) -> tuple[str, list[Message]]:
+def context(records: Iterable[Record | UnknownRecord]) -> tuple[str, list[Message]]:
     """What a model is shown: the last summary, and the messages from the first that it kept."""
     summary, shown, everything = "", [], []
     for each in records:
@@ -148,7 +148,7 @@ def sessions(draw: st.DrawFn, session_id: str = "s1", prefix: str = "") -> list[
     numbers = count()
 
     def write(entry: Record) -> None:
-        written.append(later(entry) if draw(st.booleans()) else encode(entry))
+        written.append(later(entry) if draw(st.booleans()) else encode_line(entry))
         if isinstance(entry, Message):
             known.append(entry.id)
 
@@ -188,12 +188,12 @@ def sessions(draw: st.DrawFn, session_id: str = "s1", prefix: str = "") -> list[
     return [later(header(session_id, name="given")), *written]
 
 
-def raw_lines(loaded: Loaded) -> list[bytes]:
+def raw_lines(loaded: StoredSession) -> list[bytes]:
     """The raw lines that a copy takes over unchanged: all but texts that were not delivered, and names."""
     delivered = set(said_ids(loaded))
     return [
         raw
-        for raw, value in zip(loaded.raw(), values(loaded), strict=True)
+        for raw, value in zip(loaded.read_raw_lines(), values(loaded), strict=True)
         if not (isinstance(value, Queued | Undelivered) and value.id not in delivered)
         and not (isinstance(value, Change) and value.name is not UNSET)
     ]
@@ -258,21 +258,21 @@ def test_a_branch_in_a_batch_takes_the_results_before_it_and_can_be_sent(save: S
     parent = save(lines(message("go", message_id="m0"), *batch, message("done", role=Role.ASSISTANT)))
     child = made(save, branch(parent, 2, new_id="s2", timestamp=NOW))
     assert said_ids(child) == ["m0", "m1", "m2"]
-    sent = repaired(said(child), Target("p", "m"))
+    sent = repair_history(said(child), Target("p", "m"))
     assert [each.tool_call_id for each in sent] == ["", "", "c1", "c2"]
 
 
 def test_a_branch_has_settings_of_that_point_and_no_name(save: Save) -> None:
     renamed = Change(timestamp=NOW, name="renamed", model="m1")
     parent = save(
-        [*lines(message("one")), later(renamed), encode(message("two")), encode(replace(renamed, model="m2"))]
+        [*lines(message("one")), later(renamed), encode_line(message("two")), encode_line(replace(renamed, model="m2"))]
     )
     child = made(save, branch(parent, 1, new_id="s2", timestamp=moment(9)))
     assert child.header == replace(
         header("s2"), model="m1", parent_id="s1", parent_message_index=1, created_at=moment(9), updated_at=moment(9)
     )
     assert values(child)[1] == Change(timestamp=NOW, name="", model="m1")
-    assert LATER[1:-1] in list(child.raw())[1]
+    assert LATER[1:-1] in list(child.read_raw_lines())[1]
     assert state(child).header.name == ""
 
 
@@ -306,16 +306,16 @@ def test_where_a_session_comes_from_is_told_of_the_last_step_alone(save: Save) -
     assert (copy.parent_id, copy.forked_from) == (None, "s2")
     grandchild = branch(made(save, fork(child, new_id="s3", timestamp=NOW)), None, new_id="s4", timestamp=NOW).header
     assert (grandchild.parent_id, grandchild.forked_from) == ("s3", None)
-    brought = made(save, imported(child, new_id="s5", cwd="/here", timestamp=NOW))
+    brought = made(save, import_copy(child, new_id="s5", cwd="/here", timestamp=NOW))
     assert branch(brought, None, new_id="s6", timestamp=NOW).header.imported_from is None
 
 
 def test_a_line_without_a_checksum_gets_one_and_keeps_its_bytes(tmp_path: Path, save: Save) -> None:
     unsealed = b'{ "kind": "message", "id": "m1", "role": "user", "content": [], "timestamp": "t" }'
     path = tmp_path / "s1.jsonl"
-    path.write_bytes(encode(header()) + unsealed + b" \r\n" + b'{"kind":"message","id":"\\ud800","bad')
-    copy = made(save, fork(load(path), new_id="s2", timestamp=NOW))
-    assert [raw[: len(unsealed) - 1] for raw in copy.raw()] == [unsealed[:-1]]
+    path.write_bytes(encode_line(header()) + unsealed + b" \r\n" + b'{"kind":"message","id":"\\ud800","bad')
+    copy = made(save, fork(load_session(path), new_id="s2", timestamp=NOW))
+    assert [raw[: len(unsealed) - 1] for raw in copy.read_raw_lines()] == [unsealed[:-1]]
 
 
 @pytest.mark.parametrize("damage", [b"\xe9", b"\\ud800"])
@@ -324,9 +324,9 @@ def test_a_damaged_line_keeps_what_could_be_read_of_it_when_it_is_changed(
 ) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_bytes(
-        encode(header()) + b'{"kind":"change","timestamp":"t","name":"%b","model":"%b"}\n' % (damage, damage)
+        encode_line(header()) + b'{"kind":"change","timestamp":"t","name":"%b","model":"%b"}\n' % (damage, damage)
     )
-    copy = made(save, fork(load(path), new_id="s2", timestamp=NOW))
+    copy = made(save, fork(load_session(path), new_id="s2", timestamp=NOW))
     assert values(copy) == [Change(timestamp="t", name="", model="\ufffd")]
 
 
@@ -340,7 +340,7 @@ def test_a_changed_line_differs_in_the_changed_fields_alone(save: Save) -> None:
     (stored,) = origin.records
     assert isinstance(stored.value, Message)
     changed = replace(stored.value, is_error=False, model="m1", tool_call_id="d")
-    ((raw, _),) = Draft(origin.header, (Copied(origin.path, stored, changed),)).lines()
+    ((raw, _),) = SessionDraft(origin.header, (CopiedRecord(origin.path, stored, changed),)).encode_lines()
     expected = (
         line.replace(b',"isError":true', b"").replace(b'"c"}', b'"d","model":"m1"}').replace(b'{"kind": ', b'{"kind":')
     )
@@ -350,16 +350,16 @@ def test_a_changed_line_differs_in_the_changed_fields_alone(save: Save) -> None:
 def test_a_file_that_shrinks_while_it_is_copied_is_told(tmp_path: Path) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_bytes(b"".join(lines(message("one"), message("two"))))
-    draft = fork(load(path), new_id="s2", timestamp=NOW)
+    draft = fork(load_session(path), new_id="s2", timestamp=NOW)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(StorageError, match=r"s1\.jsonl shrank"):
-        list(draft.lines())
+        list(draft.encode_lines())
 
 
 def test_a_header_far_from_the_beginning_is_not_looked_for(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "s1.jsonl"
-    path.write_bytes(b"".join([encode(message("x"))] * 20 + [later(header("s1"))]))
-    assert made(save, fork(load(path), new_id="s2", timestamp=NOW)).header.forked_from == "s1"
+    path.write_bytes(b"".join([encode_line(message("x"))] * 20 + [later(header("s1"))]))
+    assert made(save, fork(load_session(path), new_id="s2", timestamp=NOW)).header.forked_from == "s1"
 
 
 # ---- rebase ----
@@ -380,7 +380,7 @@ def test_a_rebase_keeps_order_and_takes_calls_with_their_results(
     taken = sorted([*indices, *rebased.added])
     assert [each.id for each in said(child)] == [everything[index].id for index in taken] == said_ids(child)
     assert len(values(child)) == len(taken)
-    assert left_out(origin, indices) == [each for at, each in enumerate(everything) if at not in taken]
+    assert find_omitted_messages(origin, indices) == [each for at, each in enumerate(everything) if at not in taken]
     assert (child.header.parent_id, child.header.rebased_from) == ("s1", "s1")
     assert LATER[1:-1] in child.path.read_bytes().split(b"\n")[0]
     assert settings_of(child.header) == settings_of(state(origin).header)
@@ -428,7 +428,7 @@ def test_signed_thinking_stays_only_behind_the_messages_it_was_thought_after(sav
     assert said(made(save, rebase(origin, [0, 1, 2], new_id="s2", timestamp=NOW).draft)) == turns[:3]
     left = made(save, rebase(origin, [0, 1, 4], new_id="s2", timestamp=NOW).draft)
     assert said(left) == [*turns[:3], bare[4]]
-    assert LATER[1:-1] in list(left.raw())[3]
+    assert LATER[1:-1] in list(left.read_raw_lines())[3]
     assert said(made(save, rebase(origin, [1, 4], new_id="s2", timestamp=NOW).draft)) == [bare[1], turns[2], bare[4]]
     squashed = made(save, rebase(origin, [0, 1], new_id="s2", timestamp=NOW, summary="rest").draft)
     assert said(squashed)[1:] == [turns[0], bare[1], turns[2]]
@@ -450,7 +450,11 @@ def test_a_squash_begins_with_a_summary_of_the_rest(save: Save) -> None:
     origin = save(lines(*(message(text, message_id=text) for text in "abc")))
     draft = rebase(origin, [1], new_id="s2", timestamp=moment(7), summary="a and c").draft
     first, second = said(made(save, draft))
-    assert (first.role, first.text, first.timestamp) == (Role.USER, lineage.LEFT_OUT + "a and c", moment(7))
+    assert (first.role, first.text, first.timestamp) == (
+        Role.USER,
+        lineage.OMITTED_SUMMARY_INTRODUCTION + "a and c",
+        moment(7),
+    )
     assert (second.id, first.id != "b") == ("b", True)
 
 
@@ -469,7 +473,7 @@ def test_indices_that_choose_nothing_sensible(save: Save, indices: list[int], sa
         rebase(origin, indices, new_id="s2", timestamp=NOW)
     assert caught.value.message == says
     with pytest.raises(InvalidArgument):
-        left_out(origin, indices)
+        find_omitted_messages(origin, indices)
 
 
 # ---- merge ----
@@ -488,7 +492,7 @@ def test_a_merge_has_each_message_of_both_once(
         return
     child = made(save, merge(current, other, new_id="s4", synthesis=SYNTHESIS))
     news = said(other)[shared:]
-    assert since_common_ancestor(current, other) == news
+    assert find_new_messages(current, other) == news
     expected = [*said_ids(current), *(each.id for each in news), *(each.id for each in SYNTHESIS)]
     assert said_ids(child) == expected
     assert len(set(expected)) == len(expected)
@@ -518,9 +522,9 @@ def test_a_merge_is_a_child_of_the_current_session(save: Save) -> None:
 def test_a_merge_may_condense_the_other(save: Save) -> None:
     ours = save(lines(message("a", message_id="a")))
     theirs = save(lines(message("c", message_id="c"), message("d"), session_id="s2"))
-    child = made(save, merge(ours, theirs, new_id="s3", synthesis=SYNTHESIS, condensed="c and d"))
+    child = made(save, merge(ours, theirs, new_id="s3", synthesis=SYNTHESIS, summary="c and d"))
     told = said(child)[1]
-    assert (told.role, told.text) == (Role.USER, lineage.MERGED + "c and d")
+    assert (told.role, told.text) == (Role.USER, lineage.MERGED_SUMMARY_INTRODUCTION + "c and d")
     assert said(child) == [*said(ours), told, *SYNTHESIS]
 
 
@@ -543,8 +547,8 @@ def test_ids_that_are_taken_are_given_anew_and_calls_keep_their_results(save: Sa
     assert len(set(ids)) == len(ids)
     assert ids[:5] == ["a", "b", "s", "n", "s3-2"]
     assert ids[5:7] == ["r", "s3-1"]
-    assert all(LATER[1:-1] in raw for raw in list(child.raw())[3:8])
-    sent = repaired(said(child), Target("p", "m"))
+    assert all(LATER[1:-1] in raw for raw in list(child.read_raw_lines())[3:8])
+    sent = repair_history(said(child), Target("p", "m"))
     by_call = {each.tool_call_id: each.text for each in sent if each.role is Role.TOOL}
     assert [text for text in by_call.values() if text == "of c1"] == ["of c1"]
     asking = [each for each in sent if each.tool_calls]
@@ -571,8 +575,8 @@ def test_there_must_be_something_to_merge(save: Save) -> None:
         merge(whole, whole, new_id="s3", synthesis=SYNTHESIS)
     beginning = made(save, branch(whole, 0, new_id="s2", timestamp=NOW))
     with pytest.raises(InvalidArgument, match="other_session_id: s2 has no message that is not in this session"):
-        since_common_ancestor(whole, beginning)
-    assert [each.text for each in since_common_ancestor(beginning, whole)] == ["b"]
+        find_new_messages(whole, beginning)
+    assert [each.text for each in find_new_messages(beginning, whole)] == ["b"]
 
 
 # ---- import ----
@@ -582,8 +586,8 @@ def test_there_must_be_something_to_merge(save: Save) -> None:
 @given(sessions(session_id="../../etc/passwd\u2028" * 20))
 def test_an_import_takes_every_record_byte_for_byte(save: Save, source: list[bytes]) -> None:
     elsewhere = save(source)
-    copy = made(save, imported(elsewhere, new_id="s2", cwd="/here", timestamp=moment(9)))
-    assert list(copy.raw()) == list(elsewhere.raw())
+    copy = made(save, import_copy(elsewhere, new_id="s2", cwd="/here", timestamp=moment(9)))
+    assert list(copy.read_raw_lines()) == list(elsewhere.read_raw_lines())
     assert LATER[1:-1] in copy.path.read_bytes().split(b"\n")[0]
     assert copy.header == replace(
         elsewhere.header,
@@ -598,21 +602,21 @@ def test_an_import_takes_every_record_byte_for_byte(save: Save, source: list[byt
 
 def test_an_import_has_no_parent_here(save: Save) -> None:
     child = made(save, branch(save(lines(message("x"))), 0, new_id="s2", timestamp=NOW))
-    found = imported(child, new_id="s3", cwd="/here", timestamp=NOW).header
+    found = import_copy(child, new_id="s3", cwd="/here", timestamp=NOW).header
     assert (found.parent_id, found.parent_message_index, found.imported_from) == (None, None, "s2")
 
 
 def test_a_compaction_that_keeps_nothing_known_is_imported_and_loads(save: Save) -> None:
     elsewhere = save(lines(message("one"), compaction("nowhere"), message("two")))
-    copy = made(save, imported(elsewhere, new_id="s2", cwd="/here", timestamp=NOW))
+    copy = made(save, import_copy(elsewhere, new_id="s2", cwd="/here", timestamp=NOW))
     assert state(copy).compaction == compaction("nowhere")
     assert [each.text for each in state(copy).messages] == ["one", "two"]
 
 
 def test_unknown_kinds_before_the_point_of_a_branch_are_taken(save: Save) -> None:
     future = [seal(b'{"kind": "future", "n":%d}' % number) for number in range(2)]
-    parent = save([*lines(), future[0], encode(message("x")), future[1]])
+    parent = save([*lines(), future[0], encode_line(message("x")), future[1]])
     child = made(save, branch(parent, 0, new_id="s2", timestamp=NOW))
-    assert values(child)[0] == Unknown("future")
-    assert list(takewhile(lambda raw: b"future" in raw, child.raw())) == [future[0][:-1]]
+    assert values(child)[0] == UnknownRecord("future")
+    assert list(takewhile(lambda raw: b"future" in raw, child.read_raw_lines())) == [future[0][:-1]]
     assert len(child.records) == 2

@@ -15,11 +15,11 @@ from session_disks import BlockingCalls
 from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
-from yarrow.session import commit, store
+from yarrow.session import group_commit, store
 from yarrow.session.disk import Disk
-from yarrow.session.line import encode
+from yarrow.session.line import encode_line
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.store import Log, SessionLog
 
 
@@ -66,7 +66,7 @@ async def test_an_id_that_is_taken(tmp_path: Path, disk: Disk, links: bool, monk
     await new_log(path, disk)
     with pytest.raises(InvalidArgument, match="s1 exists already"):
         await SessionLog.create(path, header(name="other"), sync="message", disk=disk)
-    assert load(path).header == header("s1")
+    assert load_session(path).header == header("s1")
     assert names(tmp_path) == ["s1.jsonl"]
 
 
@@ -103,12 +103,12 @@ async def test_case_S_01_the_next_append_starts_on_a_fresh_line(tmp_path: Path, 
     async with log.lock():
         for record in new:
             await log.append(record)
-    assert path.read_bytes() == before + b"\n" + b"".join(map(encode, new))
+    assert path.read_bytes() == before + b"\n" + b"".join(map(encode_line, new))
     assert texts(path) == [*(str(number) for number in range(299)), "next", "last"]
 
 
 async def test_torn_at_every_byte(tmp_path: Path, disk: Disk) -> None:
-    kept, last = [message("one"), message("two")], encode(message("torn ü"))
+    kept, last = [message("one"), message("two")], encode_line(message("torn ü"))
     for cut in range(len(last) + 1):
         path = write_session(tmp_path / f"s{cut}.jsonl", header(), *kept, tail=last[:cut])
         log = await SessionLog.open(path, sync="none", disk=disk)
@@ -116,7 +116,7 @@ async def test_torn_at_every_byte(tmp_path: Path, disk: Disk) -> None:
             await log.append(message("new"))
         whole = cut >= len(last) - 1  # only the newline was missing
         assert texts(path) == ["one", "two", *["torn ü"] * whole, "new"]
-        assert load(path).report.skipped_count == (0 if whole or cut == 0 else 1)
+        assert load_session(path).report.skipped_count == (0 if whole or cut == 0 else 1)
 
 
 async def test_several_records_in_order_and_none(tmp_path: Path, disk: Disk) -> None:
@@ -151,7 +151,7 @@ async def test_without_the_lock_nothing_is_appended(tmp_path: Path, disk: Disk) 
 async def test_a_record_that_is_too_long_is_refused(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MAX_LINE", 1000)
+    monkeypatch.setattr(store, "MAX_LINE_BYTES", 1000)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
         with pytest.raises(LimitExceeded, match="over the 1000 that a session takes"):
@@ -305,7 +305,7 @@ async def test_a_cancelled_acquire_leaves_no_lock(tmp_path: Path, calls: Blockin
 
 
 async def test_what_waits_is_bounded(tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "MAX_WAITING", 2000)
+    monkeypatch.setattr(group_commit, "MAX_PENDING_BYTES", 2000)
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():

@@ -22,11 +22,11 @@ from doubles.house import House, reason_of
 from doubles.rig import call
 from yarrow.agent.context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
-from yarrow.session.lenient import Unknown
-from yarrow.session.lineage import LEFT_OUT, MERGED
-from yarrow.session.reader import load
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.lineage import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
+from yarrow.session.reader import load_session
 from yarrow.session.record import Compaction
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import InMemoryChannel
@@ -287,7 +287,7 @@ class Sessions(RuleBasedStateMachine):
         found = self.messages(made.session_id)
         told_first: list[Said] = []
         if squash and len(chosen) < total:
-            assert found[0].text.startswith(LEFT_OUT + "answer")
+            assert found[0].text.startswith(OMITTED_SUMMARY_INTRODUCTION + "answer")
             told_first = found[:1]
         entries = [*told_first, *(model.said[at] for at in chosen)]
         self.made(made.session_id, Model(model.project, source, entries, model.thinking))
@@ -311,7 +311,7 @@ class Sessions(RuleBasedStateMachine):
         assert kept[: len(model.said)] == model.said
         assert len({one.id for one in (*kept, question, answer)}) == len(kept) + 2 or repeated(model.said)
         if summary:
-            assert [one.text.startswith(MERGED + "answer") for one in news] == [True]
+            assert [one.text.startswith(MERGED_SUMMARY_INTRODUCTION + "answer") for one in news] == [True]
         else:
             assert [one._replace(id="") for one in news] == [one._replace(id="") for one in theirs[shared:]]
         assert "merged" in question.text
@@ -331,7 +331,7 @@ class Sessions(RuleBasedStateMachine):
         end = events[-1].event.compaction_end
         assert not end.HasField("error"), end
         assert 0 < end.tokens_after < events[0].event.compaction_start.tokens_before or len(events) > 1
-        record = load(self.path(session_id)).records[-1].value
+        record = load_session(self.path(session_id)).records[-1].value
         assert isinstance(record, Compaction)
         assert record.summary == end.summary
         said = model.said
@@ -416,7 +416,7 @@ class Sessions(RuleBasedStateMachine):
 
     def tear(self, session_id: str, chance: random.Random) -> None:
         path, model = self.path(session_id), self.models[session_id]
-        data, records = path.read_bytes(), load(path).records
+        data, records = path.read_bytes(), load_session(path).records
         start = data.rstrip(b"\n").rfind(b"\n") + 1
         if not start:
             return  # the header alone: a file appears with it or not at all
@@ -424,7 +424,7 @@ class Sessions(RuleBasedStateMachine):
         path.write_bytes(data[:cut])
         model.damaged = True
         last = records[-1] if records else None
-        if last is None or last.offset != start or isinstance(last.value, Unknown) or cut >= start + last.length:
+        if last is None or last.offset != start or isinstance(last.value, UnknownRecord) or cut >= start + last.length:
             return
         model.entries.pop()
 
@@ -451,8 +451,8 @@ class Sessions(RuleBasedStateMachine):
         files = [path.stem for path in self.house.sessions.rglob("*.jsonl")]
         assert sorted(files) == sorted(self.models)
         for session_id, model in self.models.items():
-            loaded = load(self.path(session_id))
-            state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
+            loaded = load_session(self.path(session_id))
+            state = fold_records(SessionState(loaded.header), (stored.value for stored in loaded.records))
             assert [message.text for message in context_of(state).sent().messages] == model.context
             assert model.damaged or not loaded.report.skipped_count
         stray = [path.name for path in self.house.sessions.rglob("*") if path.name.startswith(".")]

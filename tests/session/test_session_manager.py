@@ -8,14 +8,14 @@ import pytest
 from session_samples import header, message, moment, names, write_session
 
 from yarrow.errors import InvalidArgument, NotFound, Precondition, StorageError
-from yarrow.session.catalog import MAX_CANDIDATES, MAX_SLUG, project_dir
+from yarrow.session.catalog import MAX_CANDIDATES, MAX_SLUG_CHARACTERS, project_dir
 from yarrow.session.disk import Disk
-from yarrow.session.draft import Draft
+from yarrow.session.draft import SessionDraft
 from yarrow.session.ids import new_id
-from yarrow.session.line import encode
+from yarrow.session.line import encode_line
 from yarrow.session.manager import SessionManager
 from yarrow.session.record import Change
-from yarrow.session.search import MAX_LINE
+from yarrow.session.search import MAX_LINE_CHARACTERS
 
 HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"]
 FILLER = [message("x" * 1000) for _ in range(30)]
@@ -51,15 +51,15 @@ def test_case_S_05_six_projects_six_directories(tmp_path: Path) -> None:
 async def test_case_S_05_one_project_does_not_see_another(manager: SessionManager) -> None:
     for number, path in enumerate(["/t/a-b", "/t/a/b", "/t/項目", "/t/測試", "/t/a_b", "/t/a.b"]):
         await manager.create(header(f"s{number}", cwd=path))
-        assert [(head.id, head.header.cwd) for head in await manager.heads(path)] == [(f"s{number}", path)]
-    assert len(await manager.heads()) == 6
+        assert [(head.id, head.header.cwd) for head in await manager.list_heads(path)] == [(f"s{number}", path)]
+    assert len(await manager.list_heads()) == 6
 
 
 @pytest.mark.parametrize("path", ["/", "/...", "/-", "/" + "long" * 30, "/ a  b ", "/a\nb", "/\udcff"])
 def test_a_project_directory_is_always_a_plain_name(tmp_path: Path, path: str) -> None:
     name = project_dir(tmp_path, path).name
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*-[0-9a-f]{12}", name)
-    assert len(name) <= MAX_SLUG + 13
+    assert len(name) <= MAX_SLUG_CHARACTERS + 13
 
 
 def test_a_project_is_its_real_path(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ async def test_made_found_and_loaded(manager: SessionManager, root: Path) -> Non
 
 async def test_what_is_not_there(manager: SessionManager, root: Path) -> None:
     assert await manager.find("s1") is None
-    assert await manager.newest("/t") is None
-    assert await manager.heads() == []
+    assert await manager.find_newest("/t") is None
+    assert await manager.list_heads() == []
     for look in (manager.load, manager.open, manager.resolve):
         with pytest.raises(NotFound, match="there is no session 's1'"):
             await look("s1")
@@ -128,21 +128,21 @@ async def test_case_S_09_an_id_on_the_disk_is_never_not_found(manager: SessionMa
     assert (await manager.load("other")).header.id == "other"  # the file's name is what locks and finds it
     with pytest.raises(StorageError, match=re.escape(f"{empty}, line 1: the file is empty")):
         await manager.load("empty")
-    listed = {head.id: head.title for head in await manager.heads("/t")}
+    listed = {head.id: head.title for head in await manager.list_heads("/t")}
     assert listed["bare"] == "hello"
     assert "the file is empty" in listed["empty"]
 
 
 async def test_case_S_08_a_session_without_its_parent_is_listed_and_opens(manager: SessionManager) -> None:
     await manager.create(header("s1", parent_id="nowhere"))
-    assert [head.header.parent_id for head in await manager.heads("/t")] == ["nowhere"]
+    assert [head.header.parent_id for head in await manager.list_heads("/t")] == ["nowhere"]
     assert (await manager.load("s1")).header.parent_id == "nowhere"
 
 
 async def test_a_root_that_is_no_directory(tmp_path: Path, disk: Disk) -> None:
     (tmp_path / "file").write_text("")
     manager = SessionManager(tmp_path / "file", sync="message", disk=disk)
-    for look in (manager.heads(), manager.find("s1"), manager.create(header())):
+    for look in (manager.list_heads(), manager.find("s1"), manager.create(header())):
         with pytest.raises(StorageError, match=r"the sessions in .*file cannot be read: a part of the path is not a"):
             await look
 
@@ -159,16 +159,16 @@ async def test_lists_are_newest_first_and_of_one_project_or_all(manager: Session
     for number, at in enumerate([3, 1, 2]):
         put(root, f"a{number}", cwd="/t/a", at=at)
         put(root, f"b{number}", cwd="/t/b", at=at + 0.5)
-    assert [head.id for head in await manager.heads("/t/a")] == ["a0", "a2", "a1"]
-    assert [head.id for head in await manager.heads()] == ["b0", "a0", "b2", "a2", "b1", "a1"]
-    assert await manager.newest("/t/b") == "b0"
+    assert [head.id for head in await manager.list_heads("/t/a")] == ["a0", "a2", "a1"]
+    assert [head.id for head in await manager.list_heads()] == ["b0", "a0", "b2", "a2", "b1", "a1"]
+    assert await manager.find_newest("/t/b") == "b0"
 
 
 async def test_the_newest_is_told_by_the_records_not_by_the_file(manager: SessionManager, root: Path) -> None:
     new, old = put(root, "new", at=9), put(root, "old", at=1)
     os.utime(new, (1, 1))
     os.utime(old, None)
-    assert await manager.newest("/t") == "new"
+    assert await manager.find_newest("/t") == "new"
 
 
 async def test_other_files_are_not_sessions(manager: SessionManager, root: Path) -> None:
@@ -177,7 +177,7 @@ async def test_other_files_are_not_sessions(manager: SessionManager, root: Path)
         (path.parent / name).write_text("")
     (path.parent / "s3.jsonl").mkdir()
     (root / "stray.jsonl").write_text("")
-    assert [head.id for head in await manager.heads()] == ["s1"]
+    assert [head.id for head in await manager.list_heads()] == ["s1"]
 
 
 # --- meant
@@ -205,8 +205,8 @@ async def test_an_exact_id_wins_over_parts_and_parts_win_over_names(manager: Ses
 
 async def test_the_present_name_counts(manager: SessionManager, root: Path) -> None:
     renamed = put(root, "s1", name="old")
-    change = encode(Change(timestamp=moment(1), name="new"))
-    renamed.write_bytes(renamed.read_bytes() + change + b"".join(map(encode, FILLER)))
+    change = encode_line(Change(timestamp=moment(1), name="new"))
+    renamed.write_bytes(renamed.read_bytes() + change + b"".join(map(encode_line, FILLER)))
     assert await manager.resolve("new") == "s1"
     with pytest.raises(NotFound):
         await manager.resolve("old")
@@ -283,7 +283,7 @@ async def test_what_is_no_id_deletes_nothing(manager: SessionManager, root: Path
         ("one\ntwo three\nfour", "THREE\nfour", "two three"),
         ("a\tb", "a\tb", "a b"),
         ("back\\slash", "BACK\\SLASH", "back\\slash"),
-        ("x" * 300 + " needle " + "y" * 300, "needle", f"…{'x' * (30 - 1)} needle {'y' * (MAX_LINE - 37)}…"),
+        ("x" * 300 + " needle " + "y" * 300, "needle", f"…{'x' * (30 - 1)} needle {'y' * (MAX_LINE_CHARACTERS - 37)}…"),
         ("hello world", "hello  world", None),
         ("hello", "role", None),
         ("hello", "user", None),
@@ -293,16 +293,16 @@ async def test_what_is_no_id_deletes_nothing(manager: SessionManager, root: Path
 async def test_searching(manager: SessionManager, root: Path, said: str, wanted: str, line: str | None) -> None:
     put(root, "abcdefgh", text=said)
     put(root, "other-project", cwd="/u", text=said)
-    found = [(head.id, shown) for head, shown in await manager.holding("/t", wanted)]
+    found = [(head.id, shown) for head, shown in await manager.search("/t", wanted)]
     assert found == ([] if line is None else [("abcdefgh", line)])
-    assert len(await manager.holding(None, wanted)) == (0 if line is None else 2)
+    assert len(await manager.search(None, wanted)) == (0 if line is None else 2)
 
 
 async def test_a_session_is_made_whole_or_not_at_all(manager: SessionManager, root: Path) -> None:
     entries = (message("one"), message("two"))
-    await manager.create_from(Draft(header("abcdefgh"), entries))
+    await manager.create_from(SessionDraft(header("abcdefgh"), entries))
     loaded = await manager.load("abcdefgh")
     assert [stored.value.text for stored in loaded.records if hasattr(stored.value, "text")] == ["one", "two"]  # pyright: ignore
     with pytest.raises(InvalidArgument, match="exists already"):
-        await manager.create_from(Draft(header("abcdefgh", cwd="/elsewhere"), entries))
+        await manager.create_from(SessionDraft(header("abcdefgh", cwd="/elsewhere"), entries))
     assert [path.name for path in root.rglob("*") if path.is_file()] == ["abcdefgh.jsonl"]

@@ -14,12 +14,12 @@ from session_samples import NOW, header, ids, message, texts
 
 from yarrow.errors import StorageError, YarrowError
 from yarrow.message import Image, Message, Role
-from yarrow.session.blobs import LARGE
+from yarrow.session.blobs import MAX_INLINE_BYTES
 from yarrow.session.disk import Disk
 from yarrow.session.ids import new_id
 from yarrow.session.lineage import fork
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import load
+from yarrow.session.reader import load_session
 from yarrow.session.store import SessionLog
 
 SEED = 20261128
@@ -96,7 +96,7 @@ async def with_blobs(model: PowerModel, disk: Disk) -> None:
         await picture(model, log, 9)
         model.failing_syncs = set()
         await log.flush()
-    draft = fork(load(log.path), new_id="b", timestamp=NOW)
+    draft = fork(load_session(log.path), new_id="b", timestamp=NOW)
     await manager.create_from(draft)
     for name in ids(log.path):
         model.promise(log.path.with_name("b.jsonl"), name)
@@ -110,7 +110,7 @@ async def after_a_careless_writer(model: PowerModel, disk: Disk) -> None:
     log = await SessionLog.open(log.path, sync="message", disk=disk)
     async with log.lock():
         await picture(model, log, 1)
-    draft = fork(load(log.path), new_id="b", timestamp=NOW)
+    draft = fork(load_session(log.path), new_id="b", timestamp=NOW)
     await SessionManager(model.root, sync="message", disk=disk).create_from(draft)
 
 
@@ -131,7 +131,7 @@ async def picture(model: PowerModel, log: SessionLog, number: int) -> None:
 
 
 def image_of(number: int) -> Message:
-    image = Image("image/png", base64.b64encode(bytes([number]) * LARGE).decode())
+    image = Image("image/png", base64.b64encode(bytes([number]) * MAX_INLINE_BYTES).decode())
     return Message(id=new_id(), role=Role.USER, content=(image,), timestamp=NOW)
 
 
@@ -154,7 +154,7 @@ def lost(model: PowerModel, where: Path, *, states: int = STATES) -> int:
 
 def _names(path: Path) -> set[str]:
     try:
-        loaded = load(path)
+        loaded = load_session(path)
     except YarrowError:
         return set()
     made_up = loaded.report.header != ""
@@ -163,7 +163,7 @@ def _names(path: Path) -> set[str]:
 
 def _without_blobs(path: Path) -> int:
     try:
-        return load(path).report.missing_count
+        return load_session(path).report.missing_count
     except YarrowError:
         return 0
 
@@ -204,7 +204,7 @@ async def test_a_blob_of_a_careless_writer_is_made_safe_before_it_is_named_again
     for state in range(STATES):
         into = tmp_path / str(state)
         model.fail(after, chance, into)
-        found = [stored.value for path in into.rglob("b.jsonl") for stored in load(path).records]
+        found = [stored.value for path in into.rglob("b.jsonl") for stored in load_session(path).records]
         assert [image.data for value in found if isinstance(value, Message) for image in value.images] == [
             image_of(1).images[0].data,
             image_of(1).images[0].data,

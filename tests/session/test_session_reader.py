@@ -8,9 +8,9 @@ from session_samples import NOW, header, message, moment, texts, write_session
 
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.message import Message
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import encode
-from yarrow.session.reader import MAX_SKIPPED, load
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import encode_line
+from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.record import Change, Compaction, Header
 
 COMPACTION = Compaction(
@@ -21,7 +21,7 @@ COMPACTION = Compaction(
 def test_a_whole_session(tmp_path: Path) -> None:
     written = [message("one"), Change(timestamp=NOW, name="n"), message("two"), COMPACTION]
     path = write_session(tmp_path / "s1.jsonl", header(), *written)
-    loaded = load(path)
+    loaded = load_session(path)
     assert (loaded.path, loaded.header) == (path, header())
     assert [stored.value for stored in loaded.records] == written
     assert loaded.report.warnings() == ()
@@ -32,7 +32,7 @@ def test_case_S_01_300_good_lines_and_a_torn_one(tmp_path: Path) -> None:
     written = [header(), *(message(str(number)) for number in range(299))]
     path = write_session(tmp_path / "s1.jsonl", *written, tail=b'{"kind":"message","role":"assi')
     before = path.read_bytes()
-    loaded = load(path)
+    loaded = load_session(path)
     assert [stored.value for stored in loaded.records] == written[1:]
     assert loaded.report.warnings() == ("Line 301 of the session is cut off; it was skipped.",)
     assert path.read_bytes() == before
@@ -40,13 +40,13 @@ def test_case_S_01_300_good_lines_and_a_torn_one(tmp_path: Path) -> None:
 
 def test_case_S_08_a_parent_that_does_not_exist(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(parent_id="nowhere"), message("one"), message("two"))
-    assert load(path).header.parent_id == "nowhere"
+    assert load_session(path).header.parent_id == "nowhere"
     assert texts(path) == ["one", "two"]
 
 
 def test_case_S_09_the_header_is_on_another_line(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", COMPACTION, header(name="found"), message("one"))
-    loaded = load(path)
+    loaded = load_session(path)
     assert loaded.header.name == "found"
     assert [type(stored.value) for stored in loaded.records] == [Compaction, Message]
     assert loaded.report.warnings() == ("The header of the session is on line 2 instead of line 1.",)
@@ -54,7 +54,7 @@ def test_case_S_09_the_header_is_on_another_line(tmp_path: Path) -> None:
 
 def test_case_S_09_there_is_no_header(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s7.jsonl", message("one", at=moment(5)), message("two"))
-    loaded = load(path)
+    loaded = load_session(path)
     assert loaded.header == Header(id="s7", cwd="", created_at=moment(5), updated_at=moment(5))
     assert texts(path) == ["one", "two"]
     assert loaded.report.warnings() == ("The session has no header: its directory, model and settings are not known.",)
@@ -63,46 +63,46 @@ def test_case_S_09_there_is_no_header(tmp_path: Path) -> None:
 def test_case_S_09_an_empty_file(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl")
     with pytest.raises(StorageError, match=r"s1\.jsonl, line 1: the file is empty") as caught:
-        load(path)
+        load_session(path)
     assert caught.value.code is Code.STORAGE
 
 
 def test_case_S_09_a_byte_order_mark_before_the_header(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    loaded = load(path)
+    loaded = load_session(path)
     assert (loaded.header, loaded.report.warnings()) == (header(), ())
-    assert list(loaded.raw()) == [
-        encode(stored.value)[:-1] for stored in loaded.records if isinstance(stored.value, Message)
+    assert list(loaded.read_raw_lines()) == [
+        encode_line(stored.value)[:-1] for stored in loaded.records if isinstance(stored.value, Message)
     ]
 
 
 def test_a_file_without_one_good_line_is_refused_with_the_line(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", tail=b'\n{"kind":"header","id"')
     with pytest.raises(StorageError, match=r"s1\.jsonl, line 2 is cut off, and no other line can be read"):
-        load(path)
+        load_session(path)
 
 
 def test_a_header_of_a_kind_that_cannot_be_read_is_made_up(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", tail=b'{"kind":"header","cwd":7}\n')
-    loaded = load(path)
+    loaded = load_session(path)
     assert loaded.header.id == "s1"
-    assert [stored.value for stored in loaded.records] == [Unknown("header")]
+    assert [stored.value for stored in loaded.records] == [UnknownRecord("header")]
 
 
 def test_a_second_header_is_carried_and_does_not_count(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(name="first"), header(name="second"))
-    loaded = load(path)
+    loaded = load_session(path)
     assert loaded.header.name == "first"
     assert [stored.value for stored in loaded.records] == [header(name="second")]
 
 
 def test_raw_lines_keep_what_the_values_leave_out(tmp_path: Path) -> None:
     later = b'{"kind":"future","x":1}'
-    more = encode(message("two"))[:-1].replace(b'"role"', b'"mood":"good","role"').replace(b',"crc32"', b',"crc"')
+    more = encode_line(message("two"))[:-1].replace(b'"role"', b'"mood":"good","role"').replace(b',"crc32"', b',"crc"')
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"), tail=later + b"\r\nbad\n" + more)
-    loaded = load(path)
-    assert list(loaded.raw())[1:] == [later, more]
+    loaded = load_session(path)
+    assert list(loaded.read_raw_lines())[1:] == [later, more]
     assert len(loaded.records) == 3
     assert loaded.report.unsealed == 2
     assert loaded.report.warnings() == (
@@ -112,25 +112,25 @@ def test_raw_lines_keep_what_the_values_leave_out(tmp_path: Path) -> None:
 
 
 def test_many_bad_lines_are_counted_not_kept(tmp_path: Path) -> None:
-    path = write_session(tmp_path / "s1.jsonl", header(), tail=b"bad\n" * (MAX_SKIPPED + 7))
-    report = load(path).report
-    assert (len(report.skipped), report.skipped_count) == (MAX_SKIPPED, MAX_SKIPPED + 7)
+    path = write_session(tmp_path / "s1.jsonl", header(), tail=b"bad\n" * (MAX_DESCRIBED_PROBLEMS + 7))
+    report = load_session(path).report
+    assert (len(report.skipped), report.skipped_count) == (MAX_DESCRIBED_PROBLEMS, MAX_DESCRIBED_PROBLEMS + 7)
     assert report.warnings()[-1] == "7 more lines of the session were skipped."
 
 
 def test_no_file_and_no_readable_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        load(tmp_path / "s1.jsonl")
+        load_session(tmp_path / "s1.jsonl")
     (tmp_path / "s2.jsonl").mkdir()
     with pytest.raises(StorageError, match=r"s2\.jsonl cannot be read: is a directory"):
-        load(tmp_path / "s2.jsonl")
+        load_session(tmp_path / "s2.jsonl")
 
 
 def test_case_S_06_memory_stays_below_three_times_the_file(tmp_path: Path) -> None:
     text = "def f():\n    return 'x'\n" * 60
     path = write_session(tmp_path / "s1.jsonl", header(), *(message(text) for _ in range(3000)))
     tracemalloc.start()
-    loaded = load(path)
+    loaded = load_session(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(loaded.records) == 3000

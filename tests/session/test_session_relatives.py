@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from session_samples import header, message, patient, write_session
 
-from yarrow.session.head import Head
-from yarrow.session.html.relatives import MAX_ANCESTORS, relatives
-from yarrow.session.reader import Loaded, load
+from yarrow.session.head import SessionHead
+from yarrow.session.html.related_sessions import MAX_ANCESTORS, find_related_sessions
+from yarrow.session.reader import StoredSession, load_session
 
 IDS = ("aaaa", "bbbb", "cccc", "dddd", "eeee")
 SECRET = "nobody else's business"
 
 
-def loaded(parent: str | None = None, forked: str | None = None, merged: str | None = None) -> Loaded:
+def loaded(parent: str | None = None, forked: str | None = None, merged: str | None = None) -> StoredSession:
     with tempfile.TemporaryDirectory() as folder:
         own = replace(header("aaaa"), parent_id=parent, forked_from=forked, merged_from=merged)
-        return load(write_session(Path(folder) / "aaaa.jsonl", own, message("hello")))
+        return load_session(write_session(Path(folder) / "aaaa.jsonl", own, message("hello")))
 
 
-def head(session_id: str, parent: str | None, *, forked: str | None = None, title: str = SECRET) -> Head:
+def head(session_id: str, parent: str | None, *, forked: str | None = None, title: str = SECRET) -> SessionHead:
     own = replace(header(session_id), parent_id=parent, forked_from=forked)
-    return Head(id=session_id, path=Path(session_id), header=own, name="", title=title, updated=0.0)
+    return SessionHead(id=session_id, path=Path(session_id), header=own, name="", title=title, updated=0.0)
 
 
 links = st.none() | st.sampled_from((*IDS, "gone"))
@@ -37,7 +37,7 @@ def test_any_links_between_sessions_end_in_a_list(
     parents: list[str | None], forks: list[str | None], merged: str
 ) -> None:
     heads = [head(one, parent, forked=fork) for one, parent, fork in zip(IDS, parents, forks, strict=True)]
-    rows = relatives(loaded(parents[0], forks[0], merged), heads)
+    rows = find_related_sessions(loaded(parents[0], forks[0], merged), heads)
     assert SECRET not in "".join(row.title for row in rows if not row.is_current)
     assert not rows or sum(row.is_current for row in rows) == 1
     levels = [row.indent for row in rows]
@@ -49,9 +49,9 @@ def test_any_links_between_sessions_end_in_a_list(
 
 def test_of_many_ancestors_the_nearest_are_named() -> None:
     chain = [head(f"s{number:04}", f"s{number - 1:04}") for number in range(300)]
-    rows = relatives(loaded("s0299"), [*chain, head("aaaa", "s0299", title="hello")])
+    rows = find_related_sessions(loaded("s0299"), [*chain, head("aaaa", "s0299", title="hello")])
     assert [row.id for row in rows] == [*(f"s{number:04}" for number in range(300 - MAX_ANCESTORS, 300)), "aaaa"]
 
 
 def test_one_without_relatives_has_no_rows() -> None:
-    assert relatives(loaded(), [head("aaaa", None), head("bbbb", None), head("cccc", "bbbb")]) == []
+    assert find_related_sessions(loaded(), [head("aaaa", None), head("bbbb", None), head("cccc", "bbbb")]) == []

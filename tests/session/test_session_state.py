@@ -11,9 +11,9 @@ from session_samples import NOW, header, message, moment, patient
 
 from yarrow.config.settings import CompactionSettings
 from yarrow.message import Message, Text, ThinkingLevel
-from yarrow.session.lenient import Unknown
+from yarrow.session.lenient_decoder import UnknownRecord
 from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
-from yarrow.session.state import Messages, SessionState, apply, fold
+from yarrow.session.state import Messages, SessionState, apply_record, fold_records
 
 START = SessionState(header=header())
 
@@ -29,7 +29,7 @@ def compaction(summary: str) -> Compaction:
 
 
 def test_settings_are_the_header_with_every_change() -> None:
-    state = fold(
+    state = fold_records(
         START,
         [
             Change(timestamp=NOW, model="m1", thinking=ThinkingLevel.HIGH, tools=("read",)),
@@ -53,7 +53,9 @@ def test_settings_are_the_header_with_every_change() -> None:
 
 def test_messages_in_order_and_the_last_compaction() -> None:
     one, two = message("one"), message("two", at=moment(4))
-    state = fold(START, [one, compaction("first"), Unknown("future"), header("other"), compaction("last"), two])
+    state = fold_records(
+        START, [one, compaction("first"), UnknownRecord("future"), header("other"), compaction("last"), two]
+    )
     assert list(state.messages) == [one, two]
     assert state.compaction == compaction("last")
     assert (state.header.id, state.header.updated_at) == ("s1", moment(4))
@@ -61,17 +63,17 @@ def test_messages_in_order_and_the_last_compaction() -> None:
 
 def test_a_copy_is_as_young_as_its_making() -> None:
     copied = SessionState(replace(header(), updated_at=moment(5)))
-    assert fold(copied, [message("x", at=moment(1))]).header.updated_at == moment(5)
-    assert fold(copied, [message("x", at=moment(7))]).header.updated_at == moment(7)
+    assert fold_records(copied, [message("x", at=moment(1))]).header.updated_at == moment(5)
+    assert fold_records(copied, [message("x", at=moment(7))]).header.updated_at == moment(7)
 
 
 def test_a_text_waits_until_it_is_delivered_or_handed_back() -> None:
-    state = fold(START, [queued("a"), queued("b"), queued("c")])
+    state = fold_records(START, [queued("a"), queued("b"), queued("c")])
     assert [text.id for text in state.queued] == ["a", "b", "c"]
-    state = apply(state, message("t", message_id="a"))
-    state = apply(state, Undelivered(id="c", timestamp=NOW))
+    state = apply_record(state, message("t", message_id="a"))
+    state = apply_record(state, Undelivered(id="c", timestamp=NOW))
     assert [text.id for text in state.queued] == ["b"]
-    assert [text.id for text in apply(state, queued("d")).queued] == ["b", "d"]
+    assert [text.id for text in apply_record(state, queued("d")).queued] == ["b", "d"]
     assert [text.id for text in state.queued] == ["b"]
 
 
@@ -83,7 +85,7 @@ RECORDS = st.lists(
             *(message("t", message_id=name) for name in "abc"),
             compaction("s"),
             Change(timestamp=moment(1), model="m"),
-            Unknown("future"),
+            UnknownRecord("future"),
         ]
     ),
     max_size=20,
@@ -93,24 +95,24 @@ RECORDS = st.lists(
 @patient
 @given(RECORDS, RECORDS)
 def test_one_by_one_or_all_at_once_and_from_every_state_on(
-    first: list[Record | Unknown], more: list[Record | Unknown]
+    first: list[Record | UnknownRecord], more: list[Record | UnknownRecord]
 ) -> None:
     state = START
     states = [state]
     for record in first:
-        state = apply(state, record)
+        state = apply_record(state, record)
         states.append(state)
     for length, earlier in enumerate(states):
-        assert fold(earlier, first[length:]) == fold(START, first)
+        assert fold_records(earlier, first[length:]) == fold_records(START, first)
         assert list(earlier.messages) == [record for record in first[:length] if isinstance(record, Message)]
-        assert fold(earlier, more) == fold(START, [*first[:length], *more])
+        assert fold_records(earlier, more) == fold_records(START, [*first[:length], *more])
 
 
 def test_messages_are_a_sequence() -> None:
     items = [message(str(number)) for number in range(5)]
     short = Messages(items[:3])
-    long = short.followed_by(items[3:])
-    other = short.followed_by(items[:1])
+    long = short.concat(items[3:])
+    other = short.concat(items[:1])
     assert isinstance(short, Sequence)
     assert (list(short), list(long), list(other)) == (items[:3], items, [*items[:3], items[0]])
     assert (short[-1], long[-1], short[1:], short[::-1]) == (items[2], items[4], items[1:3], items[2::-1])
@@ -126,7 +128,7 @@ def test_continuing_does_not_copy() -> None:
     states = [START]
     tracemalloc.start()
     for _ in range(2000):
-        states.append(apply(states[-1], one))
+        states.append(apply_record(states[-1], one))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4_000_000

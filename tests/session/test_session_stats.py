@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from session_samples import header, message, messages, moment, nasty_text, patient
 
 from yarrow.message import Message, Role, Text, ToolCall, Usage
-from yarrow.session.lenient import Unknown
+from yarrow.session.lenient_decoder import UnknownRecord
 from yarrow.session.record import Change, Compaction, Record
-from yarrow.session.stats import ModelFigures, ToolFigures, stats
+from yarrow.session.stats import ModelStats, ToolStats, compute_stats
 
 
 def answer(*calls: tuple[str, str], at: float = 0, model: str = "m1", usage: Usage | None = None) -> Message:
@@ -47,7 +47,7 @@ def compaction(model: str, usage: Usage | None) -> Compaction:
 
 
 def test_a_session_without_records() -> None:
-    found = stats(header(), [])
+    found = compute_stats(header(), [])
     assert (found.usage, found.models, found.tools, found.compactions) == (Usage(), (), (), ())
     assert found.messages == {Role.USER: 0, Role.ASSISTANT: 0, Role.TOOL: 0}
     assert (found.created, found.updated) == (header().created_at, header().updated_at)
@@ -56,12 +56,19 @@ def test_a_session_without_records() -> None:
 def test_tokens_by_model_hold_those_of_compactions() -> None:
     cut = replace(answer(model="m2", usage=Usage(1000)), incomplete=True)
     kept = compaction("m2", Usage(5, 6, 7, 8))
-    records = [answer(usage=Usage(1, 2, 3, 4)), kept, Unknown("future"), answer(usage=Usage(10)), cut, answer(model="")]
-    found = stats(header(), records)
+    records = [
+        answer(usage=Usage(1, 2, 3, 4)),
+        kept,
+        UnknownRecord("future"),
+        answer(usage=Usage(10)),
+        cut,
+        answer(model=""),
+    ]
+    found = compute_stats(header(), records)
     assert found.models == (
-        ModelFigures("", Usage(), 1),
-        ModelFigures("m1", Usage(11, 2, 3, 4), 2),
-        ModelFigures("m2", Usage(1005, 6, 7, 8), 2),
+        ModelStats("", Usage(), 1),
+        ModelStats("m1", Usage(11, 2, 3, 4), 2),
+        ModelStats("m2", Usage(1005, 6, 7, 8), 2),
     )
     assert found.usage == Usage(1016, 8, 10, 12)
     assert found.compactions == (kept,)
@@ -75,7 +82,7 @@ def test_messages_by_role_and_times() -> None:
         message("v"),
         Change(timestamp=moment(7), name="n"),
     ]
-    found = stats(header(), records)
+    found = compute_stats(header(), records)
     assert found.messages == {Role.USER: 2, Role.ASSISTANT: 1, Role.TOOL: 1}
     assert (found.created, found.updated) == (header().created_at, moment(7))
 
@@ -90,40 +97,40 @@ def test_seconds_of_a_call_go_from_the_result_before_it() -> None:
         answer(("1", "bash"), ("9", "edit"), at=30),
         result("1", 31),
     ]
-    assert stats(header(), records).tools == (
-        ToolFigures("bash", calls=2, errors=1, seconds=6.5),
-        ToolFigures("edit", calls=1, errors=0, seconds=0),
-        ToolFigures("read", calls=2, errors=0, seconds=2.75),
+    assert compute_stats(header(), records).tools == (
+        ToolStats("bash", calls=2, errors=1, seconds=6.5),
+        ToolStats("edit", calls=1, errors=0, seconds=0),
+        ToolStats("read", calls=2, errors=0, seconds=2.75),
     )
 
 
 def test_of_calls_with_one_id_the_first_is_answered_first() -> None:
     records = [answer(("1", "read"), ("1", "bash")), result("1", 1, is_error=True), result("1", 3)]
-    assert stats(header(), records).tools == (
-        ToolFigures("bash", calls=1, errors=0, seconds=2),
-        ToolFigures("read", calls=1, errors=1, seconds=1),
+    assert compute_stats(header(), records).tools == (
+        ToolStats("bash", calls=1, errors=0, seconds=2),
+        ToolStats("read", calls=1, errors=1, seconds=1),
     )
 
 
 def test_times_that_tell_nothing_count_nothing() -> None:
     backwards = [answer(("1", "read"), ("2", "read"), at=10), result("1", 4), result("2", 5)]
     strange = [answer(("1", "bash")), result("1", 0, timestamp="soon"), answer(("2", "bash"))]
-    assert stats(header(), [*backwards, *strange]).tools == (
-        ToolFigures("bash", calls=2, errors=0, seconds=0),
-        ToolFigures("read", calls=2, errors=0, seconds=1),
+    assert compute_stats(header(), [*backwards, *strange]).tools == (
+        ToolStats("bash", calls=2, errors=0, seconds=0),
+        ToolStats("read", calls=2, errors=0, seconds=1),
     )
 
 
 def test_calls_that_were_cut_and_results_of_no_call_do_not_count() -> None:
     cut = replace(answer(("1", "bash"), ("2", "read")), incomplete=True)
     records = [cut, result("1", 5, is_error=True), answer(("3", "bash")), result("4", 6, is_error=True)]
-    assert stats(header(), records).tools == (ToolFigures("bash", calls=1, errors=0, seconds=0),)
+    assert compute_stats(header(), records).tools == (ToolStats("bash", calls=1, errors=0, seconds=0),)
 
 
 @patient
 @given(st.lists(messages | st.builds(compaction, nasty_text, st.none() | st.builds(Usage, st.integers(0, 9)))))
 def test_parts_add_up_whatever_the_records_say(records: list[Message | Compaction]) -> None:
-    found = stats(header(), records)
+    found = compute_stats(header(), records)
     spent = [record.usage for record in records if isinstance(record, Compaction) or record.role is Role.ASSISTANT]
     assert found.usage == sum((usage for usage in spent if usage), Usage())
     assert sum((model.usage for model in found.models), Usage()) == found.usage

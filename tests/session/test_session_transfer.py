@@ -16,11 +16,11 @@ from session_samples import NOW, header, message, messages, names, nasty_text, p
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Image, Message, Role, Text, Thinking, ToolCall
 from yarrow.session import transfer
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import encode, seal
-from yarrow.session.reader import Loaded, load
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import encode_line, seal
+from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Compaction, Header, Record
-from yarrow.session.transfer import Incoming, jsonl
+from yarrow.session.transfer import ImportSpool, export_lines
 
 SECRET = 'hunter2-"quoted"-ключ'
 COMPACTION = Compaction(
@@ -29,15 +29,15 @@ COMPACTION = Compaction(
 
 
 def exported(path: Path, *, secrets: Iterable[str] = ()) -> bytes:
-    return b"".join(jsonl(load(path), lambda _: None, secrets=list(secrets)))
+    return b"".join(export_lines(load_session(path), lambda _: None, secrets=list(secrets)))
 
 
-def imported(directory: Path, *chunks: bytes) -> tuple[Loaded, list[bytes]]:
-    with Incoming(directory) as incoming:
+def imported(directory: Path, *chunks: bytes) -> tuple[StoredSession, list[bytes]]:
+    with ImportSpool(directory) as incoming:
         for chunk in chunks:
             incoming.feed(chunk)
         loaded = incoming.finish()
-        return loaded, list(loaded.raw())
+        return loaded, list(loaded.read_raw_lines())
 
 
 def refusal(directory: Path, *chunks: bytes) -> str:
@@ -53,22 +53,22 @@ def only_line(line: bytes) -> dict[str, object]:
 
 def test_an_export_is_the_file_line_by_line(tmp_path: Path) -> None:
     future = b'{"kind":"future","x":[1.50,"\\u00e4"]}'
-    more = seal(encode(message("two"))[:-1].replace(b'"role"', b'"mood":"good","role"').rpartition(b",")[0] + b"}")
+    more = seal(encode_line(message("two"))[:-1].replace(b'"role"', b'"mood":"good","role"').rpartition(b",")[0] + b"}")
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"), COMPACTION, tail=future + b"\n" + more)
     assert exported(path) == path.read_bytes()
 
 
 def test_an_export_keeps_fields_of_the_header_that_we_do_not_know(tmp_path: Path) -> None:
-    line = encode(header()).replace(b'"version"', b'"colour":"red","version"').rpartition(b",")[0] + b"}\n"
-    path = write_session(tmp_path / "s1.jsonl", tail=line + encode(message("one")))
+    line = encode_line(header()).replace(b'"version"', b'"colour":"red","version"').rpartition(b",")[0] + b"}\n"
+    path = write_session(tmp_path / "s1.jsonl", tail=line + encode_line(message("one")))
     assert exported(path) == path.read_bytes()
 
 
 def test_an_export_leaves_out_what_cannot_be_read_and_has_a_header(tmp_path: Path) -> None:
-    path = write_session(tmp_path / "s1.jsonl", message("one"), tail=b"bad\n" + encode(header(name="late"))[:-9])
+    path = write_session(tmp_path / "s1.jsonl", message("one"), tail=b"bad\n" + encode_line(header(name="late"))[:-9])
     first, second = exported(path).splitlines()
     assert (only_line(first)["kind"], only_line(first)["id"]) == ("header", "s1")
-    assert second + b"\n" == encode(load(path).records[0].value)  # type: ignore[arg-type]
+    assert second + b"\n" == encode_line(load_session(path).records[0].value)  # type: ignore[arg-type]
 
 
 def test_an_export_begins_with_the_header_wherever_it_was(tmp_path: Path) -> None:
@@ -78,19 +78,19 @@ def test_an_export_begins_with_the_header_wherever_it_was(tmp_path: Path) -> Non
 
 def test_a_file_that_went_away_is_told(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
-    loaded = load(path)
+    loaded = load_session(path)
     path.unlink()
     with pytest.raises(StorageError, match=r"s1\.jsonl cannot be read"):
-        list(jsonl(loaded, lambda _: None))
+        list(export_lines(loaded, lambda _: None))
 
 
 def test_a_file_that_became_shorter_is_told_and_no_half_line_leaves(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
-    loaded = load(path)
+    loaded = load_session(path)
     with path.open("r+b") as stream:
         stream.truncate(loaded.size - 5)
     with pytest.raises(StorageError, match="became shorter"):
-        list(jsonl(loaded, lambda _: None))
+        list(export_lines(loaded, lambda _: None))
 
 
 def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
         asked.append(digest)
         return contents.get(digest)
 
-    arrived = imported(tmp_path, *jsonl(load(path), blob))[0]
+    arrived = imported(tmp_path, *export_lines(load_session(path), blob))[0]
     value = arrived.records[0].value
     assert isinstance(value, Message)
     note = f"[This block was a text whose content is missing or damaged, blob {missing}.]"
@@ -128,8 +128,8 @@ def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
 def test_what_is_no_digest_is_never_asked_for(tmp_path: Path, digest: str) -> None:
     line = json.dumps({"kind": "message", "id": "m", "role": "user", "timestamp": NOW, "content": [{"blob": digest}]})
     path = write_session(tmp_path / "s1.jsonl", header(), tail=line.encode() + b"\n")
-    loaded = load(path)
-    assert list(jsonl(loaded, pytest.fail))[1] == line.encode() + b"\n"
+    loaded = load_session(path)
+    assert list(export_lines(loaded, pytest.fail))[1] == line.encode() + b"\n"
 
 
 def test_secrets_leave_no_line_and_lines_stay_sealed(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_secrets_leave_no_line_and_lines_stay_sealed(tmp_path: Path) -> None:
     assert harmless == records[3]
     assert isinstance(quoted, Message)
     assert quoted.text == '"[redacted]"'
-    assert future == Unknown("future")
+    assert future == UnknownRecord("future")
     assert b'{"deep":["a","[redacted]",12345678901234567890]}' in told
 
 
@@ -175,7 +175,7 @@ def test_a_secret_deep_in_a_line_of_a_stranger(tmp_path: Path, depth: int) -> No
     path = write_session(tmp_path / "s1.jsonl", header(), tail=seal(line) + line + b"\n")
     told = exported(path, secrets=["hunter2"])
     assert b"hunter2" not in told
-    assert len(imported(tmp_path, told)[0].records) == len(load(path).records)
+    assert len(imported(tmp_path, told)[0].records) == len(load_session(path).records)
 
 
 def test_the_lines_of_a_secret_with_several_are_secrets(tmp_path: Path) -> None:
@@ -206,15 +206,15 @@ def test_a_line_of_12_mb_survives(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message(text))
     told = exported(path)
     half = len(told) // 2
-    assert imported(tmp_path, told[:half], told[half:])[1] == list(load(path).raw())
+    assert imported(tmp_path, told[:half], told[half:])[1] == list(load_session(path).read_raw_lines())
 
 
 def test_case_S_01_a_torn_line_and_others_are_skipped_and_counted(tmp_path: Path) -> None:
     lines = [
-        encode(header()),
-        encode(message("one")),
+        encode_line(header()),
+        encode_line(message("one")),
         b"bad\n",
-        encode(message("two")),
+        encode_line(message("two")),
         b'{"kind":"message","role":"assi',
     ]
     loaded, _ = imported(tmp_path, b"".join(lines))
@@ -223,7 +223,7 @@ def test_case_S_01_a_torn_line_and_others_are_skipped_and_counted(tmp_path: Path
 
 
 def test_a_byte_order_mark_and_lines_of_windows_are_accepted(tmp_path: Path) -> None:
-    lines = encode(header()), encode(message("one"))
+    lines = encode_line(header()), encode_line(message("one"))
     loaded, raw = imported(tmp_path, b"\xef\xbb", b"\xbf" + lines[0][:-1], b"\r", b"\n", lines[1][:-1] + b"\r\n")
     assert (loaded.header, loaded.report.warnings(), raw) == (header(), (), [lines[1][:-1]])
 
@@ -252,20 +252,20 @@ def test_what_is_no_session_is_refused_by_its_name(tmp_path: Path, sent: bytes, 
 
 def test_a_hostile_id_is_only_data(tmp_path: Path) -> None:
     hostile = header("../../../../etc/cron.d/x", parent_id="..\0/")
-    loaded, _ = imported(tmp_path, encode(hostile), encode(message("one", message_id="/etc/passwd")))
+    loaded, _ = imported(tmp_path, encode_line(hostile), encode_line(message("one", message_id="/etc/passwd")))
     assert loaded.header == hostile
     assert names(tmp_path) == []
 
 
 def test_records_without_a_header_are_a_session_and_a_header_alone_too(tmp_path: Path) -> None:
-    assert len(imported(tmp_path, encode(message("one")))[0].records) == 1
-    assert imported(tmp_path, encode(header()))[0].header == header()
-    assert len(imported(tmp_path, encode(header()), b'{"kind":"future"}\n')[0].records) == 1
+    assert len(imported(tmp_path, encode_line(message("one")))[0].records) == 1
+    assert imported(tmp_path, encode_line(header()))[0].header == header()
+    assert len(imported(tmp_path, encode_line(header()), b'{"kind":"future"}\n')[0].records) == 1
 
 
 def test_too_much_is_refused_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "MAX_IMPORT", 1000)
-    with Incoming(tmp_path) as incoming:
+    monkeypatch.setattr(transfer, "MAX_IMPORT_BYTES", 1000)
+    with ImportSpool(tmp_path) as incoming:
         incoming.feed(b"x" * 1000)
         assert names(tmp_path) != []
         with pytest.raises(LimitExceeded, match="1000 bytes"):
@@ -274,7 +274,7 @@ def test_too_much_is_refused_at_once_and_leaves_nothing(tmp_path: Path, monkeypa
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot be kept in"), Incoming(tmp_path / "missing"):
+    with pytest.raises(StorageError, match="cannot be kept in"), ImportSpool(tmp_path / "missing"):
         pytest.fail("it was opened")
 
 
@@ -282,7 +282,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with Incoming(tmp_path) as incoming, pytest.raises(StorageError, match="cannot be kept in"):
+        with ImportSpool(tmp_path) as incoming, pytest.raises(StorageError, match="cannot be kept in"):
             incoming.feed(b"x" * 1_000_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -290,7 +290,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_draft_is_for_its_owner_alone(tmp_path: Path) -> None:
-    with Incoming(tmp_path):
+    with ImportSpool(tmp_path):
         (draft,) = tmp_path.iterdir()
         assert draft.stat().st_mode & 0o777 == 0o600
 
@@ -308,7 +308,7 @@ def test_export_import_export_is_the_same(records: list[Record], between: list[b
         once = exported(path)
         loaded, raw = imported(directory, *(once[at : at + chunk] for at in range(0, len(once), chunk)))
         assert loaded.report.skipped_count == 0
-        assert [stored.value for stored in loaded.records] == [stored.value for stored in load(path).records]
+        assert [stored.value for stored in loaded.records] == [stored.value for stored in load_session(path).records]
         # As the owner of an import writes it: a header of its own, and then what came.
         again = Header(id="s2", cwd="/u", imported_from=loaded.header.id, created_at=NOW, updated_at=NOW)
         copy = write_session(directory / "s2.jsonl", again, tail=b"".join(line + b"\n" for line in raw))

@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from session_samples import header, moment, patient
 
-from yarrow.session.head import Head
-from yarrow.session.tree import MAX_INDENT, Mark, Row, flatten
+from yarrow.session.head import SessionHead
+from yarrow.session.tree import MAX_TREE_INDENT, ParentProblem, TreeRow, flatten_tree
 
 
-def node(session_id: str, parent: str | None = None, *, made: int = 0, updated: float = 0) -> Head:
+def node(session_id: str, parent: str | None = None, *, made: int = 0, updated: float = 0) -> SessionHead:
     found = replace(header(session_id, parent_id=parent), created_at=moment(made))
-    return Head(id=session_id, path=Path(session_id), header=found, name="", title="", updated=updated)
+    return SessionHead(id=session_id, path=Path(session_id), header=found, name="", title="", updated=updated)
 
 
-def nodes(*links: str) -> list[Head]:
+def nodes(*links: str) -> list[SessionHead]:
     """Sessions from words such as `child<parent`, made and updated in this order."""
     pairs = (link.partition("<") for link in links)
     return [node(name, parent or None, made=at, updated=at) for at, (name, _, parent) in enumerate(pairs)]
 
 
-def drawn(row: Row) -> str:
+def drawn(row: TreeRow) -> str:
     """The row as its docstring says that it is drawn."""
     gutters = "".join("│  " if goes_on else "   " for goes_on in row.gutters)
     connector = "" if len(row.gutters) == row.indent else "└─ " if row.last else "├─ "
     return gutters + connector + row.head.id + (f" ({row.mark})" if row.mark else "")
 
 
-def picture(heads: list[Head]) -> list[str]:
-    return [drawn(row) for row in flatten(heads)]
+def picture(heads: list[SessionHead]) -> list[str]:
+    return [drawn(row) for row in flatten_tree(heads)]
 
 
 def test_only_children_stand_below_their_parent_and_siblings_are_indented() -> None:
@@ -51,7 +51,7 @@ def test_only_children_stand_below_their_parent_and_siblings_are_indented() -> N
         "   ├─ z",
         "   └─ w",
     ]
-    assert [row.parent_id for row in flatten(heads)][:3] == [None, "root", "a"]
+    assert [row.parent_id for row in flatten_tree(heads)][:3] == [None, "root", "a"]
 
 
 def test_a_chain_is_not_indented() -> None:
@@ -67,7 +67,7 @@ def test_roots_by_the_newest_of_their_tree_and_children_by_age() -> None:
         node("same", made=2, updated=5),
     ]
     assert picture(heads) == ["old", "├─ early child", "└─ late child", "middle", "same"]
-    assert [row.last for row in flatten(heads)] == [False, False, True, False, True]
+    assert [row.last for row in flatten_tree(heads)] == [False, False, True, False, True]
     assert picture(heads[::-1]) == picture(heads)
 
 
@@ -81,29 +81,31 @@ def test_case_S_08_a_parent_that_is_not_there() -> None:
     heads = nodes("here", "lost<nowhere", "below<lost", "nameless<")
     heads[3] = node("nameless", "", updated=9)
     assert picture(heads) == ["nameless (parent missing)", "lost (parent missing)", "below", "here"]
-    assert [row.parent_id for row in flatten(heads)] == ["", "nowhere", "lost", None]
+    assert [row.parent_id for row in flatten_tree(heads)] == ["", "nowhere", "lost", None]
 
 
 def test_of_two_sessions_with_one_id_the_first_has_the_children() -> None:
     first, second = node("twin", updated=1), node("twin", updated=2)
-    rows = flatten([first, second, node("child", "twin")])
+    rows = flatten_tree([first, second, node("child", "twin")])
     assert [row.head for row in rows] == [second, first, node("child", "twin")]
 
 
 def test_a_chain_of_ten_thousand() -> None:
     heads = [node("0"), *(node(str(number), str(number - 1), made=number) for number in range(1, 10_000))]
-    assert [row.head for row in flatten(heads[::-1])] == heads
+    assert [row.head for row in flatten_tree(heads[::-1])] == heads
     ring = [node(str(number), str((number + 1) % 10_000), made=number) for number in range(10_000)]
-    assert {row.mark for row in flatten(ring)} == {Mark.CYCLE}
+    assert {row.mark for row in flatten_tree(ring)} == {ParentProblem.CYCLE}
 
 
 def test_the_deepest_tree_has_a_bounded_indent() -> None:
     spine = [node("s0"), *(node(f"s{at}", f"s{at - 1}", made=at) for at in range(1, 200))]
     ribs = [node(f"r{at}", f"s{at - 1}", made=at - 1) for at in range(1, 200)]
-    rows = flatten([*spine, *ribs])
+    rows = flatten_tree([*spine, *ribs])
     assert len(rows) == 399
-    assert [row.indent for row in rows if row.head.id.startswith("s")] == [min(at, MAX_INDENT) for at in range(200)]
-    assert max(len(row.gutters) for row in rows) == MAX_INDENT - 1
+    assert [row.indent for row in rows if row.head.id.startswith("s")] == [
+        min(at, MAX_TREE_INDENT) for at in range(200)
+    ]
+    assert max(len(row.gutters) for row in rows) == MAX_TREE_INDENT - 1
 
 
 names = st.sampled_from([*"abcdefghij"])
@@ -115,18 +117,18 @@ graphs = st.lists(
 
 @patient
 @given(graphs)
-def test_every_session_is_there_once_below_its_parent(heads: list[Head]) -> None:
-    rows = flatten(heads)
+def test_every_session_is_there_once_below_its_parent(heads: list[SessionHead]) -> None:
+    rows = flatten_tree(heads)
     assert sorted(map(id, (row.head for row in rows))) == sorted(map(id, heads))
-    first: dict[str | None, Head] = {}
+    first: dict[str | None, SessionHead] = {}
     for head in heads:
         first.setdefault(head.id, head)
     places = {id(row.head): place for place, row in enumerate(rows)}
     for place, row in enumerate(rows):
         parent = first.get(row.head.header.parent_id)
-        if row.mark is Mark.CYCLE:
+        if row.mark is ParentProblem.CYCLE:
             assert _reaches_itself(row.head, first)
-        elif row.mark is Mark.MISSING:
+        elif row.mark is ParentProblem.MISSING:
             assert (parent, row.head.header.parent_id is None) == (None, False)
         elif row.head.header.parent_id is not None:
             assert parent is not None
@@ -143,8 +145,8 @@ def test_every_session_is_there_once_below_its_parent(heads: list[Head]) -> None
 
 @patient
 @given(graphs)
-def test_lines_meet_those_of_the_next_row(heads: list[Head]) -> None:
-    rows = flatten(heads)
+def test_lines_meet_those_of_the_next_row(heads: list[SessionHead]) -> None:
+    rows = flatten_tree(heads)
     for row, below in pairwise(rows):
         for step in range(row.indent):
             goes_on = row.gutters[step] if step < len(row.gutters) else not row.last
@@ -156,13 +158,13 @@ def test_lines_meet_those_of_the_next_row(heads: list[Head]) -> None:
         assert last.last
 
 
-def _hangs_on(row: Row, parent: Head, first: dict[str | None, Head]) -> bool:
-    return row.mark is Mark.NONE and first.get(row.head.header.parent_id) is parent
+def _hangs_on(row: TreeRow, parent: SessionHead, first: dict[str | None, SessionHead]) -> bool:
+    return row.mark is ParentProblem.NONE and first.get(row.head.header.parent_id) is parent
 
 
-def _reaches_itself(start: Head, first: dict[str | None, Head]) -> bool:
-    seen: list[Head] = []
-    at: Head | None = first.get(start.header.parent_id)
+def _reaches_itself(start: SessionHead, first: dict[str | None, SessionHead]) -> bool:
+    seen: list[SessionHead] = []
+    at: SessionHead | None = first.get(start.header.parent_id)
     while at is not None and not any(at is known for known in seen):
         if at is start:
             return True

@@ -162,7 +162,7 @@ async def test_a_name_that_is_no_name_is_not_told(tmp_path: Path) -> None:
 
 async def test_what_slow_subscribers_lose_is_counted() -> None:
     measured = Measured()
-    bus = Bus("s", tap=measured.reports.tap("s", lambda: ("p", "m")))
+    bus = Bus("s", observer=measured.reports.make_observer("s", lambda: ("p", "m")))
     subscription = bus.subscribe()
     for _ in range(BUFFER_EVENTS + 7):
         bus.publish(ev.TextDelta("x"))
@@ -179,7 +179,7 @@ async def test_a_bug_in_a_measurement_costs_the_measurement_alone(
     def model() -> tuple[str, str]:
         raise RuntimeError("PRIVATE")
 
-    bus = Bus("s", tap=measured.reports.tap("s", model))
+    bus = Bus("s", observer=measured.reports.make_observer("s", model))
     subscription = bus.subscribe()
     for body in (ev.AgentStart("go", "m1"), ev.TurnStart(1), ev.MessageStart("m2")):
         bus.publish(body)

@@ -14,7 +14,7 @@ from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.tool.base import ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 OUT = {"outside": True, "reason": "it needs the agent"}
@@ -94,7 +94,7 @@ def test_nothing_in_the_environment_waits_for_a_terminal() -> None:
 
 
 def test_the_request_does_not_grow() -> None:
-    (spec,) = Registry(BUILTIN_TOOLS).specs(["bash"])
+    (spec,) = ToolRegistry(BUILTIN_TOOLS).specs(["bash"])
     # What it came to before a command could leave the sandbox.
     assert len(msgspec.json.encode(spec)) <= 757
     assert spec.description.count("andbox") == 1

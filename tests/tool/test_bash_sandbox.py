@@ -18,7 +18,7 @@ from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.sandbox.probe import ask, launcher, unavailable
 from yarrow.tool.base import ToolContext
-from yarrow.tool.command_notes import WAY_OUT
+from yarrow.tool.command_notes import OUTSIDE_HINT
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -219,7 +219,7 @@ async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> Non
     assert outcome.failed.text.endswith(
         "[.env: closed to commands, so to git it may look changed here, and cannot be compared or added; "
         "commits keep it as it is. Leave it out, as in: git add -A -- . ':(exclude).env']\n"
-        f"[sandbox: .env is closed to commands. {WAY_OUT}]"
+        f"[sandbox: .env is closed to commands. {OUTSIDE_HINT}]"
     )
     assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
 
@@ -245,7 +245,7 @@ async def test_a_changed_secret_that_stops_git_names_the_way_out(tracking: ToolC
     await asyncio.to_thread(subprocess.run, ["sh", "-c", OTHER], cwd=tracking.cwd, check=True)
     (tracking.cwd / ".env").write_text("KEY=of this machine\n")
     outcome = await call("bash", tracking, {"command": command})
-    assert outcome.failed.text.endswith(f"\n[sandbox: .env is closed to commands. {WAY_OUT}]")
+    assert outcome.failed.text.endswith(f"\n[sandbox: .env is closed to commands. {OUTSIDE_HINT}]")
     assert (tracking.cwd / ".env").read_text() == "KEY=of this machine\n"
 
 

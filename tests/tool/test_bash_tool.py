@@ -16,9 +16,9 @@ from tool_calls import Outcome, call, context_of
 
 from yarrow.config.settings import BashSettings
 from yarrow.tool.base import Done
-from yarrow.tool.capture import DELTAS_PER_SECOND, FILE_BYTES
-from yarrow.tool.command_notes import LEFT
-from yarrow.tool.limits import PROGRESS_BYTES, RESULT_BYTES, RESULT_LINES
+from yarrow.tool.capture import DELTAS_PER_SECOND, MAX_FILE_BYTES
+from yarrow.tool.command_notes import PROCESSES_ENDED
+from yarrow.tool.limits import MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
 
 
 async def bash(where: Any, command: str, **arguments: Any) -> Outcome:
@@ -57,7 +57,7 @@ async def test_case_T_13_no_output_and_an_exit_code(ws: Path) -> None:
 )
 async def test_case_T_07_background_children(ws: Path, command: str) -> None:
     start = time.monotonic()
-    assert (await bash(ws, command)).done.text == f"ok\n[{LEFT}]"
+    assert (await bash(ws, command)).done.text == f"ok\n[{PROCESSES_ENDED}]"
     assert time.monotonic() - start < 2
     assert (await bash(ws, "echo next")).done.text == "next"
 
@@ -123,13 +123,13 @@ async def test_case_T_11_a_flood(ws: Path) -> None:
     before, after, text, deltas, longest = json.loads(printed)
     assert after - before < 8_000, "KiB of memory grew with the output"
     assert deltas <= DELTAS_PER_SECOND * seconds + 2
-    assert longest <= PROGRESS_BYTES
+    assert longest <= MAX_PROGRESS_BYTES
     assert f"of {T_11_BYTES:,} bytes not shown ({T_11_BYTES // 2:,} lines in all)" in text
-    assert f"its first {FILE_BYTES:,} bytes are in /" in text
+    assert f"its first {MAX_FILE_BYTES:,} bytes are in /" in text
     assert text.startswith("y\ny\n")
     assert text.endswith("\ny")
-    assert len(text.encode()) <= RESULT_BYTES
-    assert text.count("\n") <= RESULT_LINES
+    assert len(text.encode()) <= MAX_RESULT_BYTES
+    assert text.count("\n") <= MAX_RESULT_LINES
 
 
 async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(ws: Path) -> None:
@@ -137,7 +137,7 @@ async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(w
     head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
     assert head.split("\n") == [str(n) for n in range(1, head.count("\n") + 2)]
     assert tail.split("\n") == [str(n) for n in range(100_000 - tail.count("\n"), 100_001)]
-    assert head.count("\n") + tail.count("\n") + 3 <= RESULT_LINES
+    assert head.count("\n") + tail.count("\n") + 3 <= MAX_RESULT_LINES
     hidden = 588_895 - len(head) - len(tail) - 2
     assert note.startswith(f"{hidden:,} of 588,895 bytes not shown (100,000 lines in all); all of it is in /")
     path = file_named(note)
@@ -154,13 +154,13 @@ async def test_head_and_tail_are_whole_lines(ws: Path) -> None:
     head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
     assert all(re.fullmatch(r"line \d{60}", line) for line in (head + "\n" + tail).split("\n"))
     assert note.startswith(f"{5_000 * 66 - len(head) - len(tail) - 2:,} of 330,000 bytes")
-    assert 45_000 < len(text) <= RESULT_BYTES
+    assert 45_000 < len(text) <= MAX_RESULT_BYTES
 
 
-@pytest.mark.parametrize("lines", [RESULT_LINES, RESULT_LINES + 1])
+@pytest.mark.parametrize("lines", [MAX_RESULT_LINES, MAX_RESULT_LINES + 1])
 async def test_output_of_many_short_lines(ws: Path, lines: int) -> None:
     text = (await bash(ws, f"seq {lines} | sed s/.*/x/")).done.text
-    if lines == RESULT_LINES:
+    if lines == MAX_RESULT_LINES:
         assert text == "\n".join(["x"] * lines)
     else:
         assert "\n[... 4 of 4,002 bytes not shown (2,001 lines in all); all of it is in /" in text
@@ -171,7 +171,7 @@ async def test_one_line_of_very_much_output(ws: Path) -> None:
     head, note, tail = text.split("\n")
     assert set(head + tail) <= {"é", "\u00c3", "\ufffd"}
     assert re.search(r"of [\d,]+ bytes not shown \(0 lines in all\)", note)
-    assert len(text.encode()) <= RESULT_BYTES + 200
+    assert len(text.encode()) <= MAX_RESULT_BYTES + 200
 
 
 async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ async def test_deltas_come_soon_are_few_and_lose_nothing(ws: Path) -> None:
 
 async def test_a_delta_that_is_too_long_says_what_it_leaves_out(ws: Path) -> None:
     outcome = await bash(ws, "echo first; seq 20000")
-    assert all(len(delta.encode()) <= PROGRESS_BYTES for delta in outcome.progress)
+    assert all(len(delta.encode()) <= MAX_PROGRESS_BYTES for delta in outcome.progress)
     assert outcome.progress[-1].endswith("20000\n")
     assert any(re.match(r"\[\.\.\. [\d,]+ bytes \.\.\.\]\n", delta) for delta in outcome.progress)
 

@@ -11,7 +11,7 @@ import pytest
 from tool_calls import call, names_in
 
 from yarrow.platform import system
-from yarrow.tool.diff import unified_diff
+from yarrow.tool.diff import make_unified_diff
 
 OLD = b"line\n" * 3_000 + b"needle\n"
 
@@ -71,9 +71,9 @@ def by_somebody_else(monkeypatch: pytest.MonkeyPatch, tool: str, change: Any) ->
 
     def diff(*arguments: Any) -> str:
         change()
-        return unified_diff(*arguments)
+        return make_unified_diff(*arguments)
 
-    monkeypatch.setattr(f"yarrow.tool.{tool}.unified_diff", diff)
+    monkeypatch.setattr(f"yarrow.tool.{tool}.make_unified_diff", diff)
 
 
 @pytest.mark.parametrize("how", ["appended", "replaced", "linked"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from yarrow.tool.arguments import Invalid, decode
+from yarrow.tool.arguments import InvalidArguments, decode_arguments
 
 
 class Edit(Struct, forbid_unknown_fields=True):
@@ -33,8 +33,8 @@ class Arguments(Struct, forbid_unknown_fields=True):
     maybe: int | None = None
 
 
-def decoded(**given: Any) -> Arguments | Invalid:
-    return decode(json.dumps(given), Arguments)  # pyright: ignore[reportReturnType]
+def decoded(**given: Any) -> Arguments | InvalidArguments:
+    return decode_arguments(json.dumps(given), Arguments)  # pyright: ignore[reportReturnType]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_object_for_the_text_of_a_file_is_its_json() -> None:
     ],
 )
 def test_what_has_no_single_reading_is_refused(given: dict[str, Any]) -> None:
-    assert isinstance(decoded(**given), Invalid)
+    assert isinstance(decoded(**given), InvalidArguments)
 
 
 @given(

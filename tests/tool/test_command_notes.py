@@ -15,7 +15,7 @@ from yarrow.config.settings import BashSettings
 from yarrow.policy.sandbox.boxes import Boxes
 from yarrow.policy.sandbox.probe import unavailable
 from yarrow.tool.base import ToolContext
-from yarrow.tool.command_notes import LEFT, NO_WAY_OUT, WAY_OUT
+from yarrow.tool.command_notes import OUTSIDE_HINT, PROCESSES_ENDED, STRICT_HINT
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -57,9 +57,9 @@ async def test_case_RB_11_a_command_that_the_sandbox_stopped_names_the_way_out(
         why = ""  # it would fail outside too
     why = why.format(above=repository.parent)
     text = await run(boxed(repository), command)
-    assert text.endswith(f"\n[sandbox: {why}. {WAY_OUT}]") if why else "[sandbox" not in text
+    assert text.endswith(f"\n[sandbox: {why}. {OUTSIDE_HINT}]") if why else "[sandbox" not in text
     text = await run(boxed(repository, "strict"), command)
-    assert text.endswith(f"\n[sandbox: {why}. {NO_WAY_OUT}]") if why else "[sandbox" not in text
+    assert text.endswith(f"\n[sandbox: {why}. {STRICT_HINT}]") if why else "[sandbox" not in text
     assert "[sandbox" not in await run(context_of(repository), f"{command}; mv moved .git; false")
 
 
@@ -105,7 +105,7 @@ async def test_a_part_of_the_repository_that_lies_in_the_home_is_named(ws: Path,
         git -C {tmp_path}/home/base {identity} commit -q --allow-empty -m x; {make}"""
     await asyncio.to_thread(subprocess.run, ["bash", "-c", script], cwd=ws, check=True)
     text = await run(boxed(ws, home=tmp_path / "home"), command)
-    assert text.endswith(f"\n[sandbox: {hidden} is hidden from commands. {WAY_OUT}]")
+    assert text.endswith(f"\n[sandbox: {hidden} is hidden from commands. {OUTSIDE_HINT}]")
 
 
 async def test_case_RB_08_a_commit_that_cannot_be_signed(
@@ -127,7 +127,7 @@ async def test_case_RB_08_a_commit_that_cannot_be_signed(
         f"{commit} || true",
         f"{commit} --no-gpg-sign; git -c tag.gpgsign=true tag -m x v1",
     ):
-        assert f"[sandbox: commands have no signing keys. {WAY_OUT}]" in await run(context, command), command
+        assert f"[sandbox: commands have no signing keys. {OUTSIDE_HINT}]" in await run(context, command), command
     assert await run(context, f"{commit} --no-gpg-sign") == "[no output]"
     allowed = replace(context, sandbox=None, outside=repository)
     arguments = {"command": f"{commit} && git cat-file commit HEAD", "outside": True, "reason": "it is signed"}
@@ -149,7 +149,7 @@ async def test_case_RB_08_a_commit_that_cannot_be_signed(
 async def test_case_RB_14_processes_that_were_ended_are_named(ws: Path, command: str, inside: bool) -> None:
     text = await run(boxed(ws) if inside else context_of(ws), command)
     assert text.startswith("hi\n")
-    assert text.endswith(f"\n[{LEFT}]")
+    assert text.endswith(f"\n[{PROCESSES_ENDED}]")
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -170,7 +170,7 @@ async def test_case_RB_14_processes_that_were_ended_are_named(ws: Path, command:
 async def test_a_command_that_leaves_nothing_gets_no_note(ws: Path, command: str, inside: bool) -> None:
     text = await run(boxed(ws) if inside else context_of(ws), command)
     assert text.split("\n[")[0] == "hi"
-    assert LEFT not in text
+    assert PROCESSES_ENDED not in text
 
 
 async def test_how_a_command_ended_is_told_as_without_the_shell_around_it(ws: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tool_calls import Outcome, call, names_in
 
-from yarrow.tool.matching import Edit, Mismatch, apply_edits
+from yarrow.tool.text_edit import EditMismatch, TextEdit, apply_edits
 
 
 async def edit(ws: Path, data: bytes | str, *edits: tuple[Any, ...], dry_run: bool = False) -> tuple[Outcome, bytes]:
@@ -199,7 +199,7 @@ async def test_an_exact_match_goes_before_a_loose_one(ws: Path) -> None:
     [("cafe\u0301\n", "cafe"), ("   \n\n", "\n\n\n"), ("foobar\n", "foo  "), ("x “\n", ' "')],
 )
 def test_no_loose_match_cuts_a_character_or_matches_nothing(text: str, old: str) -> None:
-    outcome = apply_edits(text, [Edit(old, "Z")])
+    outcome = apply_edits(text, [TextEdit(old, "Z")])
     if isinstance(outcome, tuple):
         assert outcome[0] in {"xZ\n", "Z\u0301\n"}
     else:
@@ -292,8 +292,8 @@ def test_law_4_outside_the_replaced_span_every_byte_stays_the_same(before: str, 
         and "\r" not in new.replace("\r\n", "")
     )
     text = before + old + after
-    outcome = apply_edits(text, [Edit(old, new)])
-    if isinstance(outcome, Mismatch):
+    outcome = apply_edits(text, [TextEdit(old, new)])
+    if isinstance(outcome, EditMismatch):
         return
     changed, count = outcome
     assert count == 1
@@ -358,9 +358,9 @@ def _is_latin(data: bytes) -> bool:
 @given(old=TEXTS, new=TEXTS)
 @settings(max_examples=60, deadline=None)
 def test_every_diff_applies(tmp_path_factory: pytest.TempPathFactory, old: str, new: str) -> None:
-    from yarrow.tool.diff import unified_diff
+    from yarrow.tool.diff import make_unified_diff
 
-    diff = unified_diff("f", old, new)
+    diff = make_unified_diff("f", old, new)
     assert bool(diff) == (old != new)
     if not diff:
         return

@@ -20,7 +20,7 @@ def home(ws: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     assert program is not None, "the contract needs ripgrep: install the package `ripgrep`"
     for module in ("grep", "find"):
         monkeypatch.setattr(
-            f"yarrow.tool.{module}.ripgrep_program", lambda _: program if request.param == "ripgrep" else None
+            f"yarrow.tool.{module}.find_ripgrep", lambda _: program if request.param == "ripgrep" else None
         )
     return ws
 

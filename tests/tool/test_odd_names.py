@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tool_calls import call, names_in
 
 from yarrow.tool.globs import Glob, compile_names
-from yarrow.tool.names import meant, told
+from yarrow.tool.path_notation import quote_path, unquote_path
 
 ODD = {
     "nl\nname": r'"nl\nname"',
@@ -69,9 +69,9 @@ async def test_the_home_of_somebody_is_not_guessed(ws: Path) -> None:
 
 @given(path=st.text(st.sampled_from('ab"\\nu0/\n\x1b\x9b\u2028\udcffé'), min_size=1))
 def test_every_path_is_one_line_and_is_had_back(path: str) -> None:
-    text = told(path)
+    text = quote_path(path)
     assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
-    assert meant(text) == path
+    assert unquote_path(text) == path
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

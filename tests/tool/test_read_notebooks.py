@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import call
 
-from yarrow.tool.notebook import OUTPUT_CHARACTERS, cells_of
+from yarrow.tool.notebook import MAX_OUTPUT_CHARACTERS, render_notebook
 
 PICTURE = "iVBORw0KGgo" * 500
 
@@ -65,7 +65,7 @@ async def test_what_stands_behind_a_picture_is_shown(ws: Path) -> None:
 
 
 async def test_a_long_output_is_cut(ws: Path) -> None:
-    output = {"output_type": "stream", "name": "stdout", "text": "y" * (OUTPUT_CHARACTERS + 7)}
+    output = {"output_type": "stream", "name": "stdout", "text": "y" * (MAX_OUTPUT_CHARACTERS + 7)}
     text = await shown(ws, notebook({"cell_type": "code", "source": "", "outputs": [output]}))
     assert text.endswith("y\n[... 7 more characters]\n")
 
@@ -108,5 +108,5 @@ JSON = st.recursive(
 
 @given(cells=JSON)
 def test_whatever_a_notebook_holds_it_is_shown_or_taken_for_text(cells: object) -> None:
-    text = cells_of(json.dumps({"nbformat": 4, "cells": cells}).encode())
+    text = render_notebook(json.dumps({"nbformat": 4, "cells": cells}).encode())
     assert text is None or text.startswith("[notebook of ")

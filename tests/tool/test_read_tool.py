@@ -10,7 +10,7 @@ from tool_calls import call, context_of
 
 from yarrow.imaging.fit import IMAGE_BYTES
 from yarrow.message import Image
-from yarrow.tool.limits import RESULT_BYTES
+from yarrow.tool.limits import MAX_RESULT_BYTES
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\1" * 2
 
@@ -62,7 +62,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(ws: Path) -> None:
         shown = (await call("read", ws, {"path": "a", "offset": offset})).done.text
         page, _, note = shown.partition("\n[lines ")
         got += page
-        assert len(page.encode()) <= RESULT_BYTES
+        assert len(page.encode()) <= MAX_RESULT_BYTES
         if not note:
             break
         assert "of 60;" in note
@@ -75,7 +75,7 @@ async def test_one_overlong_line_is_cut_between_characters_and_marked(ws: Path) 
     shown = (await call("read", ws, {"path": "a", "offset": 2})).done.text
     line, cut, rest = shown.split("\n")
     assert line == "x" + "é" * (len(line) - 1)
-    assert len(line.encode()) == RESULT_BYTES - 1
+    assert len(line.encode()) == MAX_RESULT_BYTES - 1
     assert cut == "[line 2 is cut after 51,199 of 80,002 bytes; the rest: sed -n 2p a | tail -c +51200]"
     assert rest == "[lines 2-2 of 3; go on with offset 3]"
     assert (await call("read", ws, {"path": "a", "offset": 3})).done.text == "third\n"

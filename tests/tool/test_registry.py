@@ -14,8 +14,8 @@ from doubles.permits import permit_all
 from yarrow.message import ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.limits import DIFF_BYTES, PROGRESS_BYTES, RESULT_BYTES, RESULT_LINES
-from yarrow.tool.registry import Registry
+from yarrow.tool.limits import MAX_DIFF_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
+from yarrow.tool.registry import ToolRegistry
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,10 +63,10 @@ async def _done(arguments: Arguments, context: ToolContext) -> AsyncIterator[Pro
 
 async def _run(items: Any, tmp_path: Path, text: str = "{}", **options: Any) -> Any:
     probe = Probe(items, read_only=options.pop("read_only", False))
-    execute = Registry([probe]).execute(
+    execute = ToolRegistry([probe]).execute(
         ToolCall(id="c", name=options.pop("name", "probe"), arguments=text, **options.pop("call", {})),
         context_of(tmp_path),
-        permit=options.pop("permit", permit_all),
+        authorize=options.pop("permit", permit_all),
         dry_run=options.pop("dry_run", False),
         **options,
     )
@@ -75,15 +75,15 @@ async def _run(items: Any, tmp_path: Path, text: str = "{}", **options: Any) -> 
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="probe"):
-        Registry([Probe(_done), Probe(_done)])
+        ToolRegistry([Probe(_done), Probe(_done)])
 
 
 async def test_an_unknown_tool_is_answered_with_the_nearest_names_first(tmp_path: Path) -> None:
     outcome = await call("wirte", tmp_path, {})
     assert outcome.failed.text.startswith("There is no tool called 'wirte'. The tools are: write, ")
     assert all(name in outcome.text for name in REGISTRY.names())
-    assert REGISTRY.read_only("wirte")
-    assert not REGISTRY.read_only("write")
+    assert REGISTRY.is_read_only("wirte")
+    assert not REGISTRY.is_read_only("write")
 
 
 async def test_a_tool_that_was_not_offered_is_unknown(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ async def test_closing_the_generator_ends_the_tool(tmp_path: Path) -> None:
         finally:
             ended.append("tool")
 
-    execution = Registry([Probe(streams)]).execute(
-        ToolCall(id="c", name="probe"), context_of(tmp_path), permit=permit_all, dry_run=False
+    execution = ToolRegistry([Probe(streams)]).execute(
+        ToolCall(id="c", name="probe"), context_of(tmp_path), authorize=permit_all, dry_run=False
     )
     assert await anext(execution) == Progress("a")
     await execution.aclose()
@@ -224,9 +224,9 @@ async def test_a_long_result_is_cut_and_says_how_much_there_was(tmp_path: Path, 
     kept, _, note = outcome.failed.text.rpartition("\n")
     assert note == f"[cut: this is the start of {rest}; ask for less at a time]"
     assert text.startswith(kept)
-    assert len(kept.encode()) <= RESULT_BYTES
-    assert kept.count("\n") < RESULT_LINES
-    assert len(outcome.progress[0].encode()) <= PROGRESS_BYTES
+    assert len(kept.encode()) <= MAX_RESULT_BYTES
+    assert kept.count("\n") < MAX_RESULT_LINES
+    assert len(outcome.progress[0].encode()) <= MAX_PROGRESS_BYTES
     assert outcome.progress[0].endswith("end")
 
 
@@ -238,7 +238,7 @@ async def test_a_long_diff_is_cut_at_a_line(tmp_path: Path) -> None:
     *lines, note = outcome.done.diff.splitlines()
     assert set(lines) == {"+1234567"}
     assert note == "[diff cut: this is the start of 90,000 bytes]"
-    assert len("\n".join(lines)) < DIFF_BYTES
+    assert len("\n".join(lines)) < MAX_DIFF_BYTES
 
 
 async def test_text_is_made_fit_for_any_file_and_wire(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_text_is_made_fit_for_any_file_and_wire(tmp_path: Path) -> None:
 
 
 def test_a_spec_is_prose_and_a_compact_schema(tmp_path: Path) -> None:
-    (spec,) = Registry([Probe(_done)]).specs(None)
+    (spec,) = ToolRegistry([Probe(_done)]).specs(None)
     assert spec.description == "Does what a test wants."
     assert spec.parameters == {
         "type": "object",

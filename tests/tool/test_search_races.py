@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from tool_calls import call
 
-from yarrow.tool.walk import Entry, walk
+from yarrow.tool.directory_walk import WalkEntry, walk
 
 HIT = (
     '{{"type":"begin","data":{{"path":{{"text":"{path}"}}}}}}\n'
@@ -85,7 +85,7 @@ async def test_ripgrep_runs_in_the_directory_that_was_looked_at(
         (ws / "d").symlink_to(outside)
         return False
 
-    monkeypatch.setattr("yarrow.tool.ripgrep.has_odd_ignore_file", swap)
+    monkeypatch.setattr("yarrow.tool.ripgrep.has_unusable_ignore_file", swap)
     await call("find", ws, {"pattern": "*", "path": "d"})
     # A link was there when it began, so ripgrep did not begin at all.
     assert not (ws.parent / "where").exists()
@@ -95,7 +95,7 @@ def test_a_walk_does_not_enter_what_became_a_link(ws: Path, outside: Path) -> No
     (ws / "d").mkdir()
     (ws / "d/mine").touch()
     entries = walk(ws, Event())
-    assert next(entries) == Entry("d", is_dir=True)
+    assert next(entries) == WalkEntry("d", is_dir=True)
     (ws / "d").rename(ws.parent / "aside")
     (ws / "d").symlink_to(outside)
     assert list(entries) == []
@@ -107,7 +107,7 @@ async def test_our_own_search_does_not_read_what_became_a_link(
     (ws / "d").mkdir()
     (ws / "d/f").write_text("needle\n")
 
-    def swapped(root: Path, stop: Event) -> Iterator[Entry]:
+    def swapped(root: Path, stop: Event) -> Iterator[WalkEntry]:
         for entry in walk(root, stop):
             if entry.path == "d/f":
                 (ws / "d").rename(ws.parent / "aside")
@@ -115,5 +115,5 @@ async def test_our_own_search_does_not_read_what_became_a_link(
             yield entry
 
     monkeypatch.setattr("yarrow.tool.search.walk", swapped)
-    monkeypatch.setattr("yarrow.tool.grep.ripgrep_program", lambda _workspace: None)
+    monkeypatch.setattr("yarrow.tool.grep.find_ripgrep", lambda _workspace: None)
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == "No matches for 'needle'."

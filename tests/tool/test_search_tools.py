@@ -17,10 +17,10 @@ from tool_calls import call
 
 from yarrow.tool.base import Result
 from yarrow.tool.globs import Glob
-from yarrow.tool.hits import COUNTED_MATCHES, SEARCHED_BYTES
-from yarrow.tool.ignore import IGNORE_BYTES
-from yarrow.tool.ripgrep import CPU_SECONDS, MEMORY_KIB
-from yarrow.tool.search import PATTERN_SECONDS
+from yarrow.tool.hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES
+from yarrow.tool.ignore_file import MAX_IGNORE_FILE_BYTES
+from yarrow.tool.ripgrep import MAX_CPU_SECONDS, MAX_MEMORY_KIB
+from yarrow.tool.search import MAX_PATTERN_SECONDS
 
 How = Literal["ripgrep", "ours"]
 
@@ -38,7 +38,7 @@ def choose(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
         program = shutil.which("rg")
         assert program is not None, "the contract needs ripgrep: install the package `ripgrep`"
     for module in ("grep", "find"):
-        monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", lambda _workspace: program)
+        monkeypatch.setattr(f"yarrow.tool.{module}.find_ripgrep", lambda _workspace: program)
 
 
 async def both(monkeypatch: pytest.MonkeyPatch, name: str, ws: Path, arguments: dict[str, Any]) -> Result:
@@ -264,7 +264,7 @@ async def test_an_escaped_backslash_before_an_n_is_no_line_feed(ws: Path, how: H
 async def test_large_files_are_passed_over(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
     make(ws, {"small": "needle\n"})
     make_large(ws / "large", "needle\n")
-    note = f"[large not searched: larger than {SEARCHED_BYTES:,} bytes; use bash]"
+    note = f"[large not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash]"
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == f"small:1:needle\n{note}"
     assert "larger than" in (await call("grep", ws, {"pattern": "needle", "path": "large"})).failed.text
 
@@ -291,7 +291,7 @@ async def test_case_rb_10_grep_names_files_too_large_to_search(ws: Path, how: Ho
     make(ws, {".gitignore": "out/\n"})
     for name in names:
         make_large(ws / name)
-    note = f"\n[{named} not searched: larger than {SEARCHED_BYTES:,} bytes; use bash]" if named else ""
+    note = f"\n[{named} not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash]" if named else ""
     assert (await call("grep", ws, {"pattern": "needle", **arguments})).done.text == f"No matches for 'needle'.{note}"
 
 
@@ -310,7 +310,7 @@ async def test_ripgrep_searches_in_a_process_with_many_descriptors(ws: Path, mon
 
 
 async def test_grep_names_no_large_file_when_it_ends_early(ws: Path, how: How) -> None:
-    make(ws, {f"f{number}": "needle\n" * (COUNTED_MATCHES // 64) for number in range(66)})
+    make(ws, {f"f{number}": "needle\n" * (MAX_COUNTED_MATCHES // 64) for number in range(66)})
     make_large(ws / "a")
     assert "not searched" not in (await call("grep", ws, {"pattern": "needle"})).done.text
 
@@ -321,13 +321,13 @@ async def test_grep_names_a_large_file_of_secrets_once(ws: Path, how: How) -> No
 
 
 async def test_grep_names_no_file_of_the_largest_size_that_is_searched(ws: Path, how: How) -> None:
-    make_large(ws / "f", size=SEARCHED_BYTES)
+    make_large(ws / "f", size=MAX_SEARCHED_BYTES)
     make(ws, {"x: 70000000 bytes": "needle\n", "debug": ": 70000000 bytes\n"})
     (ws / "link").symlink_to(ws / "f")
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == "x: 70000000 bytes:1:needle"
 
 
-def make_large(path: Path, end: str = "", *, size: int = SEARCHED_BYTES + 1) -> None:
+def make_large(path: Path, end: str = "", *, size: int = MAX_SEARCHED_BYTES + 1) -> None:
     """Make a file of this size without its blocks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
@@ -354,7 +354,7 @@ async def test_a_pattern_that_explodes_ends_soon_and_stops_nobody(ws: Path, monk
     heart.cancel()
     assert failed.text.endswith("takes too long. Repeat less within what is repeated.")
     assert time.monotonic() - start < 8
-    assert longest < PATTERN_SECONDS / 2
+    assert longest < MAX_PATTERN_SECONDS / 2
 
 
 async def test_ignore_files_of_directories_above_hold_up_to_a_repository(ws: Path, how: How) -> None:
@@ -376,7 +376,7 @@ async def test_a_cancelled_search_ends_at_once(ws: Path, how: How, monkeypatch: 
         slow = ws.parent / "rg"
         slow.write_text("#!/bin/sh\nsleep 300\n")
         slow.chmod(0o755)
-        monkeypatch.setattr("yarrow.tool.grep.ripgrep_program", lambda _workspace: str(slow))
+        monkeypatch.setattr("yarrow.tool.grep.find_ripgrep", lambda _workspace: str(slow))
     task = asyncio.create_task(call("grep", ws, {"pattern": "(?:nothing)?q"}))
     await asyncio.sleep(0.05)
     start = time.monotonic()
@@ -391,13 +391,13 @@ async def test_a_search_that_takes_too_long_gives_what_it_has(
 ) -> None:
     make(ws, {"f": "needle\n"})
     for module in ("search", "find", "ripgrep"):
-        monkeypatch.setattr(f"yarrow.tool.{module}.SEARCH_SECONDS", 0.2 if how == "ripgrep" else -1)
+        monkeypatch.setattr(f"yarrow.tool.{module}.MAX_SEARCH_SECONDS", 0.2 if how == "ripgrep" else -1)
     if how == "ripgrep":
         slow = ws.parent / "rg"
         slow.write_text("#!/bin/sh\nprintf 'f\\0'\nsleep 300\n")
         slow.chmod(0o755)
         for module in ("grep", "find"):
-            monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", lambda _workspace: str(slow))
+            monkeypatch.setattr(f"yarrow.tool.{module}.find_ripgrep", lambda _workspace: str(slow))
     searched = (await call("grep", ws, {"pattern": "needle"})).done.text
     assert searched == "No matches for 'needle'.\n[the search was stopped after 30 s; narrow it]"
     found = (await call("find", ws, {"pattern": "*"})).done.text
@@ -409,7 +409,7 @@ async def test_a_dry_run_starts_no_ripgrep(ws: Path, monkeypatch: pytest.MonkeyP
         raise AssertionError("a dry run must not look for a program")
 
     for module in ("grep", "find"):
-        monkeypatch.setattr(f"yarrow.tool.{module}.ripgrep_program", refuses)
+        monkeypatch.setattr(f"yarrow.tool.{module}.find_ripgrep", refuses)
     make(ws, {"f": "needle\n"})
     assert (await call("grep", ws, {"pattern": "needle"}, dry_run=True)).done.text == "f:1:needle"
     assert (await call("find", ws, {"pattern": "f"}, dry_run=True)).done.text == "f"
@@ -457,7 +457,7 @@ def plant_endless(path: Path, kind: str) -> None:
         path.symlink_to("/dev/zero")
     else:
         path.write_bytes(b"f\n")
-        os.truncate(path, IGNORE_BYTES + 1)
+        os.truncate(path, MAX_IGNORE_FILE_BYTES + 1)
 
 
 async def test_a_device_deeper_down_ends_ripgrep_and_not_the_search(ws: Path, how: How) -> None:
@@ -501,7 +501,7 @@ async def test_ripgrep_has_bounds_that_hold_without_us(ws: Path, monkeypatch: py
     told = ws.parent / "told"
     monkeypatch.setenv("PATH", str(fake(ws, f"echo $(ulimit -v) $(ulimit -t) $(ulimit -c) > {told}").parent))
     assert (await call("find", ws, {"pattern": "f"})).done.text == "Nothing matches 'f'."
-    assert told.read_text() == f"{MEMORY_KIB} {CPU_SECONDS} 0\n"
+    assert told.read_text() == f"{MAX_MEMORY_KIB} {MAX_CPU_SECONDS} 0\n"
 
 
 async def test_when_ripgrep_dies_what_it_found_is_not_told_twice(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,23 +5,23 @@ from tool_calls import REGISTRY
 
 from yarrow.config.settings import BashSettings
 from yarrow.imaging.fit import SOURCE_BYTES
-from yarrow.tool.bash import MOST_SECONDS
-from yarrow.tool.find import FIND_LIMIT
-from yarrow.tool.grep import GREP_LIMIT
-from yarrow.tool.hits import LINE_CHARACTERS
-from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES
-from yarrow.tool.ls import LS_LIMIT
+from yarrow.tool.bash import MAX_TIMEOUT_SECONDS
+from yarrow.tool.find import DEFAULT_FIND_LIMIT
+from yarrow.tool.grep import DEFAULT_GREP_LIMIT
+from yarrow.tool.hits import MAX_LINE_CHARACTERS
+from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES
+from yarrow.tool.ls import DEFAULT_LS_LIMIT
 
 
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
-        ("read", [f"{RESULT_LINES:,} lines", f"{RESULT_BYTES // 1024} KiB", f"{SOURCE_BYTES // 1_000_000} MB"]),
-        ("grep", [f"{GREP_LIMIT} matches", f"{LINE_CHARACTERS} characters"]),
-        ("find", [f"{FIND_LIMIT:,}"]),
-        ("ls", [f"{LS_LIMIT}"]),
-        ("bash", [f"{RESULT_LINES:,} lines", f"{RESULT_BYTES // 1024} KiB"]),
-        ("bash", [f"{BashSettings().timeout:g} unless", f"at most {MOST_SECONDS}"]),
+        ("read", [f"{MAX_RESULT_LINES:,} lines", f"{MAX_RESULT_BYTES // 1024} KiB", f"{SOURCE_BYTES // 1_000_000} MB"]),
+        ("grep", [f"{DEFAULT_GREP_LIMIT} matches", f"{MAX_LINE_CHARACTERS} characters"]),
+        ("find", [f"{DEFAULT_FIND_LIMIT:,}"]),
+        ("ls", [f"{DEFAULT_LS_LIMIT}"]),
+        ("bash", [f"{MAX_RESULT_LINES:,} lines", f"{MAX_RESULT_BYTES // 1024} KiB"]),
+        ("bash", [f"{BashSettings().timeout:g} unless", f"at most {MAX_TIMEOUT_SECONDS}"]),
     ],
 )
 def test_the_limits_are_in_the_prose(name: str, limits: list[str]) -> None:

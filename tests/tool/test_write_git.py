@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from yarrow.policy.workspace import Workspace
-from yarrow.tool import target
-from yarrow.tool.replacing import replace_file
-from yarrow.tool.target import opened
+from yarrow.tool import writable_file
+from yarrow.tool.atomic_replace import replace_file
+from yarrow.tool.writable_file import open_writable
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
@@ -24,9 +24,9 @@ def test_case_at_08_a_write_that_completes_a_git_directory_is_undone(
         (docs / "refs").mkdir(exist_ok=True)
         replace_file(directory, name, data)
 
-    monkeypatch.setattr(target, "replace_file", meanwhile)
-    with opened(docs / "HEAD", Workspace.make(tmp_path)) as file:
-        assert isinstance(file, target.Target)
+    monkeypatch.setattr(writable_file, "replace_file", meanwhile)
+    with open_writable(docs / "HEAD", Workspace.make(tmp_path)) as file:
+        assert isinstance(file, writable_file.WritableFile)
         assert file.read() == old
         assert not file.replace(b"ref: refs/heads/main\n")
     assert ((docs / "HEAD").read_bytes() if (docs / "HEAD").exists() else None) == old

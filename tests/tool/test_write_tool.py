@@ -14,7 +14,7 @@ from tool_calls import call, context_of, names_in
 
 from yarrow.errors import ConfigError
 from yarrow.tool.base import Done
-from yarrow.tool.content import Text, decode
+from yarrow.tool.file_content import DecodedText, decode_text
 
 
 def mode(path: Path) -> int:
@@ -219,7 +219,7 @@ async def test_a_file_that_is_too_large_is_left_to_the_shell(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "a").write_text("12345")
-    monkeypatch.setattr("yarrow.tool.target.CHANGED_BYTES", 4)
+    monkeypatch.setattr("yarrow.tool.writable_file.MAX_CHANGED_BYTES", 4)
     edits = [{"old": "1", "new": "2"}]
     for name, arguments in {"write": {"content": ""}, "edit": {"edits": edits}}.items():
         assert "Use bash." in (await call(name, ws, {"path": "a", **arguments}, dry_run=dry_run)).failed.text
@@ -268,12 +268,12 @@ async def test_a_cancel_before_the_write_leaves_the_file(ws: Path, monkeypatch: 
     (ws / "a").write_text("old")
     looking, go_on = threading.Event(), threading.Event()
 
-    def slowly(data: bytes) -> Text:
+    def slowly(data: bytes) -> DecodedText:
         looking.set()
         go_on.wait()
-        return decode(data)
+        return decode_text(data)
 
-    monkeypatch.setattr("yarrow.tool.write.decode", slowly)
+    monkeypatch.setattr("yarrow.tool.write.decode_text", slowly)
     task = asyncio.create_task(call("write", ws, {"path": "a", "content": "new"}))
     await asyncio.to_thread(looking.wait)
     task.cancel()

@@ -14,9 +14,9 @@ from yarrow.message import ToolCall
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
-REGISTRY = Registry(BUILTIN_TOOLS)
+REGISTRY = ToolRegistry(BUILTIN_TOOLS)
 
 
 class Outcome(Struct):
@@ -72,9 +72,9 @@ async def call(
     arguments: Mapping[str, Any],
     *,
     dry_run: bool = False,
-    registry: Registry = REGISTRY,
+    registry: ToolRegistry = REGISTRY,
 ) -> Outcome:
     """Call a tool in a directory or context."""
     context = where if isinstance(where, ToolContext) else context_of(where)
     tool_call = ToolCall(id="c1", name=name, arguments=json.dumps(arguments))
-    return await collect(registry.execute(tool_call, context, permit=permit_all, dry_run=dry_run))
+    return await collect(registry.execute(tool_call, context, authorize=permit_all, dry_run=dry_run))

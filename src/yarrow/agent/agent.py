@@ -219,7 +219,7 @@ class Agent:
         left = self._delivery.close()
         self.questions.presence.end_run()
         for notice in await self._noticed(loop):
-            self._desk.publish(self._desk.redactor.struct(notice))
+            self._desk.publish(self._desk.redactor.redact_struct(notice))
         usage = loop.usage + self._compactor.spent
         try:
             await self._desk.append(*self._delivery.undelivered_records(tuple(one.message_id for one in left)))
@@ -227,7 +227,7 @@ class Agent:
         except StorageError as error:
             end = RunOutcome(EndReason.ERROR, end.failure or error.failure())
         told = AgentEnd(end.reason, usage, end.failure, left)
-        await self._points.agent_end(self._desk.redactor.struct(told))
+        await self._points.agent_end(self._desk.redactor.redact_struct(told))
         failure = await self._release()
         if failure is not None:
             end = RunOutcome(EndReason.ERROR, end.failure or failure.failure())
@@ -292,7 +292,7 @@ class Agent:
         within = self._compactor.compact_if_needed
         return LoopPorts(
             emit=self._desk.bus.publish
-            if equipment.keys.idle
+            if equipment.keys.is_empty
             else RedactingEmitter(self._desk.publish, equipment.keys),
             points=self._points,
             pause=self._desk.pause,

@@ -20,7 +20,7 @@ from yarrow.policy.permission.request import Kind, Request
 from yarrow.policy.permission.rules import matched
 from yarrow.policy.permission.verdict import Verdict
 from yarrow.policy.workspace import Refused, Workspace
-from yarrow.tool.access import access_of
+from yarrow.tool.access import get_access
 from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
 
@@ -97,8 +97,8 @@ def _closes_where_it_runs(closed: Closed, request: Request) -> str:
 
 def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
     """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
-    access = access_of(tool)
-    named = access.named(arguments)
+    access = get_access(tool)
+    named = access.get_subject(arguments)
     if named is None or access.kind is Kind.OTHER:
         subject = _as_json(arguments)
         like = AllowedCall(tool.name, subject, str(context.cwd))
@@ -111,8 +111,8 @@ def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained
 
 
 def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
-    access = access_of(tool)
-    command, contained = access.named(arguments) or "", contained and access.sandboxed
+    access = get_access(tool)
+    command, contained = access.get_subject(arguments) or "", contained and access.sandboxed
     # Where it runs is part of what it does.
     directory: object = getattr(arguments, access.directory, "") if access.directory else ""
     where = str(locate(directory, context.cwd)) if directory and isinstance(directory, str) else str(context.cwd)

@@ -98,7 +98,7 @@ class Compactor:
     def _plan_for_user(self, equipment: RunResources, instructions: str) -> "CompactionPlan":
         from yarrow.agent.compaction.plan import plan
 
-        asked = self._desk.redactor.text(instructions)
+        asked = self._desk.redactor.redact_text(instructions)
         planned = plan(replace(self._task(equipment, "manual", 0), instructions=asked), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
@@ -112,7 +112,7 @@ class Compactor:
         retries = partial(RetryPolicy, equipment.settings.retry, self._desk.pause, self._desk.publish)
         summarise = summarize_with(equipment.provider, self._spend, retries)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
-        record = self._desk.redactor.struct(record)
+        record = self._desk.redactor.redact_struct(record)
         await run_shielded(self._desk.append(record))
         await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)

@@ -53,14 +53,14 @@ class Context(Struct, frozen=True):
     start: int
     said_since: int
     """Index of the first message that was said after the compaction: usage reported before is of another context."""
-    rebegun_at: int
+    prefix_changed_at: int
     """Index of the first message that was said behind what leads now."""
     created_at: str
     """Of the session: usage of messages from before came with them from another one."""
 
     def sent(self) -> ModelContext:
         """Return the messages, in time proportional to them."""
-        unbound = len(self.opening) + max(self.rebegun_at - self.start, 0)
+        unbound = len(self.opening) + max(self.prefix_changed_at - self.start, 0)
         return ModelContext((*self.opening, *self.messages[self.start :]), unbound)
 
 
@@ -73,11 +73,13 @@ def context_of(state: SessionState) -> Context:
     messages, record = state.messages, state.compaction
     origin = state.header.created_at
     if record is None:
-        return Context((), messages, start=0, said_since=0, rebegun_at=state.rebegun_at, created_at=origin)
+        return Context(
+            (), messages, start=0, said_since=0, prefix_changed_at=state.prefix_changed_at, created_at=origin
+        )
     start = compacted_at = state.compacted_at
     if record.first_kept_message_id:
         start = next((at for at in reversed(range(compacted_at)) if messages[at].id == record.first_kept_message_id), 0)
-    return Context(_opening(record, messages, start), messages, start, compacted_at, state.rebegun_at, origin)
+    return Context(_opening(record, messages, start), messages, start, compacted_at, state.prefix_changed_at, origin)
 
 
 def _opening(record: Compaction, messages: Sequence[Message], start: int) -> tuple[Message, ...]:
@@ -159,7 +161,9 @@ class TokenCounter:
         if known is None or self._record != state.compaction or known.said_since != state.compacted_at:
             known = context_of(state)
             self._record = state.compaction
-        self._context = msgspec.structs.replace(known, messages=state.messages, rebegun_at=state.rebegun_at)
+        self._context = msgspec.structs.replace(
+            known, messages=state.messages, prefix_changed_at=state.prefix_changed_at
+        )
         return self._context
 
     def used(self, context: Context, frame: ContextBudget) -> int:

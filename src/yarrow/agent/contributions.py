@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.agent.hooks import HookRegistry
-from yarrow.provider.factory import Builder
+from yarrow.provider.factory import ProviderBuilder
 from yarrow.tool.base import Tool
 
 
@@ -25,7 +25,7 @@ class Contributions(Struct, frozen=True):
     hooks: HookRegistry
     tools: tuple[Tool, ...] = ()
     commands: tuple[ContributedCommand, ...] = ()
-    providers: Mapping[str, Builder] = {}
+    providers: Mapping[str, ProviderBuilder] = {}
     """What builds a provider, by the id it is configured and named with."""
     files: tuple[Path, ...] = ()
     """Files and directories that extensions were loaded from."""

@@ -29,7 +29,7 @@ class MessageDelivery:
 
     def snapshot(self) -> QueueUpdate:
         """Return what waits."""
-        return self._desk.redactor.struct(self._queues.snapshot())
+        return self._desk.redactor.redact_struct(self._queues.snapshot())
 
     async def queue(self, content: tuple[Block, ...], how: How, *, typed: str, points: HookRunner) -> str:
         """Accept a text; return the id of the message it becomes, once it is on disk.

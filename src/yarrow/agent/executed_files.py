@@ -16,8 +16,8 @@ from yarrow.policy.executed import changed, is_executed, look
 from yarrow.policy.permission.request import Kind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
-from yarrow.tool.names import told
-from yarrow.tool.paths import locate, shown
+from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import format_path, locate
 
 if TYPE_CHECKING:
     from yarrow.policy.gitstate import Look
@@ -56,7 +56,7 @@ class ExecutedFiles:
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: RunResources
     ) -> AsyncGenerator[Progress | Result]:
         """Pass on what a tool yields, and note which of those files it wrote."""
-        access, context = equipment.registry.access(call.name), equipment.context
+        access, context = equipment.registry.get_access(call.name), equipment.context
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:
@@ -93,15 +93,18 @@ class ExecutedFiles:
         commands = gitsteps.added(self._steps, gitsteps.look(after.states))
         found = returns(self._repositories or gitstate.Look(), after)
         return _Left(
-            [f"{shown(path, context.cwd)} ({told(command[:COMMAND_CHARACTERS])})" for path, command in commands],
-            [shown(path, context.cwd) for path in found.places],
-            [told(text) for text in found.unread],
+            [
+                f"{format_path(path, context.cwd)} ({quote_path(command[:COMMAND_CHARACTERS])})"
+                for path, command in commands
+            ],
+            [format_path(path, context.cwd) for path in found.places],
+            [quote_path(text) for text in found.unread],
         )
 
     def _add(self, paths: list[str], context: ToolContext) -> None:
         for path in paths:
             if len(self._files) < MOST_FILES:
-                self._files[shown(Path(path), context.cwd)] = None
+                self._files[format_path(Path(path), context.cwd)] = None
 
 
 def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:

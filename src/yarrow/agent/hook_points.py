@@ -73,7 +73,7 @@ class HookRunner:
     async def response(self, message: Message, keys: Redactor) -> None:
         """Tell what the model answered, as it was recorded: without keys."""
         if HookName.AFTER_PROVIDER_RESPONSE in self._hooks:
-            await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(keys.struct(message)))
+            await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(keys.redact_struct(message)))
 
     async def before_call(self, call: ToolCall, *, read_only: bool, contained: bool) -> Result | None:
         """Return the result that a hook gives in place of running the call; None to run it."""

@@ -18,7 +18,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.call_repair import repaired_call
+from yarrow.provider.call_repair import repair_call
 
 MAX_ANSWER_CHARACTERS = 8 << 20
 """Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
@@ -58,7 +58,7 @@ class MessageBuilder:
                     self._ports.emit(ThinkingDelta(text))
             case CallPiece(call):
                 self._close_blocks()
-                call = repaired_call(call, self._offered)
+                call = repair_call(call, self._offered)
                 self._blocks.append(call)
                 self._ports.emit(ToolCallEvent(call.id, call.name, call.arguments, call.invalid_arguments))
             case OpaquePiece(data):

@@ -132,18 +132,18 @@ class PermissionBroker:
         Raises `StorageError`. When this is cancelled the answer is no.
         """
         redactor = self._desk.redactor
-        holds_key = redactor.struct(request.like) != request.like
+        holds_key = redactor.redact_struct(request.like) != request.like
         told = PermissionRequest(
             new_id(),
             call.id,
             call.name,
-            redactor.json(call.arguments),
-            redactor.text(reason),
+            redactor.redact_json(call.arguments),
+            redactor.redact_text(reason),
             request.contained,
             outside=request.leaves_sandbox,
-            model_reason=redactor.text(request.model_reason),
-            cwd=redactor.text(request.like.cwd) if request.kind is Kind.SHELL else "",
-            rule=redactor.json(msgspec.json.encode(request.like).decode()),
+            model_reason=redactor.redact_text(request.model_reason),
+            cwd=redactor.redact_text(request.like.cwd) if request.kind is Kind.SHELL else "",
+            rule=redactor.redact_json(msgspec.json.encode(request.like).decode()),
             rule_file="" if holds_key else consent.file,
         )
         question = _PendingRequest(told, request.like, consent)

@@ -18,9 +18,9 @@ Delta = TextDelta | ThinkingDelta
 
 def redact_event(body: Body, redactor: Redactor) -> Body:
     """Return an event without secrets; pieces of a text are the business of whoever has the text."""
-    if redactor.idle or isinstance(body, TextDelta | ThinkingDelta | ToolDelta):
+    if redactor.is_empty or isinstance(body, TextDelta | ThinkingDelta | ToolDelta):
         return body
-    return redactor.struct(body)
+    return redactor.redact_struct(body)
 
 
 class RedactingEmitter:

@@ -18,9 +18,9 @@ from yarrow.event.events import AgentState, Body, CompactionReason, Notice, Queu
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
 from yarrow.session.record import Header
-from yarrow.session.redaction import NOTHING_SECRET, Redactor
+from yarrow.session.redaction import NO_REDACTION, Redactor
 from yarrow.tool.base import ToolContext
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 class RunSettings(Struct, frozen=True):
@@ -49,14 +49,14 @@ class RunResources(Struct, frozen=True):
     settings: RunSettings
     provider: Provider
     info: ProviderInfo
-    registry: Registry
+    registry: ToolRegistry
     context: ToolContext
     hooks: HookRegistry
     consent: PermissionConfig = PermissionConfig()
     """What a person said beforehand about calls that would be asked."""
-    redactor: Redactor = NOTHING_SECRET
+    redactor: Redactor = NO_REDACTION
     """Takes out of tool outputs what must not go further."""
-    keys: Redactor = NOTHING_SECRET
+    keys: Redactor = NO_REDACTION
     """Takes the keys of providers out of whatever is recorded or told."""
     contained: bool = False
     """Whether shell commands run in a sandbox."""

@@ -12,10 +12,10 @@ from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body
 from yarrow.message import Block, Message, Role
-from yarrow.session.ids import timestamp
+from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Record
-from yarrow.session.redaction import NOTHING_SECRET
-from yarrow.session.state import SessionState, fold
+from yarrow.session.redaction import NO_REDACTION
+from yarrow.session.state import SessionState, fold_records
 from yarrow.session.store import Log
 
 DEFAULT_LIMITS = ServiceSettings()
@@ -47,7 +47,7 @@ class SessionWriter:
         self.bus = bus
         self.pause = pause
         self.limits = limits
-        self.redactor = NOTHING_SECRET
+        self.redactor = NO_REDACTION
         """Takes the keys of providers out of all that is recorded or told; set for each run."""
         self._source = source
         self._now = now
@@ -74,10 +74,10 @@ class SessionWriter:
 
         What is sent to a model is what is in the file: it stays the same when the session is loaded again.
         """
-        records = tuple(map(self.redactor.struct, records))
+        records = tuple(map(self.redactor.redact_struct, records))
         if records:
             await self._source.log.append(*records)
-            self.session = fold(self.session, records)
+            self.session = fold_records(self.session, records)
 
     async def flush(self) -> None:
         """Return when all that was appended is durable. Raises `StorageError`."""
@@ -89,4 +89,4 @@ class SessionWriter:
 
     def timestamp(self) -> str:
         """Return the time now, as records hold it."""
-        return timestamp(self._now())
+        return format_timestamp(self._now())

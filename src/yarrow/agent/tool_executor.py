@@ -19,7 +19,7 @@ from yarrow.message import Block, Message, Role, Text, ToolCall
 from yarrow.session.redacting_stream import RedactingStream
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
-from yarrow.tool.registry import within_limits
+from yarrow.tool.registry import limit_result
 
 MAX_PARALLEL = 8
 """Read-only calls that run at one time."""
@@ -97,7 +97,7 @@ class ToolExecutor:
             self._ports.emit(ToolOutput(call.id, call.name, "not run: the run ended before it", "", is_error=True))
 
     def _runs_alone(self, call: ToolCall) -> bool:
-        return not self._equipment.registry.read_only(call.name)
+        return not self._equipment.registry.is_read_only(call.name)
 
     async def _run_streaming(self, call: ToolCall) -> Result:
         """Run a call and tell its output as it comes."""
@@ -143,7 +143,7 @@ class ToolExecutor:
         pieces = equipment.registry.execute(
             call,
             equipment.context,
-            permit=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
+            authorize=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )
@@ -158,7 +158,7 @@ class ToolExecutor:
 
     def _redacted(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
         redactor = self._equipment.redactor
-        return pieces if redactor.idle else _without_secrets(pieces, redactor)
+        return pieces if redactor.is_empty else _without_secrets(pieces, redactor)
 
     async def _hooked(
         self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
@@ -172,9 +172,9 @@ class ToolExecutor:
                 equipment = self._equipment
                 result = await points.before_call(
                     call,
-                    read_only=equipment.registry.read_only(call.name),
+                    read_only=equipment.registry.is_read_only(call.name),
                     contained=equipment.contained
-                    and equipment.registry.access(call.name).sandboxed
+                    and equipment.registry.get_access(call.name).sandboxed
                     and not asks_outside(call),
                 )
             if result is None:
@@ -184,8 +184,8 @@ class ToolExecutor:
                     else:
                         result = piece
         if result is not None:
-            result = await points.after_call(self._equipment.keys.struct(call), result)
-            yield within_limits(result, self._equipment.context)
+            result = await points.after_call(self._equipment.keys.redact_struct(call), result)
+            yield limit_result(result, self._equipment.context)
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a call that ran; return how often it came in a row with this result."""
@@ -255,8 +255,8 @@ async def _without_secrets(
                 case Progress():
                     pass
                 case Done(text, diff, images):
-                    yield Done(redactor.text(text), redactor.text(diff), images)
+                    yield Done(redactor.redact_text(text), redactor.redact_text(diff), images)
                 case ToolFailed(text):
-                    yield ToolFailed(redactor.text(text))
+                    yield ToolFailed(redactor.redact_text(text))
                 case _:
                     assert_never(piece)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from yarrow.errors import StorageError
 from yarrow.platform import system
-from yarrow.session.files import in_words
+from yarrow.session.durable_files import describe_os_error
 
 _NO_HARD_LINK_ERRNOS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 """How a file system says that it has no hard links."""
@@ -30,7 +30,7 @@ def create_file(path: Path, text: str, *, private: bool) -> bool:
         finally:
             os.close(directory)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {in_words(error)}") from None
+        raise StorageError(f"{path} cannot be written: {describe_os_error(error)}") from None
 
 
 def _create_in(directory: int, name: str, data: bytes, *, mode: int) -> bool:

@@ -108,4 +108,4 @@ class BackendCheck:
         return load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides).settings
 
     def _make_providers(self, settings: Settings) -> ProviderCache:
-        return ProviderCache(settings, os.environ, self._context.extensions.added.providers)
+        return ProviderCache(settings, os.environ, self._context.extensions.contributions.providers)

@@ -13,14 +13,14 @@ from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.obeyed import obeyed_paths
 from yarrow.policy.sandbox.boxes import Boxes, Reach
 from yarrow.policy.secrets import secret_values
-from yarrow.provider.keys import configured_names, key_names, known_keys
+from yarrow.provider.api_keys import list_configured_variables, list_key_variables, list_known_keys
 from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 TELEMETRY_VARIABLES = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -51,7 +51,7 @@ def build_service(
             settings=settings,
             manager=SessionManager(root, sync=settings.sync, disk=Disk()),
             providers=ProviderCache(settings, environment, contributions.providers),
-            registry=Registry((*BUILTIN_TOOLS, *contributions.tools)),
+            registry=ToolRegistry((*BUILTIN_TOOLS, *contributions.tools)),
             now=time.time,
             version=VERSION,
             contributions=contributions,
@@ -61,10 +61,10 @@ def build_service(
             sandboxes=_make_sandboxes(settings, home, (user_dir, root)),
             startup_files=_find_startup_files(settings, environment, contributions.files),
             protected_files=tuple({_resolve(path) for path in protected_files}),
-            secret_values=lambda: {*secret_values(environment), *known_keys(settings, environment)},
-            key_values=lambda: known_keys(settings, environment),
-            key_names=lambda: key_names(settings),
-            withheld_names=lambda: configured_names(settings),
+            secret_values=lambda: {*secret_values(environment), *list_known_keys(settings, environment)},
+            key_values=lambda: list_known_keys(settings, environment),
+            key_names=lambda: list_key_variables(settings),
+            withheld_names=lambda: list_configured_variables(settings),
             telemetry=_build_telemetry(settings, environment),
         )
     )
@@ -89,9 +89,9 @@ def _build_telemetry(settings: Settings, environment: Mapping[str, str]) -> Tele
     ):
         return None
     # Here, since most services send nothing, and then nothing of it is imported.
-    from yarrow.telemetry.start import start
+    from yarrow.telemetry.setup import start_telemetry
 
-    return start(settings.telemetry, environment)
+    return start_telemetry(settings.telemetry, environment)
 
 
 def _find_startup_files(

@@ -18,7 +18,7 @@ from yarrow.client.session_setup import SessionInfo, find_newest_session, find_s
 from yarrow.client.stub import Stub
 from yarrow.config.layers import Loaded
 from yarrow.errors import Code, ProviderError
-from yarrow.extension.load import Extensions
+from yarrow.extension.loader import LoadedExtensions
 from yarrow.service.registration import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -34,7 +34,7 @@ class CliContext(NamedTuple):
 
     arguments: Arguments
     loaded: Loaded
-    extensions: Extensions
+    extensions: LoadedExtensions
     """None are loaded for a service that runs elsewhere: it has its own."""
     out: int = 1
     """The descriptor that the answer is written to: one of our own where extensions may print."""
@@ -65,7 +65,9 @@ async def open_service(context: CliContext) -> AsyncGenerator[Stub]:
     # A token of some other service, which a command must not have either.
     token = find_token_file(context.arguments.remote)
     private = (token,) if token else ()
-    servicer = build_service(context.loaded.settings, os.environ, context.extensions.added, protected_files=private)
+    servicer = build_service(
+        context.loaded.settings, os.environ, context.extensions.contributions, protected_files=private
+    )
     registrar = Registrar()
     register_service(servicer, registrar)
     try:

@@ -16,7 +16,7 @@ from yarrow.config.layers import load
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.provider.detection import detect
-from yarrow.provider.local.models import STARTER_BYTES
+from yarrow.provider.local.model_files import STARTER_BYTES
 
 
 async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Callable[[], None]) -> CliContext:

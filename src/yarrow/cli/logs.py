@@ -60,11 +60,11 @@ class RedactingFormatter(logging.Formatter):
         # Here, since most runs log nothing.
         from yarrow.config.settings import Settings
         from yarrow.policy.secrets import secret_values
-        from yarrow.provider.keys import known_keys
+        from yarrow.provider.api_keys import list_known_keys
         from yarrow.session.redaction import Redactor
 
-        secrets = {*secret_values(self._environment), *known_keys(self.settings or Settings(), self._environment)}
-        text = Redactor(secrets).text(super().format(record))
+        secrets = {*secret_values(self._environment), *list_known_keys(self.settings or Settings(), self._environment)}
+        text = Redactor(secrets).redact_text(super().format(record))
         return _format_json(record, text) if self._as_json else text
 
 

@@ -9,7 +9,7 @@ from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
 
 if TYPE_CHECKING:
     from yarrow.errors import YarrowError
-    from yarrow.extension.load import ExtensionFunction
+    from yarrow.extension.loader import ExtensionFunction
 
 
 def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFunction]" = ()) -> int:

@@ -8,23 +8,30 @@ from contextlib import suppress
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error, write_stdout
 from yarrow.errors import UsageError
-from yarrow.provider.local.lacking import EXECUTABLE, INSTALL, lacking
-from yarrow.provider.local.models import STARTER, STARTER_BYTES, Phase, installed, models_dir, pull
+from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
+from yarrow.provider.local.model_files import (
+    STARTER_BYTES,
+    STARTER_FILE,
+    PullPhase,
+    list_installed,
+    models_dir,
+    pull_model,
+)
 
 
 def run_models(words: Sequence[str]) -> int:
     """List the models, or fetch the starter model. Raises `UsageError` and `ProviderError`."""
     match tuple(words):
         case ():
-            return write_stdout("".join(f"{models_dir(os.environ) / name}\n" for name in installed(os.environ)))
-        case ("pull",) if lacking() == EXECUTABLE:
-            raise UsageError(EXECUTABLE)
+            return write_stdout("".join(f"{models_dir(os.environ) / name}\n" for name in list_installed(os.environ)))
+        case ("pull",) if find_unavailable_reason() == EXECUTABLE_REASON:
+            raise UsageError(EXECUTABLE_REASON)
         case ("pull",):
             # An interrupt has something to clean up here: what was fetched so far.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            path = pull(_ProgressBar().show, os.environ)
-            if lacking():
-                print_error(f"to run it, the extra is needed: {INSTALL}", ExitCode.DONE)
+            path = pull_model(_ProgressBar().show, os.environ)
+            if find_unavailable_reason():
+                print_error(f"to run it, the extra is needed: {INSTALL_COMMAND}", ExitCode.DONE)
             return write_stdout(f"{path}\n")
         case _:
             raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")
@@ -35,16 +42,16 @@ class _ProgressBar:
 
     def __init__(self) -> None:
         self._terminal = os.isatty(2)
-        self._last_shown: tuple[Phase, int] | None = None
+        self._last_shown: tuple[PullPhase, int] | None = None
 
-    def show(self, phase: Phase, done: int, total: int) -> None:
+    def show(self, phase: PullPhase, done: int, total: int) -> None:
         percent = 100 * done // total if total else 100
         step = percent if self._terminal else percent // 25
         if self._last_shown == (phase, step) or (phase == "check" and not self._terminal):
             return
         self._last_shown = (phase, step)
         words = {"fetch": "fetching", "check": "checking", "done": "ready   "}[phase]
-        line = f"yarrow: {words} {STARTER} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
+        line = f"yarrow: {words} {STARTER_FILE} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
         end = "\n" if phase == "done" or not self._terminal else "\r"
         # Progress that cannot be shown stops no download.
         with suppress(OSError):

@@ -39,11 +39,11 @@ class OutputStream:
         self._output = output
 
     def write(self, text: str) -> None:
-        """Hand over text and return at once. Raises what `Output` says."""
+        """Hand over text and return at once. Raises what `OutputWriter` says."""
         self._output.write(self, text)
 
     async def drain(self) -> None:
-        """Wait until there is room for more. Raises what `Output` says."""
+        """Wait until there is room for more. Raises what `OutputWriter` says."""
         await self._output.drain()
 
 

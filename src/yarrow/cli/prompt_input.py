@@ -36,7 +36,7 @@ def build_prompt(arguments: Arguments, piped: str) -> Prompt:
 
     Nothing in a text can be taken for the end of its label. Where there are no words, the labelled texts are them.
     A file with the bytes of an image becomes an image. Input that is all there is goes without a label.
-    An image of more than `PROMPT_LIMIT` bytes is made smaller.
+    An image of more than `MAX_PROMPT_SIZE` bytes is made smaller.
     Raises `UsageError` when there is no prompt, or when a file is missing, no text or too large.
     """
     words = [arguments.print or ""]

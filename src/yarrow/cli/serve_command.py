@@ -21,7 +21,7 @@ from yarrow.service.tls_certificate import TlsCertificate, compute_fingerprint, 
 
 async def run_serve(context: CliContext) -> ExitCode:
     """Serve on a socket of this machine, and on the network when that is asked for. Raises `UsageError`."""
-    settings, added = context.loaded.settings, context.extensions.added
+    settings, added = context.loaded.settings, context.extensions.contributions
     for notice in (*context.loaded.notices, *added.warnings):
         print_error(notice, ExitCode.DONE)
     try:

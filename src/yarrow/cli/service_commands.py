@@ -32,8 +32,7 @@ from yarrow.client.stub import Stub
 from yarrow.config.files import user_directory
 from yarrow.config.layers import Loaded, load
 from yarrow.errors import UsageError
-from yarrow.extension.load import ExtensionFunction, Extensions, no_extensions
-from yarrow.extension.load import load as load_extensions
+from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
 from yarrow.policy.sandbox.probe import ask
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -63,8 +62,8 @@ def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]
     with ExitStack() as undo:
         # What is refused before the command has them would leave the extensions' threads waiting.
         undo.callback(extensions.abandon)
-        loaded = loaded.with_providers(extensions.added.providers)
-        loaded.check_providers(extensions.added.providers)
+        loaded = loaded.with_providers(extensions.contributions.providers)
+        loaded.check_providers(extensions.contributions.providers)
         doing = _select_command(CliContext(arguments, loaded, extensions, *out))
         undo.pop_all()
     return _run_until_done(doing)
@@ -127,11 +126,11 @@ def _is_interactive(context: CliContext) -> bool:
 
 def _load_extensions(
     loaded: Loaded, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
-) -> Extensions:
+) -> LoadedExtensions:
     """Load the extensions; a configured file with a relative path lies below the person's own directory."""
     users = user_directory(home, os.environ).absolute()
     files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
-    return load_extensions(files, given=given, tools=[tool.name for tool in BUILTIN_TOOLS], before=before)
+    return load_extensions(files, functions=given, tools=[tool.name for tool in BUILTIN_TOOLS], on_first=before)
 
 
 def _run_until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:

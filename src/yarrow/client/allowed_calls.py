@@ -15,7 +15,7 @@ NO_CALLS = "No calls are allowed beyond what the mode and the rules allow."
 
 
 async def list_or_revoke(stub: Stub, words: Sequence[str], *, session_id: str = "") -> str:
-    """Return the calls that are allowed, or the one that was revoked. Raises `WrongWords` and `aio.AioRpcError`."""
+    """Return the calls that are allowed, or the one that was revoked. Raises `CommandError` and `aio.AioRpcError`."""
     number = parse_words(words)
     if number is None:
         return format_calls(await stub.ListPermissions(pb.ListPermissionsRequest(session_id=session_id)))
@@ -23,7 +23,7 @@ async def list_or_revoke(stub: Stub, words: Sequence[str], *, session_id: str = 
 
 
 def parse_words(words: Sequence[str]) -> str | None:
-    """Return the number that `revoke` is given, None when the words ask for the list. Raises `WrongWords`."""
+    """Return the number that `revoke` is given, None when the words ask for the list. Raises `CommandError`."""
     match tuple(words):
         case () | ("list",):
             return None
@@ -36,7 +36,7 @@ def parse_words(words: Sequence[str]) -> str | None:
 
 
 async def revoke(stub: Stub, number: str, *, session_id: str = "") -> pb.AllowedCall:
-    """Revoke the call with a number of the list, and return it. Raises `WrongWords` and `aio.AioRpcError`."""
+    """Revoke the call with a number of the list, and return it. Raises `CommandError` and `aio.AioRpcError`."""
     calls = (await stub.ListPermissions(pb.ListPermissionsRequest(session_id=session_id))).calls
     is_number = number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS
     if not (is_number and 1 <= int(number) <= len(calls)):

@@ -41,7 +41,7 @@ class ReconnectBackoff:
         self._tries = 0
 
     async def wait(self, error: aio.AioRpcError) -> None:
-        """Wait before the next try. Raises `error` when it is no lost connection, or lost for `GIVE_UP_SECONDS`."""
+        """Wait before the next try. Raises `error` when it is no lost connection, or lost for `MAX_OUTAGE_SECONDS`."""
         now = time.monotonic()
         if not self._tries:
             self._since = now

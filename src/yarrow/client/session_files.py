@@ -25,7 +25,7 @@ class FilePathError(Exception):
 async def export_file(stub: Stub, session_id: str, path: Path) -> int:
     """Write a session to `path`, as JSONL or HTML by its suffix; return the bytes. What was there is replaced at once.
 
-    Raises `WrongPath`, and `aio.AioRpcError` when the service refuses; then nothing is written.
+    Raises `FilePathError`, and `aio.AioRpcError` when the service refuses; then nothing is written.
     """
     export_format = FORMATS.get(path.suffix.lower())
     if export_format is None:
@@ -57,7 +57,7 @@ async def export_file(stub: Stub, session_id: str, path: Path) -> int:
 
 
 async def import_file(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
-    """Make a session of a JSONL file in the project of `cwd`. Raises `WrongPath` and `aio.AioRpcError`."""
+    """Make a session of a JSONL file in the project of `cwd`. Raises `FilePathError` and `aio.AioRpcError`."""
     try:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
         with os.fdopen(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:

@@ -25,7 +25,7 @@ class _ShellArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_bang(session_id: str, line: str) -> pb.RunToolRequest:
-    """Return what the service is asked by a line such as `!ls`. Raises `WrongWords` when it names no command."""
+    """Return what the service is asked by a line such as `!ls`. Raises `CommandError` when it names no command."""
     command = line.lstrip(BANG).strip()
     if not command:
         raise CommandError("usage: !COMMAND, !!COMMAND to tell nobody, or !!!COMMAND to run it outside the sandbox")

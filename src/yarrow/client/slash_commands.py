@@ -41,8 +41,8 @@ async def run_command(
 ) -> CommandResult:
     """Do a command of a table, `COMMANDS` when none is given.
 
-    Raises `WrongWords` for a command that does not exist or is not used like that, `files.WrongPath`, `Failed`, and
-    `aio.AioRpcError` when the service refuses.
+    Raises `CommandError` for a command that does not exist or is not used like that, `FilePathError`,
+    `CommandFailedError`, and `aio.AioRpcError` when the service refuses.
     """
     command = (COMMANDS if table is None else table).get(name)
     if command is None:

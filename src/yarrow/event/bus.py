@@ -26,23 +26,23 @@ BUFFER_EVENTS = 4096
 """Events one subscriber may be behind; then its oldest is dropped, so that the end of a run always arrives."""
 RING_EVENTS = 4096
 """Events kept for a subscriber that comes late or comes back; then the oldest is dropped."""
-RING_BYTES = 1 << 20
+MAX_RING_CHARACTERS = 1 << 20
 """Characters of text the kept events may hold together; then the oldest are dropped."""
 RING_SECONDS = 60.0
 """How long the events of a run are kept after it ended."""
-BLOCK_EVENTS = 64
+TRIM_EVERY_EVENTS = 64
 """The ring is weighed and trimmed in blocks of so many events: doing it for each would double the cost."""
 
-_URGENT = (AgentEnd, PermissionRequest)
+_URGENT_BODIES = (AgentEnd, PermissionRequest)
 """What somebody waits for: nobody lets it wait for more."""
-_TEXTS = (TextDelta, ToolDelta, ThinkingDelta, AgentStart)
+_TEXT_BODIES = (TextDelta, ToolDelta, ThinkingDelta, AgentStart)
 
 
-def _weigh(events: Iterable[Event]) -> int:
+def _count_characters(events: Iterable[Event]) -> int:
     weight = 0
     for event in events:
         # The few kinds that hold text of any length; the others are small and bounded.
-        if isinstance(body := event.body, _TEXTS):
+        if isinstance(body := event.body, _TEXT_BODIES):
             weight += len(body.text)
         elif isinstance(body, ToolOutput):
             weight += len(body.text) + len(body.diff)
@@ -53,18 +53,18 @@ def _weigh(events: Iterable[Event]) -> int:
     return weight
 
 
-class Tap(Protocol):
+class Observer(Protocol):
     """Measures what one session does. It is called in the middle of a run: it never waits and never raises."""
 
-    def published(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """See an event of the session."""
         ...
 
-    def lost(self, events: int) -> None:
+    def on_lost(self, events: int) -> None:
         """Take note that a subscriber was told of so many events that it lost."""
         ...
 
-    def running(self, tool_call_id: str) -> AbstractContextManager[None]:
+    def tool_span(self, tool_call_id: str) -> AbstractContextManager[None]:
         """Return what is open while a tool runs, of which no event tells."""
         ...
 
@@ -72,9 +72,11 @@ class Tap(Protocol):
 class Bus:
     """The events of one session, in order. All calls belong to one event loop."""
 
-    def __init__(self, session_id: str, *, now: Callable[[], float] = time.time, tap: Tap | None = None) -> None:
+    def __init__(
+        self, session_id: str, *, now: Callable[[], float] = time.time, observer: Observer | None = None
+    ) -> None:
         self.session_id = session_id
-        self.tap = tap
+        self.observer = observer
         """Who measures the session, if anybody does."""
         self.sequence = 0
         """Of the last event published."""
@@ -84,7 +86,7 @@ class Bus:
         self._ring: deque[Event] = deque()
         self._blocks: deque[int] = deque()
         self._ring_bytes = 0
-        self._unweighed = 0
+        self._unmeasured = 0
         self._release: asyncio.TimerHandle | None = None
 
     def publish(self, body: Body) -> None:
@@ -92,17 +94,17 @@ class Bus:
         self.sequence = sequence = self.sequence + 1
         event = Event(self.session_id, self._run_id, sequence, self._now(), body)
         self._ring.append(event)
-        self._unweighed += 1
-        if self._unweighed == BLOCK_EVENTS:
+        self._unmeasured += 1
+        if self._unmeasured == TRIM_EVERY_EVENTS:
             self._trim()
         for subscriber in self._subscribers:
             subscriber.buffer.append(event)
             if subscriber.waiter is not None and (
-                len(subscriber.buffer) >= subscriber.enough or isinstance(body, _URGENT)
+                len(subscriber.buffer) >= subscriber.min_events or isinstance(body, _URGENT_BODIES)
             ):
                 subscriber.wake()
-        if self.tap is not None:
-            self.tap.published(event)
+        if self.observer is not None:
+            self.observer.on_event(event)
 
     def begin_run(self, run_id: str) -> None:
         """Put the events that follow under a run; what was kept of the last run is let go."""
@@ -136,7 +138,7 @@ class Bus:
         """How many are subscribed."""
         return len(self._subscribers)
 
-    def drops(self) -> tuple[int, ...]:
+    def count_drops(self) -> tuple[int, ...]:
         """Return how many events each present subscriber lost."""
         return tuple(subscription.dropped for subscription in self._subscribers)
 
@@ -148,20 +150,20 @@ class Bus:
 
     def _trim(self) -> None:
         ring, blocks = self._ring, self._blocks
-        weight = _weigh(islice(reversed(ring), BLOCK_EVENTS))
+        weight = _count_characters(islice(reversed(ring), TRIM_EVERY_EVENTS))
         blocks.append(weight)
         self._ring_bytes += weight
-        self._unweighed = 0
-        while self._ring_bytes > RING_BYTES or len(blocks) > RING_EVENTS // BLOCK_EVENTS:
+        self._unmeasured = 0
+        while self._ring_bytes > MAX_RING_CHARACTERS or len(blocks) > RING_EVENTS // TRIM_EVERY_EVENTS:
             self._ring_bytes -= blocks.popleft()
-            for _ in range(BLOCK_EVENTS):
+            for _ in range(TRIM_EVERY_EVENTS):
                 ring.popleft()
 
     def _clear_ring(self) -> None:
         self._ring.clear()
         self._blocks.clear()
         self._ring_bytes = 0
-        self._unweighed = 0
+        self._unmeasured = 0
 
     def _cancel_release(self) -> None:
         if self._release is not None:
@@ -172,7 +174,7 @@ class Bus:
 class Subscription:
     """One reader's place on a bus, with a buffer of its own."""
 
-    __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "enough", "waiter")
+    __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "min_events", "waiter")
 
     def __init__(self, bus: Bus, next_sequence: int) -> None:
         self._bus = bus
@@ -181,13 +183,13 @@ class Subscription:
         self._closed = False
         self.buffer: deque[Event] = deque(maxlen=BUFFER_EVENTS)
         self.waiter: asyncio.Future[None] | None = None
-        self.enough = 1
+        self.min_events = 1
         """How many events the waiter waits for; it is woken by fewer when one of them is urgent."""
 
     @property
     def dropped(self) -> int:
         """Events lost so far, also those whose gap was not read yet."""
-        return self._dropped + self._hole()
+        return self._dropped + self._count_missing()
 
     async def take(self, limit: int = 64) -> list[Event]:
         """Wait for events and return up to `limit`, in order; an empty list when the bus was closed.
@@ -197,13 +199,13 @@ class Subscription:
         await self.wait(1)
         return self.read(limit)
 
-    async def wait(self, enough: int) -> None:
+    async def wait(self, min_events: int) -> None:
         """Return when so many events can be read, or an urgent one, or lost ones are told of, or the bus was closed."""
-        if len(self.buffer) >= enough or self._closed or self._hole():
+        if len(self.buffer) >= min_events or self._closed or self._count_missing():
             return
-        if any(isinstance(event.body, _URGENT) for event in self.buffer):
+        if any(isinstance(event.body, _URGENT_BODIES) for event in self.buffer):
             return
-        self.enough = enough
+        self.min_events = min_events
         self.waiter = asyncio.get_running_loop().create_future()
         try:
             await self.waiter
@@ -213,10 +215,10 @@ class Subscription:
     def read(self, limit: int) -> list[Event]:
         """Return up to `limit` events that are there, as `take` does; an empty list when there are none."""
         events: list[Event] = []
-        if lost := self._hole():
+        if lost := self._count_missing():
             self._dropped += lost
-            if self._bus.tap is not None:
-                self._bus.tap.lost(lost)
+            if self._bus.observer is not None:
+                self._bus.observer.on_lost(lost)
             events.append(self._gap(lost))
             self._next += lost
         while self.buffer and len(events) < limit:
@@ -236,7 +238,7 @@ class Subscription:
         self._bus.unsubscribe(self)
         self.wake()
 
-    def _hole(self) -> int:
+    def _count_missing(self) -> int:
         upcoming = self.buffer[0].sequence if self.buffer else self._bus.sequence + 1
         return 0 if self._closed and not self.buffer else upcoming - self._next
 

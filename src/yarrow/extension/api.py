@@ -8,16 +8,16 @@ from typing import Any, cast
 from msgspec import Struct
 
 from yarrow.agent.hooks import HookName
+from yarrow.extension.argument_model import check_arguments
 from yarrow.extension.commands import CommandFunction
 from yarrow.extension.hooks import HookFunction
-from yarrow.extension.models import check_arguments
 from yarrow.extension.providers import ProviderFactory
-from yarrow.extension.tools import ExtensionTool, Offer
+from yarrow.extension.tools import ExtensionTool, ToolOffer
 from yarrow.prompt.front_matter import one_line
-from yarrow.tool.access import Access, access_of
+from yarrow.tool.access import Access, get_access
 
-NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
+NAME_PATTERN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+PROVIDER_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
 MAX_REGISTRATIONS = 1000
 """Of one extension; one more is an error."""
 
@@ -28,7 +28,7 @@ class HookOffer(Struct, frozen=True):
     name: HookName
     label: str
     function: HookFunction
-    takes_about: bool
+    takes_context: bool
     required: bool
 
 
@@ -47,7 +47,7 @@ class ProviderOffer(Struct, frozen=True):
     factory: ProviderFactory
 
 
-Registration = HookOffer | Offer | CommandOffer | ProviderOffer
+Registration = HookOffer | ToolOffer | CommandOffer | ProviderOffer
 
 
 class Yarrow:
@@ -60,7 +60,7 @@ class Yarrow:
     def __init__(self, label: str) -> None:
         self._label = label
         self._registered: list[Registration] = []
-        self._over = False
+        self._is_finished = False
 
     def hook(self, name: str, function: HookFunction, *, required: bool = False) -> None:
         """Call `function(payload)` or `function(payload, about)` at the place `name`; it may be async.
@@ -73,14 +73,14 @@ class Yarrow:
         try:
             place = HookName(name)
         except ValueError:
-            raise ValueError(f"there is no hook {name!r}; {_nearest(str(name), list(HookName))}") from None
+            raise ValueError(f"there is no hook {name!r}; {_suggest_name(str(name), list(HookName))}") from None
         _check_callable(function, "the function of a hook")
-        takes_about = _takes(function, 2)
-        if not takes_about and not _takes(function, 1):
+        takes_about = _accepts(function, 2)
+        if not takes_about and not _accepts(function, 1):
             raise TypeError("the function of a hook takes (payload) or (payload, about)")
         if required and place is not HookName.BEFORE_TOOL_CALL:
             raise ValueError(f"only a BeforeToolCall hook can be required, not {name}: nothing can be refused there")
-        label = f"{_name_of(function)} of {self._label}"
+        label = f"{_get_name(function)} of {self._label}"
         self._add(HookOffer(place, label, function, takes_about, required))
 
     def tool(self, tool: ExtensionTool) -> None:
@@ -90,60 +90,66 @@ class Yarrow:
         `preview` may be missing: then a dry run tells name and arguments.
         """
         wanted = "a tool's name is letters, digits, _ and -, at most 64, the first no digit"
-        name = _name(getattr(tool, "name", None), NAME, wanted)
+        name = _check_name(getattr(tool, "name", None), NAME_PATTERN, wanted)
         read_only: object = getattr(tool, "read_only", None)
         if not isinstance(read_only, bool):
             raise TypeError(f"the tool {name} needs read_only: True when it changes nothing, else False")
         arguments: object = getattr(tool, "arguments", None)
         check_arguments(name, arguments)
-        if not inspect.isasyncgenfunction(getattr(tool, "run", None)) or not _takes(tool.run, 2):
+        if not inspect.isasyncgenfunction(getattr(tool, "run", None)) or not _accepts(tool.run, 2):
             raise TypeError(f"the tool {name} needs `async def run(self, arguments, context)` that yields its output")
         preview: Any = getattr(tool, "preview", None)
         if preview is not None and not inspect.iscoroutinefunction(preview):
             raise TypeError(f"preview of the tool {name} must be `async def preview(self, arguments, context)`")
         model = cast("type[Struct]", arguments)
-        self._add(Offer(name, read_only, model, _description(tool, name), tool, preview, _access(tool, name)))
+        self._add(
+            ToolOffer(name, read_only, model, _find_description(tool, name), tool, preview, _check_access(tool, name))
+        )
 
     def command(self, name: str, function: CommandFunction, description: str = "") -> None:
         """Let a prompt begin with `/name`: `function(arguments, cwd)` returns the prompt to send; it may be async."""
-        name = _name(name, NAME, "a command's name is letters, digits, _ and -, the first no digit")
+        name = _check_name(name, NAME_PATTERN, "a command's name is letters, digits, _ and -, the first no digit")
         _check_callable(function, f"the function of the command {name}")
-        if not _takes(function, 2):
+        if not _accepts(function, 2):
             raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
-        self._add(CommandOffer(name, one_line(_text(description, f"the description of the command {name}")), function))
+        self._add(
+            CommandOffer(name, one_line(_check_text(description, f"the description of the command {name}")), function)
+        )
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
         """Let users name the provider `name`: `factory(plan)` makes a `yarrow.provider.base.Provider`; may be async.
 
-        The plan is a `yarrow.provider.factory.Plan`.
+        The plan is a `yarrow.provider.adapter_config.AdapterConfig`.
         """
-        name = _name(name, PROVIDER_NAME, "a provider's name is letters, digits, _, - and dots, at most 64")
+        name = _check_name(
+            name, PROVIDER_NAME_PATTERN, "a provider's name is letters, digits, _, - and dots, at most 64"
+        )
         _check_callable(factory, f"the factory of the provider {name}")
-        if not _takes(factory, 1):
+        if not _accepts(factory, 1):
             raise TypeError(f"the factory of the provider {name} takes (plan)")
         self._add(ProviderOffer(name, factory))
 
     def finish(self) -> tuple[Registration, ...]:
         """Return what was registered, in order; nothing is taken any more."""
-        self._over = True
+        self._is_finished = True
         return tuple(self._registered)
 
     def _add(self, registration: Registration) -> None:
-        if self._over:
+        if self._is_finished:
             raise ValueError("it is too late to register: that is done while the extension's function runs")
         if len(self._registered) == MAX_REGISTRATIONS:
             raise ValueError(f"an extension registers at most {MAX_REGISTRATIONS:,} things")
         self._registered.append(registration)
 
 
-def _name(given: object, form: re.Pattern[str], wanted: str) -> str:
+def _check_name(given: object, form: re.Pattern[str], wanted: str) -> str:
     """Return a name as plain text: no type checker has looked at an extension. Raises ValueError."""
     if not isinstance(given, str) or not form.fullmatch(given):
         raise ValueError(f"{wanted}; not {given!r}")
     return str(given)
 
 
-def _text(given: object, what: str) -> str:
+def _check_text(given: object, what: str) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{what} must be a str")
     return given
@@ -154,7 +160,7 @@ def _check_callable(function: object, what: str) -> None:
         raise TypeError(f"{what} must be a function, not {type(function).__name__}")
 
 
-def _takes(function: Callable[..., Any], count: int) -> bool:
+def _accepts(function: Callable[..., Any], count: int) -> bool:
     try:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:
@@ -164,12 +170,12 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _name_of(function: object) -> str:
+def _get_name(function: object) -> str:
     name: object = getattr(function, "__qualname__", None)
     return str(name if isinstance(name, str) else type(function).__name__)[:100]
 
 
-def _description(tool: ExtensionTool, name: str) -> str:
+def _find_description(tool: ExtensionTool, name: str) -> str:
     """Return the prose the model sees. Raises ValueError when there is none."""
     own: object = getattr(tool, "description", None)
     text = own if isinstance(own, str) else (type(tool).__doc__ or "").strip().partition("\n")[0]
@@ -178,12 +184,12 @@ def _description(tool: ExtensionTool, name: str) -> str:
     return text.strip()
 
 
-def _access(tool: ExtensionTool, name: str) -> Access:
+def _check_access(tool: ExtensionTool, name: str) -> Access:
     """Return what a tool touches. Raises TypeError and ValueError when it declares that wrongly."""
     declared: object = getattr(tool, "access", None)
     if declared is not None and not isinstance(declared, Access):
         raise TypeError(f"access of the tool {name} must be a yarrow.tool.access.Access, as in Access.file('path')")
-    access = access_of(tool)
+    access = get_access(tool)
     try:
         access.check(tool.arguments)
     except ValueError as error:
@@ -191,7 +197,7 @@ def _access(tool: ExtensionTool, name: str) -> Access:
     return access
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def _suggest_name(name: str, known: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

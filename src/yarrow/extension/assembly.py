@@ -11,39 +11,39 @@ from yarrow.agent.contributions import ContributedCommand, Contributions
 from yarrow.agent.hooks import Hook, HookName, HookRegistry
 from yarrow.config.settings import BUILT_IN
 from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow
-from yarrow.extension.commands import hosted_command
-from yarrow.extension.failures import ExtensionError
-from yarrow.extension.hooks import hosted_hook
-from yarrow.extension.host import Host
-from yarrow.extension.providers import hosted_builder
-from yarrow.extension.sources import Source
-from yarrow.extension.tools import HostedTool, Offer
-from yarrow.provider.factory import Builder
+from yarrow.extension.commands import host_command
+from yarrow.extension.extension_errors import ExtensionError
+from yarrow.extension.hooks import host_hook
+from yarrow.extension.host import ExtensionHost
+from yarrow.extension.providers import host_provider_factory
+from yarrow.extension.sources import ExtensionSource
+from yarrow.extension.tools import HostedTool, ToolOffer
+from yarrow.provider.factory import ProviderBuilder
 
-LOAD_SECONDS = 5.0
+MAX_LOAD_SECONDS = 5.0
 """How long one extension may take to be imported and to register what it adds."""
 
 
-class Assembly:
+class ContributionAssembly:
     """What was registered so far."""
 
     def __init__(self, tools: Collection[str], warnings: Collection[str]) -> None:
-        self.hosts: list[Host] = []
+        self.hosts: list[ExtensionHost] = []
         """Of the extensions that were loaded."""
-        self._taken = set(tools)
+        self._tool_names = set(tools)
         self._warnings = list(warnings)
         self._hooks: dict[HookName, list[Hook]] = {}
         self._tools: list[HostedTool] = []
         self._commands: dict[str, ContributedCommand] = {}
-        self._providers: dict[str, Builder] = {}
+        self._providers: dict[str, ProviderBuilder] = {}
 
-    def load(self, source: Source) -> None:
+    def load(self, source: ExtensionSource) -> None:
         """Load one extension and take what it registers; when it fails, take nothing of it and say so."""
-        host = Host(source.label)
+        host = ExtensionHost(source.label)
         yarrow = Yarrow(source.label)
 
         async def register() -> tuple[Registration, ...]:
-            function = source.find()
+            function = source.load_function()
             if not callable(function):
                 raise TypeError(f"a function that takes a Yarrow is needed, not {type(function).__name__}")
             result: object = function(yarrow)
@@ -52,16 +52,16 @@ class Assembly:
             return yarrow.finish()
 
         try:
-            registered = host.wait(register, LOAD_SECONDS)
+            registered = host.run_blocking(register, MAX_LOAD_SECONDS)
         except ExtensionError as error:
-            host.end()
+            host.stop()
             self._warnings.append(f"the extension {source.label} was skipped: {error.message}")
             return
         self.hosts.append(host)
         for registration in registered:
-            self._take(host, registration)
+            self._add_registration(host, registration)
 
-    def added(self, files: tuple[Path, ...] = ()) -> Contributions:
+    def make_contributions(self, files: tuple[Path, ...] = ()) -> Contributions:
         """Return everything, in order; `files` are those that the extensions came from."""
         return Contributions(
             HookRegistry(self._hooks),
@@ -72,26 +72,26 @@ class Assembly:
             tuple(self._warnings),
         )
 
-    def _take(self, host: Host, registration: Registration) -> None:
+    def _add_registration(self, host: ExtensionHost, registration: Registration) -> None:
         match registration:
             case HookOffer(name, label, function, takes_about, required):
-                hook = hosted_hook(host, label, function, takes_about=takes_about)
+                hook = host_hook(host, label, function, takes_context=takes_about)
                 hook = replace(hook, required=required)
                 self._hooks.setdefault(name, []).append(hook)
-            case Offer():
-                if self._free(host, registration.name, kind="tool", taken=self._taken):
-                    self._taken.add(registration.name)
+            case ToolOffer():
+                if self._is_name_free(host, registration.name, kind="tool", taken=self._tool_names):
+                    self._tool_names.add(registration.name)
                     self._tools.append(HostedTool(host, registration))
             case CommandOffer(name, description, function):
-                if self._free(host, name, kind="command", taken=self._commands):
-                    self._commands[name] = hosted_command(host, name, function, description=description)
+                if self._is_name_free(host, name, kind="command", taken=self._commands):
+                    self._commands[name] = host_command(host, name, function, description=description)
             case ProviderOffer(name, factory):
-                if self._free(host, name, kind="provider", taken={*BUILT_IN, *self._providers}):
-                    self._providers[name] = hosted_builder(host, factory)
+                if self._is_name_free(host, name, kind="provider", taken={*BUILT_IN, *self._providers}):
+                    self._providers[name] = host_provider_factory(host, factory)
             case _:
                 assert_never(registration)
 
-    def _free(self, host: Host, name: str, *, kind: str, taken: Collection[str]) -> bool:
+    def _is_name_free(self, host: ExtensionHost, name: str, *, kind: str, taken: Collection[str]) -> bool:
         if name in taken:
             self._warnings.append(f"the {kind} {name} of the extension {host.label} was refused: the name is taken")
         return name not in taken

@@ -5,16 +5,16 @@ from inspect import isawaitable
 from typing import Any
 
 from yarrow.agent.contributions import ContributedCommand
-from yarrow.extension.host import Host
+from yarrow.extension.host import ExtensionHost
 
-MAX_PROMPT = 1 << 20
+MAX_PROMPT_CHARACTERS = 1 << 20
 """Characters of the prompt that a command returns; what is longer is an error."""
 
 CommandFunction = Callable[[str, str], "str | Awaitable[str]"]
 """Takes what follows the command's name, and the working directory; returns the prompt to send."""
 
 
-def hosted_command(host: Host, name: str, function: CommandFunction, *, description: str) -> ContributedCommand:
+def host_command(host: ExtensionHost, name: str, function: CommandFunction, *, description: str) -> ContributedCommand:
     """Return the command that calls `function` in the extension's thread; it raises `YarrowError`."""
 
     async def expand(arguments: str, cwd: str) -> str:
@@ -24,8 +24,8 @@ def hosted_command(host: Host, name: str, function: CommandFunction, *, descript
                 result = await result
             if not isinstance(result, str):
                 raise TypeError(f"it must return the prompt as a str, not {type(result).__name__}")
-            if len(result) > MAX_PROMPT:
-                raise ValueError(f"it returned {len(result):,} characters; at most {MAX_PROMPT:,} are taken")
+            if len(result) > MAX_PROMPT_CHARACTERS:
+                raise ValueError(f"it returned {len(result):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken")
             return str(result.encode(), "utf-8")
 
         return await host.call(work)

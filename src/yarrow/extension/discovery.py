@@ -11,33 +11,33 @@ from yarrow.platform import system
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP = "yarrow.extensions"
+ENTRY_POINT_GROUP = "yarrow.extensions"
 """The group of entry points. Each names an extension, and its function that takes a `Yarrow`."""
-MAX_ENTRY_POINTS = 1 << 20
+MAX_ENTRY_POINT_BYTES = 1 << 20
 """Bytes that are read of a package's entry points; what comes after is not seen."""
 
 
-def entry_points(path: Sequence[str] | None = None) -> tuple[list["EntryPoint"], list[str]]:
+def find_entry_points(path: Sequence[str] | None = None) -> tuple[list["EntryPoint"], list[str]]:
     """Return the entry points of the group sorted by name, and a warning for each package whose cannot be read.
 
     Of a package that is there twice the first counts, as it does for imports. The working directory is not looked
     at, wherever it stands in `path` (`sys.path`): being in a directory must not register what lies in it.
     """
     found: dict[str, str] = {}
-    for folder in _folders(sys.path if path is None else path):
-        for package, metadata in _packages(folder):
+    for folder in _list_folders(sys.path if path is None else path):
+        for package, metadata in _list_packages(folder):
             found.setdefault(package, metadata)
     points: list[EntryPoint] = []
     warnings: list[str] = []
-    for metadata in filter(_names_group, found.values()):
+    for metadata in filter(_mentions_group, found.values()):
         try:
-            points += _points(metadata)
+            points += _read_entry_points(metadata)
         except (OSError, ValueError, TypeError) as error:  # what the standard library raises for one that is no such
             warnings.append(f"the entry points in {metadata} cannot be read: {error}")
     return sorted(points, key=lambda point: point.name), warnings
 
 
-def _folders(path: Sequence[str]) -> Iterator[str]:
+def _list_folders(path: Sequence[str]) -> Iterator[str]:
     try:
         working = Path.cwd().stat()
     except OSError:
@@ -53,7 +53,7 @@ def _folders(path: Sequence[str]) -> Iterator[str]:
             yield folder
 
 
-def _packages(folder: str) -> Iterator[tuple[str, str]]:
+def _list_packages(folder: str) -> Iterator[tuple[str, str]]:
     """Yield the name of each package in a folder, as it compares, and where its metadata are."""
     try:
         with os.scandir(folder) as entries:
@@ -65,20 +65,20 @@ def _packages(folder: str) -> Iterator[tuple[str, str]]:
         return
 
 
-def _names_group(metadata: str) -> bool:
+def _mentions_group(metadata: str) -> bool:
     try:
         descriptor = os.open(f"{metadata}/entry_points.txt", os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     except OSError:
         return False
     try:
-        return GROUP.encode() in os.read(descriptor, MAX_ENTRY_POINTS)
+        return ENTRY_POINT_GROUP.encode() in os.read(descriptor, MAX_ENTRY_POINT_BYTES)
     except OSError:
         return False
     finally:
         os.close(descriptor)
 
 
-def _points(metadata: str) -> list["EntryPoint"]:
+def _read_entry_points(metadata: str) -> list["EntryPoint"]:
     from importlib.metadata import Distribution
 
-    return list(Distribution.at(metadata).entry_points.select(group=GROUP))
+    return list(Distribution.at(metadata).entry_points.select(group=ENTRY_POINT_GROUP))

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 
 from yarrow.agent.hooks import Hook
-from yarrow.extension.host import Host
+from yarrow.extension.host import ExtensionHost
 
 HookFunction = Callable[..., "dict[str, Any] | None | Awaitable[dict[str, Any] | None]"]
 """Takes the payload, and what it is about if it takes two; returns the payload to go on with, or None."""
 
 
-def hosted_hook(host: Host, label: str, function: HookFunction, *, takes_about: bool) -> Hook:
+def host_hook(host: ExtensionHost, label: str, function: HookFunction, *, takes_context: bool) -> Hook:
     """Return the hook that calls `function` in the extension's thread with values of its own."""
 
     async def call(payload: bytes, about: bytes) -> bytes:
         async def work() -> bytes:
-            given = (payload, about) if takes_about else (payload,)
+            given = (payload, about) if takes_context else (payload,)
             result: object = function(*(msgspec.json.decode(each) for each in given))
             if isawaitable(result):
                 result = await result

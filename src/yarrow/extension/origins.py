@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-def origins(files: Sequence[Path], points: "Iterable[EntryPoint]", before: frozenset[str]) -> tuple[Path, ...]:
+def list_origins(files: Sequence[Path], points: "Iterable[EntryPoint]", before: frozenset[str]) -> tuple[Path, ...]:
     """Return `files`, the packages of entry points, and the modules imported since `before`, with their bytecode.
 
     Modules of this interpreter's own directories are left out.
@@ -22,17 +22,17 @@ def origins(files: Sequence[Path], points: "Iterable[EntryPoint]", before: froze
         # Of a package that fails half-way the next start runs what there is.
         with suppress(ImportError, ValueError, AttributeError):
             if (spec := importlib.util.find_spec(point.module.partition(".")[0])) is not None:
-                found |= dict.fromkeys(_files(spec))
+                found |= dict.fromkeys(_list_files(spec))
     specs = (
         getattr(sys.modules.get(name), "__spec__", None)
         for name in sys.modules.keys() - before
         if not name.startswith("yarrow.")
     )
-    found |= dict.fromkeys(path for spec in specs if spec is not None for path in _files(spec))
+    found |= dict.fromkeys(path for spec in specs if spec is not None for path in _list_files(spec))
     return tuple(path for path in found if path in files or not _is_of_interpreter(path))
 
 
-def _files(spec: "ModuleSpec") -> Iterator[Path]:
+def _list_files(spec: "ModuleSpec") -> Iterator[Path]:
     if spec.submodule_search_locations is not None:
         yield from map(Path, spec.submodule_search_locations)
     elif spec.has_location and spec.origin is not None:

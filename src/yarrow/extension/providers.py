@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
-from yarrow.extension.failures import ExtensionError
-from yarrow.extension.host import Host
-from yarrow.extension.plain import plain
+from yarrow.extension.extension_errors import ExtensionError
+from yarrow.extension.host import ExtensionHost
+from yarrow.extension.plain_values import copy_plain
 from yarrow.message import ToolCall
 from yarrow.provider.base import (
     CallPiece,
@@ -28,26 +28,26 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.factory import Builder, Plan
+from yarrow.provider.factory import AdapterConfig, ProviderBuilder
 from yarrow.provider.json_object import is_json_object
 
 T = TypeVar("T")
 
-SETUP_SECONDS = 300.0
+MAX_SETUP_SECONDS = 300.0
 """How long an extension may take to make a provider, and again to say what it can do: a model may have to load."""
-IDLE_SECONDS = 600.0
+DEFAULT_IDLE_SECONDS = 600.0
 """How long an answer may pause when `idleTimeout` is not set; a large prompt takes a local model minutes."""
-CLOSE_SECONDS = 2.0
+MAX_PROVIDER_CLOSE_SECONDS = 2.0
 """How long it may take to give back what it holds; then it is left to itself."""
 
-ProviderFactory = Callable[[Plan], "Provider | Awaitable[Provider]"]
+ProviderFactory = Callable[[AdapterConfig], "Provider | Awaitable[Provider]"]
 """Makes a provider that was asked nothing yet."""
 
 
-def hosted_builder(host: Host, factory: ProviderFactory) -> Builder:
+def host_provider_factory(host: ExtensionHost, factory: ProviderFactory) -> ProviderBuilder:
     """Return what makes the provider that `factory` makes in the extension's thread. It raises `ProviderError`."""
 
-    async def build(plan: Plan) -> Provider:
+    async def build(plan: AdapterConfig) -> Provider:
         async def work() -> tuple[Provider, bool]:
             made: Any = factory(replace(plan, settings=deepcopy(plan.settings), environment=dict(plan.environment)))
             if isawaitable(made):
@@ -57,9 +57,9 @@ def hosted_builder(host: Host, factory: ProviderFactory) -> Builder:
                 raise TypeError(f"a provider has info, stream and close; {type(made).__name__} lacks {missing[0]}")
             return made, isinstance(made, ListsModels)
 
-        with _told_of(plan.name):
-            made, lists = await host.call(work, SETUP_SECONDS)
-        return HostedListing(host, plan, made) if lists else HostedProvider(host, plan, made)
+        with _translate_errors(plan.name):
+            made, lists = await host.call(work, MAX_SETUP_SECONDS)
+        return HostedModelLister(host, plan, made) if lists else HostedProvider(host, plan, made)
 
     return build
 
@@ -67,19 +67,19 @@ def hosted_builder(host: Host, factory: ProviderFactory) -> Builder:
 class HostedProvider:
     """A provider of an extension. Whatever fails in it, or is no event, is a `ProviderError` that names it."""
 
-    def __init__(self, host: Host, plan: Plan, provider: Provider) -> None:
+    def __init__(self, host: ExtensionHost, config: AdapterConfig, provider: Provider) -> None:
         self._host = host
-        self._plan = plan
+        self._config = config
         self._provider = provider
 
     async def info(self) -> ProviderInfo:
         """Return what it says it can do, under the id it was registered with: services keep providers by that."""
 
         async def work() -> ProviderInfo:
-            return plain(await self._provider.info(), ProviderInfo)
+            return copy_plain(await self._provider.info(), ProviderInfo)
 
-        info = await self._ask(work)
-        return replace(info, name=self._plan.name, model=info.model or self._plan.model)
+        info = await self._call_host(work)
+        return replace(info, name=self._config.name, model=info.model or self._config.model)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; closing this closes the extension's stream, see `Host.stream`."""
@@ -89,43 +89,43 @@ class HostedProvider:
             source = self._provider.stream(replace(request, tools=deepcopy(request.tools)))
             async with aclosing(source):
                 async for item in source:
-                    event = _event(item)
+                    event = _check_event(item)
                     if event is not None:
                         yield event
                     if isinstance(event, StopPiece):
                         return
 
         limit = self._idle_limit(request)
-        with _told_of(self._plan.name):
+        with _translate_errors(self._config.name):
             async with aclosing(self._host.stream(checked)) as events:
-                while (event := await self._next(events, limit)) is not None:
+                while (event := await self._read_event(events, limit)) is not None:
                     yield event
 
     async def close(self) -> None:
-        """Let it give back what it holds, for `CLOSE_SECONDS` at most."""
+        """Let it give back what it holds, for `MAX_PROVIDER_CLOSE_SECONDS` at most."""
         with suppress(ProviderError, ExtensionError):
-            await self._host.call(self._provider.close, CLOSE_SECONDS)
+            await self._host.call(self._provider.close, MAX_PROVIDER_CLOSE_SECONDS)
 
     def _idle_limit(self, request: CompletionRequest) -> float | None:
-        for seconds in (request.stream_opts.idle_timeout, self._plan.settings.idle_timeout):
+        for seconds in (request.stream_opts.idle_timeout, self._config.settings.idle_timeout):
             if seconds is not None:
                 return seconds or None
-        return IDLE_SECONDS
+        return DEFAULT_IDLE_SECONDS
 
-    async def _next(self, events: AsyncGenerator[ProviderEvent], limit: float | None) -> ProviderEvent | None:
+    async def _read_event(self, events: AsyncGenerator[ProviderEvent], limit: float | None) -> ProviderEvent | None:
         try:
             async with asyncio.timeout(limit):
                 return await anext(events, None)
         except TimeoutError:
-            stalled = f"the provider {self._plan.name} of an extension said nothing for {limit:g} s"
+            stalled = f"the provider {self._config.name} of an extension said nothing for {limit:g} s"
             raise ProviderError(Code.STREAM_STALLED, stalled, retryable=True) from None
 
-    async def _ask(self, work: Callable[[], Awaitable[T]]) -> T:
-        with _told_of(self._plan.name):
-            return await self._host.call(work, SETUP_SECONDS)
+    async def _call_host(self, work: Callable[[], Awaitable[T]]) -> T:
+        with _translate_errors(self._config.name):
+            return await self._host.call(work, MAX_SETUP_SECONDS)
 
 
-class HostedListing(HostedProvider):
+class HostedModelLister(HostedProvider):
     """One that can say which models it has."""
 
     async def list_models(self) -> list[ModelEntry]:
@@ -133,22 +133,22 @@ class HostedListing(HostedProvider):
 
         async def work() -> list[ModelEntry]:
             listed = await cast("ListsModels", self._provider).list_models()
-            return [plain(entry, ModelEntry) for entry in listed]
+            return [copy_plain(entry, ModelEntry) for entry in listed]
 
-        return await self._ask(work)
+        return await self._call_host(work)
 
 
-def _event(item: object) -> ProviderEvent | None:
+def _check_event(item: object) -> ProviderEvent | None:
     """Return the event as it may go on, None for one that says nothing. Raises TypeError and ValueError."""
-    event = plain(item, TextPiece, ThinkingPiece, CallPiece, OpaquePiece, UsagePiece, StopPiece)
+    event = copy_plain(item, TextPiece, ThinkingPiece, CallPiece, OpaquePiece, UsagePiece, StopPiece)
     if isinstance(event, CallPiece):
-        return CallPiece(_call(event.call))
+        return CallPiece(_check_call(event.call))
     if isinstance(event, TextPiece | ThinkingPiece) and not event.text:
         return None
     return event
 
 
-def _call(call: ToolCall) -> ToolCall:
+def _check_call(call: ToolCall) -> ToolCall:
     """Return the call with an id, and with arguments that are a JSON object or are told to be none."""
     if not call.name:
         raise ValueError("a tool call has no name")
@@ -156,13 +156,13 @@ def _call(call: ToolCall) -> ToolCall:
         call = replace(call, arguments="{}", invalid_arguments=call.invalid_arguments or call.arguments)
     if call.id:
         return call
-    from yarrow.provider.chat_completions.calls import new_id
+    from yarrow.provider.chat_completions.tool_calls import new_call_id
 
-    return replace(call, id=new_id())
+    return replace(call, id=new_call_id())
 
 
 @contextmanager
-def _told_of(name: str) -> Generator[None]:
+def _translate_errors(name: str) -> Generator[None]:
     """Turn what an extension raises into a `ProviderError`."""
     try:
         yield

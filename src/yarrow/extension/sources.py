@@ -11,60 +11,60 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from yarrow.extension.failures import ExtensionError
+from yarrow.extension.extension_errors import ExtensionError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from yarrow.extension.load import ExtensionFunction
+    from yarrow.extension.loader import ExtensionFunction
 
-FUNCTION = "extend"
+FUNCTION_NAME = "extend"
 """What the function of a file is called."""
-MAX_FILE = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of an extension's file; a larger one is not loaded."""
 
 _numbers = count(1)
 
 
-class Source(Struct, frozen=True):
+class ExtensionSource(Struct, frozen=True):
     """An extension that is not loaded yet."""
 
     label: str
     """How it is told to people."""
-    find: Callable[[], Any]
+    load_function: Callable[[], Any]
     """Returns its function; runs code of the extension and raises whatever that raises."""
 
 
-def from_entry_point(point: "EntryPoint") -> Source:
+def from_entry_point(point: "EntryPoint") -> ExtensionSource:
     """Return the extension that an installed package offers."""
-    return Source(point.name, point.load)
+    return ExtensionSource(point.name, point.load)
 
 
-def from_file(path: Path) -> Source:
+def from_file(path: Path) -> ExtensionSource:
     """Return the extension in a file."""
-    return Source(str(path), lambda: _extend(path))
+    return ExtensionSource(str(path), lambda: _load_file(path))
 
 
-def from_function(function: "ExtensionFunction") -> Source:
+def from_function(function: "ExtensionFunction") -> ExtensionSource:
     """Return the extension of an embedding program."""
     name: object = getattr(function, "__qualname__", None)
-    return Source(name if isinstance(name, str) else type(function).__name__, lambda: function)
+    return ExtensionSource(name if isinstance(name, str) else type(function).__name__, lambda: function)
 
 
-def _extend(path: Path) -> Any:
+def _load_file(path: Path) -> Any:
     if not path.exists():
         raise ExtensionError("there is no such file; put it there, or take it out of `extensions` in your settings")
     # What is no regular file may never end, or wait for a writer.
     if not stat.S_ISREG(path.stat().st_mode):
         raise ExtensionError("it is not a regular file")
-    if path.stat().st_size > MAX_FILE:
-        raise ExtensionError(f"it is larger than {MAX_FILE:,} bytes")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ExtensionError(f"it is larger than {MAX_FILE_BYTES:,} bytes")
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     # A name of its own: two files called alike are two modules, and none hides an installed one.
     module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # annotations of its classes are looked up there
     exec(code, vars(module))  # noqa: S102 - the user named the file as an extension
-    if FUNCTION not in vars(module):
-        raise ExtensionError(f"it has no function {FUNCTION}, which takes a Yarrow")
-    return vars(module)[FUNCTION]
+    if FUNCTION_NAME not in vars(module):
+        raise ExtensionError(f"it has no function {FUNCTION_NAME}, which takes a Yarrow")
+    return vars(module)[FUNCTION_NAME]

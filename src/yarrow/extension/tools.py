@@ -7,13 +7,13 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.extension.failures import ExtensionError
-from yarrow.extension.host import Host
-from yarrow.extension.plain import plain
+from yarrow.extension.extension_errors import ExtensionError
+from yarrow.extension.host import ExtensionHost
+from yarrow.extension.plain_values import copy_plain
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 
-PREVIEW_SECONDS = 30.0
+MAX_PREVIEW_SECONDS = 30.0
 """How long a tool may take to say what it would do."""
 
 
@@ -43,7 +43,7 @@ class ExtensionTool(Protocol):
         ...
 
 
-class Offer(Struct, frozen=True):
+class ToolOffer(Struct, frozen=True):
     """A tool as it was registered; what was read of it then counts, whatever its object says later."""
 
     name: str
@@ -58,7 +58,7 @@ class Offer(Struct, frozen=True):
 class HostedTool:
     """A tool of an extension. What fails in it is told to the model; whatever it yields is checked."""
 
-    def __init__(self, host: Host, offer: Offer) -> None:
+    def __init__(self, host: ExtensionHost, offer: ToolOffer) -> None:
         self.name = offer.name
         self.read_only = offer.read_only
         self.arguments = offer.arguments
@@ -76,14 +76,14 @@ class HostedTool:
             output = cast("AsyncGenerator[object]", self._offer.tool.run(arguments, context))
             async with aclosing(output) as source:
                 async for item in source:
-                    yield plain(item, Progress, Done, ToolFailed)
+                    yield copy_plain(item, Progress, Done, ToolFailed)
 
         try:
             async with aclosing(self._host.stream(checked)) as items:
                 async for item in items:
                     yield item
         except ExtensionError as error:
-            yield self._failed(error)
+            yield self._make_failure(error)
 
     async def preview(self, arguments: Any, context: ToolContext) -> Result:
         """Let the tool say what it would do; for one that cannot, say its name and the arguments."""
@@ -92,12 +92,12 @@ class HostedTool:
             return Done(f"Would run {self.name} with {msgspec.json.encode(arguments).decode()}.")
 
         async def work() -> Result:
-            return plain(await preview(arguments, context), Done, ToolFailed)
+            return copy_plain(await preview(arguments, context), Done, ToolFailed)
 
         try:
-            return await self._host.call(work, PREVIEW_SECONDS)
+            return await self._host.call(work, MAX_PREVIEW_SECONDS)
         except ExtensionError as error:
-            return self._failed(error)
+            return self._make_failure(error)
 
-    def _failed(self, error: ExtensionError) -> ToolFailed:
+    def _make_failure(self, error: ExtensionError) -> ToolFailed:
         return ToolFailed(f"The tool {self.name} failed: {error.message}. Try another way.")

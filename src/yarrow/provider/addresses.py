@@ -15,7 +15,7 @@ that the public DNS does not hold (RFC 6761, RFC 6762, RFC 8375; `.internal` is 
 address in another notation, and may be anywhere."""
 
 
-def host_of(url: str) -> str:
+def get_host(url: str) -> str:
     """Return the host of a URL in lower case; empty when it has none."""
     try:
         return (urlsplit(url.strip()).hostname or "").lower()
@@ -26,7 +26,7 @@ def host_of(url: str) -> str:
 @lru_cache(maxsize=64)
 def is_local(url: str) -> bool:
     """Return whether the server is on this machine or on the local network."""
-    host = host_of(url).rstrip(".")
+    host = get_host(url).rstrip(".")
     if not host[:1].isdigit() and ":" not in host:
         return _LOCAL_NAME.fullmatch(host) is not None
     # Imported here, since most addresses are names.
@@ -41,9 +41,9 @@ def is_local(url: str) -> bool:
     return any(address in ip_network(network) for network in _LOCAL_NETWORKS)
 
 
-def is_vendors(url: str, official: str) -> bool:
+def is_official_url(url: str, official: str) -> bool:
     """Return whether a base URL is the vendor's, over TLS; the vendor's key is sent nowhere else.
 
     `official` is the vendor's base URL, which an empty URL stands for.
     """
-    return url.strip() == "" or (url.strip().startswith("https://") and host_of(url) == host_of(official))
+    return url.strip() == "" or (url.strip().startswith("https://") and get_host(url) == get_host(official))

@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.provider.unicode import whole
+from yarrow.provider.surrogates import replace_surrogates
 
 Body = dict[str, Any]
 
 
-def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
+def merge_body(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
     """Return `base` with `extra` on top, objects merged into objects; null there takes a field out."""
     result = dict(base)
     for name, value in extra.items():
@@ -18,7 +18,7 @@ def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
         if value is None:
             result.pop(name, None)
         elif isinstance(value, dict) and isinstance(known, dict):
-            result[name] = merged(cast("Body", known), cast("Body", value))
+            result[name] = merge_body(cast("Body", known), cast("Body", value))
         else:
             result[name] = value
     return result
@@ -29,14 +29,14 @@ def to_json(body: Body) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_encodable(body))
+        return msgspec.json.encode(_make_encodable(body))
 
 
-def _encodable(value: object) -> object:
+def _make_encodable(value: object) -> object:
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(item) for name, item in cast("Body", value).items()}
+        return {_make_encodable(name): _make_encodable(item) for name, item in cast("Body", value).items()}
     if isinstance(value, list):
-        return [_encodable(item) for item in cast("Iterable[object]", value)]
+        return [_make_encodable(item) for item in cast("Iterable[object]", value)]
     return value

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 
-def legal_ids(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str]:
+def make_id_mapper(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str]:
     """Return a function that maps the ids of one request, each to the first of its candidates that no other got.
 
     Ids are told apart in the order in which they are asked for, so that a longer history keeps those of a shorter.
@@ -11,10 +11,10 @@ def legal_ids(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str
     known: dict[str, str] = {}
     given: set[str] = set()
 
-    def legal(call_id: str) -> str:
+    def map_id(call_id: str) -> str:
         if call_id not in known:
             known[call_id] = next(chosen for chosen in candidates(call_id) if chosen not in given)
             given.add(known[call_id])
         return known[call_id]
 
-    return legal
+    return map_id

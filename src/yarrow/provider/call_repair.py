@@ -20,25 +20,25 @@ _PREFIX = re.compile(r"(?:functions?|tools?|default_api)[.:/]", re.IGNORECASE)
 """Name spaces of the formats that models were trained on: harmony, Kimi, Gemini."""
 
 
-def repaired_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
+def repair_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
     """Return a call with the name of the offered tool that is meant, and with arguments that are a JSON object.
 
     What cannot be repaired, or has two readings, stays as it is.
     """
     if call.name not in offered:
         call = replace(call, name=_offered_name(call.name, offered))
-    if call.invalid_arguments and (arguments := repaired_arguments(call.invalid_arguments)):
+    if call.invalid_arguments and (arguments := repair_arguments(call.invalid_arguments)):
         call = replace(call, arguments=arguments, invalid_arguments="")
     return call
 
 
-def repaired_arguments(text: str) -> str:
+def repair_arguments(text: str) -> str:
     """Return the text of the one JSON object that is meant; empty if there is none, or more than one reading.
 
     Repaired are control characters within strings, a comma before a closing bracket, an object in a JSON string, an
     empty object before or an equal one after it, and stop tokens behind it. A text that was cut has no whole object.
     """
-    values = _values(_strict(_STOP_TOKENS.sub("", text)))
+    values = _parse_values(_make_strict(_STOP_TOKENS.sub("", text)))
     if len(values) == 1 and isinstance(inner := values[0][1], str):
         inner = inner.strip()
         return inner if is_json_object(inner) else ""
@@ -52,17 +52,17 @@ def repaired_arguments(text: str) -> str:
     return source if is_single and is_json_object(source) else ""
 
 
-def _strict(text: str) -> str:
+def _make_strict(text: str) -> str:
     """Return the text with control characters within strings escaped, and without commas before closing brackets."""
 
-    def fixed(match: re.Match[str]) -> str:
+    def fix(match: re.Match[str]) -> str:
         found = match[0]
         return "" if found == "," else _CONTROL.sub(lambda control: json.dumps(control[0])[1:-1], found)
 
-    return _STRING_OR_COMMA.sub(fixed, text)
+    return _STRING_OR_COMMA.sub(fix, text)
 
 
-def _values(text: str) -> list[tuple[str, object]]:
+def _parse_values(text: str) -> list[tuple[str, object]]:
     """Return the JSON values that a text consists of, each with its source; nothing if there is anything else in it."""
     decoder, values, at = json.JSONDecoder(), list[tuple[str, object]](), 0
     try:

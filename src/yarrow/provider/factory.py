@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from yarrow.config.adapters import ADAPTERS
 from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
+from yarrow.provider.adapter_config import AdapterConfig, ProviderBuilder
 from yarrow.provider.base import Provider, ProviderInfo
-from yarrow.provider.plan import Builder, Plan
 
 
-class Built(NamedTuple):
+class ReadyProvider(NamedTuple):
     """A provider that is ready, what it can do, and one sentence on why it was chosen; empty when it was named."""
 
     provider: Provider
@@ -22,7 +22,7 @@ class Built(NamedTuple):
     reason: str
 
 
-class Created(NamedTuple):
+class NewProvider(NamedTuple):
     """A provider that was asked nothing yet, its id, and why it was chosen; empty when it was named."""
 
     provider: Provider
@@ -30,71 +30,72 @@ class Created(NamedTuple):
     reason: str
 
 
-class Ground(Struct, frozen=True):
+class ProviderContext(Struct, frozen=True):
     """What providers are built on."""
 
     settings: Settings
     environment: Mapping[str, str]
-    added: Mapping[str, Builder] = {}
+    contributed: Mapping[str, ProviderBuilder] = {}
     """What extensions add, by provider id; each id is also one that needs no configuration."""
 
 
-async def build(name: str, model: str, ground: Ground) -> Built:
+async def build_provider(name: str, model: str, context: ProviderContext) -> ReadyProvider:
     """Return the provider `name` for `model`; an empty name looks for one, an empty model takes its first.
 
     Raises ProviderError (PROVIDER_SETUP says what to do) and ConfigError.
     """
-    created = await create(name, model, ground)
+    created = await create_provider(name, model, context)
     try:
         info = await created.provider.info()
     except BaseException:  # also a cancellation: a child process may have been started
         await created.provider.close()
         raise
-    return Built(created.provider, info, created.reason)
+    return ReadyProvider(created.provider, info, created.reason)
 
 
-async def create(name: str, model: str, ground: Ground) -> Created:
+async def create_provider(name: str, model: str, context: ProviderContext) -> NewProvider:
     """Return the provider without asking it what it can do, as listing its models needs it."""
     reason = ""
     if not name:
         from yarrow.provider.detection import detect
 
-        found = await detect(ground.environment, ground.settings)
+        found = await detect(context.environment, context.settings)
         name, model, reason = found.name, model or found.model, found.reason
-    configured = ground.settings.providers.get(name)
-    added = ground.added.get(name) if configured is None or configured.type is None else None
+    configured = context.settings.providers.get(name)
+    added = context.contributed.get(name) if configured is None or configured.type is None else None
     if added is not None:
-        plan = Plan(name, model, configured or ProviderSettings(), ground.environment)
-        return Created(await added(plan), name, reason)
-    plan = Plan(name, model, _settings(name, ground), ground.environment)
-    _check_slash(plan, ground)
-    return Created(await _builder(plan.settings.type or "openai")(plan), name, reason)
+        plan = AdapterConfig(name, model, configured or ProviderSettings(), context.environment)
+        return NewProvider(await added(plan), name, reason)
+    plan = AdapterConfig(name, model, _find_settings(name, context), context.environment)
+    _check_slash(plan, context)
+    return NewProvider(await _import_builder(plan.settings.type or "openai")(plan), name, reason)
 
 
-def _builder(kind: str) -> Builder:
+def _import_builder(kind: str) -> ProviderBuilder:
     """Import the module that the table of adapters names."""
     return import_module(ADAPTERS[kind].module).build
 
 
-def _known(ground: Ground) -> str:
-    return ", ".join(sorted({*BUILT_IN, *ground.settings.providers, *ground.added}))
+def _list_known(context: ProviderContext) -> str:
+    return ", ".join(sorted({*BUILT_IN, *context.settings.providers, *context.contributed}))
 
 
-def _check_slash(plan: Plan, ground: Ground) -> None:
+def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
     """Raise PROVIDER_SETUP for a model with a slash where none has one: what stands before it was to be a provider."""
-    kind, (before, slash, _) = plan.settings.type or "openai", plan.model.partition("/")
+    kind, (before, slash, _) = config.settings.type or "openai", config.model.partition("/")
     if slash and not ADAPTERS[kind].has_slashes:
-        sentence = f"there is no provider {before!r}: name one of {_known(ground)} (-m ID/MODEL); no model of "
-        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}{plan.name} has a slash in its name")
+        sentence = f"there is no provider {before!r}: name one of {_list_known(context)} (-m ID/MODEL); no model of "
+        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}{config.name} has a slash in its name")
 
 
-def _settings(name: str, ground: Ground) -> ProviderSettings:
+def _find_settings(name: str, context: ProviderContext) -> ProviderSettings:
     """Return a provider's settings, with what its id alone means filled in."""
     built_in = BUILT_IN.get(name)
-    configured = ground.settings.providers.get(name)
+    configured = context.settings.providers.get(name)
     if configured is None and built_in is None:
         sentence = (
-            f"there is no provider {name!r}: name one of {_known(ground)} (-m ID/MODEL), or configure providers.{name}"
+            f"there is no provider {name!r}: name one of {_list_known(context)} (-m ID/MODEL), "
+            f"or configure providers.{name}"
         )
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     if configured is None:

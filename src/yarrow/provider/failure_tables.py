@@ -5,7 +5,7 @@ from msgspec import Struct
 from yarrow.errors import Code
 
 
-class Sign(Struct, frozen=True):
+class ErrorPattern(Struct, frozen=True):
     """A row: `pattern` is searched in the lower-cased type, code, details and text of a refusal.
 
     `unless` is a pattern that rules the row out, `statuses` are the HTTP statuses it is for, none meaning all.
@@ -63,31 +63,35 @@ _UNPARSED_CALL = "|".join(
     )
 )
 
-SIGNS = (
-    Sign(Code.MALFORMED_TOOL_CALL, _UNPARSED_CALL, statuses=(0, 400, 422, 500)),
-    Sign(Code.CONTENT_FILTER, _CONTENT, statuses=(0, 400, 403, 422, 451)),
-    Sign(Code.CONTEXT_OVERFLOW, _OVERFLOW, unless=_PER_TIME, statuses=(0, 400, 413, 422, 500, 502, 503)),
-    Sign(Code.QUOTA, _QUOTA),
-    Sign(Code.QUOTA, r"code=(1113|130[89]|131[013-9]|1320)\b", statuses=(429,)),
-    Sign(Code.AUTH, r"api_key_invalid|invalid[ _]api[ _]key|incorrect api key|authentication_error|permission_error"),
-    Sign(Code.UNSUPPORTED_FEATURE, r"does not support (thinking|tools?|images?|vision|function)|not_supported_error"),
-    Sign(Code.UNSUPPORTED_FEATURE, r"(image|vision|multimodal)\S{0,40} (input )?(is|are) not supported"),
-    Sign(
+ERROR_PATTERNS = (
+    ErrorPattern(Code.MALFORMED_TOOL_CALL, _UNPARSED_CALL, statuses=(0, 400, 422, 500)),
+    ErrorPattern(Code.CONTENT_FILTER, _CONTENT, statuses=(0, 400, 403, 422, 451)),
+    ErrorPattern(Code.CONTEXT_OVERFLOW, _OVERFLOW, unless=_PER_TIME, statuses=(0, 400, 413, 422, 500, 502, 503)),
+    ErrorPattern(Code.QUOTA, _QUOTA),
+    ErrorPattern(Code.QUOTA, r"code=(1113|130[89]|131[013-9]|1320)\b", statuses=(429,)),
+    ErrorPattern(
+        Code.AUTH, r"api_key_invalid|invalid[ _]api[ _]key|incorrect api key|authentication_error|permission_error"
+    ),
+    ErrorPattern(
+        Code.UNSUPPORTED_FEATURE, r"does not support (thinking|tools?|images?|vision|function)|not_supported_error"
+    ),
+    ErrorPattern(Code.UNSUPPORTED_FEATURE, r"(image|vision|multimodal)\S{0,40} (input )?(is|are) not supported"),
+    ErrorPattern(
         Code.UNSUPPORTED_PARAMETER,
         r"unsupported[ _](parameter|value)|extra inputs are not permitted|extra_forbidden"
         r"|unrecognized request argument|unknown (parameter|field|name)|is not supported for this model",
         statuses=(0, 400, 422),
     ),
-    Sign(
+    ErrorPattern(
         Code.OVERLOADED,
         r"overloaded|at capacity|server busy|unavailable_error|loading model|insufficient_system_resource",
         statuses=(0, 429, 500, 502, 503, 504, 529),
     ),
-    Sign(Code.RATE_LIMIT, r"rate_limit|resource_exhausted|too many requests", statuses=(0,)),
+    ErrorPattern(Code.RATE_LIMIT, r"rate_limit|resource_exhausted|too many requests", statuses=(0,)),
 )
 """Asked from top to bottom; the first row that fits decides. Status 0 is a failure inside a stream."""
 
-STATUSES = {
+CODES_BY_STATUS = {
     401: Code.AUTH,
     402: Code.QUOTA,
     403: Code.AUTH,
@@ -102,7 +106,7 @@ STATUSES = {
 }
 """What a status means when no sign says more; other 4xx are INVALID_REQUEST, the rest SERVER_ERROR."""
 
-TYPES = {
+STATUS_BY_TYPE = {
     "invalid_request_error": 400,
     "not_found_error": 404,
     "request_too_large": 413,
@@ -113,9 +117,9 @@ TYPES = {
 """The status that an error type stands for when a failure has no number."""
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-PASSING = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR, Code.MALFORMED_TOOL_CALL})
+RETRYABLE_CODES = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR, Code.MALFORMED_TOOL_CALL})
 """Worth another try."""
-FINAL = frozenset(
+FINAL_CODES = frozenset(
     {
         *(Code.CONTEXT_OVERFLOW, Code.QUOTA, Code.AUTH, Code.CONTENT_FILTER),
         *(Code.UNSUPPORTED_FEATURE, Code.UNSUPPORTED_PARAMETER),
@@ -124,7 +128,7 @@ FINAL = frozenset(
 """Never worth one with the same request, whatever the status."""
 
 _NUMBER = r"(\d[\d,]{0,11})"
-WINDOWS = (
+WINDOW_PATTERNS = (
     rf"context limit: \d+ \+ \d+ > {_NUMBER}",
     rf"tokens > {_NUMBER} maximum",
     rf"maximum (?:context|prompt) length (?:is|of) {_NUMBER}",
@@ -148,7 +152,7 @@ WINDOWS = (
 
 _KEY = "Check the key and where it is read from (apiKeyEnv, apiKeyCommand)."
 
-WORDING: dict[Code, tuple[str, str]] = {
+CODE_WORDING: dict[Code, tuple[str, str]] = {
     Code.OVERLOADED: ("is overloaded or still loading", ""),
     Code.RATE_LIMIT: ("limits the rate of requests", ""),
     Code.QUOTA: ("refuses because the account has no quota left", "Add credit or choose another provider."),
@@ -174,4 +178,4 @@ WORDING: dict[Code, tuple[str, str]] = {
 Where a refused field is looked for in the sentence, the sentence must not name one itself.
 """
 
-WORDLESS = "refuses the request without a word (HTTP 400), as some servers do when it is too large"
+EMPTY_REFUSAL_WORDING = "refuses the request without a word (HTTP 400), as some servers do when it is too large"

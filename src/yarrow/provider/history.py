@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.provider.call_pairs import pair_tool_calls
 from yarrow.provider.json_object import is_json_object
-from yarrow.provider.pairing import paired
 
 NO_OUTPUT = "(no output)"
 HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
-BEGINNING = "(The conversation before this point is not shown.)"
-GO_ON = "Go on."
+HISTORY_START = "(The conversation before this point is not shown.)"
+CONTINUE_PROMPT = "Go on."
 MAX_DEPTH = 64
 """Objects and lists inside each other in the arguments of a call; some backends end at 100 for the whole request."""
 
@@ -27,13 +27,13 @@ _ALLOWED: dict[Role, tuple[type[Block], ...]] = {
     Role.ASSISTANT: (Text, Thinking, ToolCall, Opaque),
     Role.TOOL: (Text, Image),
 }
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_ILLEGAL_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 64
-_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
+_JSON_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 """What opens and closes in JSON, and the strings in which the same marks mean nothing."""
 _MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
-Pass = Callable[[Sequence[Message]], Sequence[Message]]
+HistoryPass = Callable[[Sequence[Message]], Sequence[Message]]
 
 
 class Target(Struct, frozen=True):
@@ -44,42 +44,42 @@ class Target(Struct, frozen=True):
     takes_image: Callable[[Image], bool] = lambda _: True
 
 
-def repaired(messages: Sequence[Message], target: Target) -> Sequence[Message]:
+def repair_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
     """Apply what holds for every backend: whole messages, paired calls, no empty blocks, nobody else's opaque data."""
-    passes: tuple[Pass, ...] = (
-        lambda history: [sent for message in history if (sent := _sendable(message, target)) is not None],
-        lambda history: paired(history, target.provider, target.model),
-        lambda history: [_answering(message) for message in history],
+    passes: tuple[HistoryPass, ...] = (
+        lambda history: [sent for message in history if (sent := _keep_sendable(message, target)) is not None],
+        lambda history: pair_tool_calls(history, target.provider, target.model),
+        lambda history: [_fill_empty_result(message) for message in history],
     )
-    return _through(passes, messages)
+    return _apply_passes(passes, messages)
 
 
-def chat(messages: Sequence[Message], target: Target) -> Sequence[Message]:
+def repair_chat_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
     """Apply what chat-completions backends want beyond that: text results, and turns that alternate."""
-    passes: tuple[Pass, ...] = (
-        lambda history: repaired(history, target),
-        lambda history: list(_images_after_results(history)),
-        lambda history: list(_merged(history)),
-        _framed,
+    passes: tuple[HistoryPass, ...] = (
+        lambda history: repair_history(history, target),
+        lambda history: list(_move_images(history)),
+        lambda history: list(_merge_neighbours(history)),
+        _add_ends,
     )
-    return _through(passes, messages)
+    return _apply_passes(passes, messages)
 
 
-def _through(passes: Iterable[Pass], messages: Sequence[Message]) -> Sequence[Message]:
+def _apply_passes(passes: Iterable[HistoryPass], messages: Sequence[Message]) -> Sequence[Message]:
     for apply in passes:
         messages = apply(messages)
     return messages
 
 
-def _sendable(message: Message, target: Target) -> Message | None:
+def _keep_sendable(message: Message, target: Target) -> Message | None:
     """Return what of a message taken by itself can be sent, None for nothing."""
     # A cut answer stays until its calls were paired: their results are left out with it.
     if message.incomplete and message.role is not Role.ASSISTANT:
         return None
     if _is_plain(message):
         return message
-    message = _without_blanks(_visible(_own(message, target), target.takes_image))
-    return _callable(message) if message.role is Role.TOOL or _says_something(message) else None
+    message = _drop_blanks(_hide_images(_drop_foreign_data(message, target), target.takes_image))
+    return _fix_calls(message) if message.role is Role.TOOL or _has_content(message) else None
 
 
 def _is_plain(message: Message) -> bool:
@@ -93,20 +93,20 @@ def _is_plain(message: Message) -> bool:
     return message.content != ()
 
 
-def _own(message: Message, target: Target) -> Message:
+def _drop_foreign_data(message: Message, target: Target) -> Message:
     """Drop what only another provider or model could read."""
     if message.role is not Role.ASSISTANT or (message.provider, message.model) == (target.provider, target.model):
         return message
-    blocks = without_thoughts(message).content
-    return _with(message, (replace(one, opaque="") if isinstance(one, ToolCall) else one for one in blocks))
+    blocks = drop_thinking(message).content
+    return _with_content(message, (replace(one, opaque="") if isinstance(one, ToolCall) else one for one in blocks))
 
 
-def without_thoughts(message: Message) -> Message:
+def drop_thinking(message: Message) -> Message:
     """Return a message without thinking and what only its model could read; data of text and calls stays."""
-    return _with(message, (block for block in message.content if not isinstance(block, Thinking | Opaque)))
+    return _with_content(message, (block for block in message.content if not isinstance(block, Thinking | Opaque)))
 
 
-def _visible(message: Message, takes_image: Callable[[Image], bool]) -> Message:
+def _hide_images(message: Message, takes_image: Callable[[Image], bool]) -> Message:
     """Put a note in the place of an image that the backend does not take, or that nobody could read."""
     if not any(isinstance(block, Image) for block in message.content):
         return message
@@ -114,7 +114,7 @@ def _visible(message: Message, takes_image: Callable[[Image], bool]) -> Message:
         Text(HIDDEN_IMAGE) if isinstance(block, Image) and not (_is_image(block) and takes_image(block)) else block
         for block in message.content
     )
-    return _with(message, hidden)
+    return _with_content(message, hidden)
 
 
 def _is_image(image: Image) -> bool:
@@ -125,7 +125,7 @@ def _is_image(image: Image) -> bool:
         return False
 
 
-def _without_blanks(message: Message) -> Message:
+def _drop_blanks(message: Message) -> Message:
     """Drop blank text, and blocks that the role cannot speak."""
     allowed = _ALLOWED[message.role]
     kept = tuple(
@@ -133,18 +133,18 @@ def _without_blanks(message: Message) -> Message:
         for block in message.content
         if isinstance(block, allowed) and not (isinstance(block, Text) and not block.text.strip())
     )
-    return message if len(kept) == len(message.content) else _with(message, kept)
+    return message if len(kept) == len(message.content) else _with_content(message, kept)
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     return any(isinstance(block, Text | Image | ToolCall) for block in message.content)
 
 
-def _callable(message: Message) -> Message:
+def _fix_calls(message: Message) -> Message:
     """Give calls names and arguments of the form that backends insist on; they were answered with errors anyway."""
     if all(not isinstance(block, ToolCall) or _is_callable(block) for block in message.content):
         return message
-    return _with(message, (_repaired_call(b) if isinstance(b, ToolCall) else b for b in message.content))
+    return _with_content(message, (_fix_call(b) if isinstance(b, ToolCall) else b for b in message.content))
 
 
 def _is_plain_call(call: ToolCall) -> bool:
@@ -153,7 +153,7 @@ def _is_plain_call(call: ToolCall) -> bool:
 
 def _is_callable(call: ToolCall) -> bool:
     name = call.name
-    return 0 < len(name) <= _MAX_NAME and not _NAME.search(name) and _is_readable(call.arguments)
+    return 0 < len(name) <= _MAX_NAME and not _ILLEGAL_NAME_CHARACTER.search(name) and _is_readable(call.arguments)
 
 
 def _is_readable(arguments: str) -> bool:
@@ -166,7 +166,7 @@ def _is_readable(arguments: str) -> bool:
 def _depth(json: str) -> int:
     """Return how deep JSON text nests."""
     deepest = depth = 0
-    for mark in _MARKS.findall(json):
+    for mark in _JSON_MARKS.findall(json):
         if mark in "{[":
             depth += 1
             deepest = max(deepest, depth)
@@ -175,25 +175,25 @@ def _depth(json: str) -> int:
     return deepest
 
 
-def _repaired_call(call: ToolCall) -> ToolCall:
-    name = _NAME.sub("_", call.name)[:_MAX_NAME] or "unknown"
+def _fix_call(call: ToolCall) -> ToolCall:
+    name = _ILLEGAL_NAME_CHARACTER.sub("_", call.name)[:_MAX_NAME] or "unknown"
     return replace(call, name=name, arguments=call.arguments if _is_readable(call.arguments) else "{}")
 
 
-def _answering(message: Message) -> Message:
+def _fill_empty_result(message: Message) -> Message:
     """Say that a tool had no output: an empty result is refused."""
     if message.role is not Role.TOOL or message.content:
         return message
-    return _with(message, (Text(NO_OUTPUT),))
+    return _with_content(message, (Text(NO_OUTPUT),))
 
 
-def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
+def _move_images(messages: Iterable[Message]) -> Iterator[Message]:
     """Move the images of results, which are text only, into a user message behind all results of the turn."""
     moved: list[Block] = []
     for message in messages:
         if message.role is not Role.TOOL:
             if moved:
-                yield _user(moved)
+                yield _user_message(moved)
                 moved = []
             yield message
         elif not message.images:
@@ -201,18 +201,18 @@ def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
         else:
             moved += (Text(f"Images of the result of {message.tool_name or message.tool_call_id}:"), *message.images)
             text = tuple(block for block in message.content if isinstance(block, Text))
-            yield _with(message, (*text, Text("(its images follow the results)")))
+            yield _with_content(message, (*text, Text("(its images follow the results)")))
     if moved:
-        yield _user(moved)
+        yield _user_message(moved)
 
 
-def _merged(messages: Iterable[Message]) -> Iterator[Message]:
+def _merge_neighbours(messages: Iterable[Message]) -> Iterator[Message]:
     """Join neighbours of one role: some chat templates insist that user and assistant alternate."""
     held: Message | None = None
     for message in messages:
         if held is not None and held.role is message.role and message.role is not Role.TOOL and not held.tool_calls:
             apart = (Text("\n\n"),) if message.role is Role.ASSISTANT and message.text else ()
-            held = _with(held, (*held.content, *apart, *message.content))
+            held = _with_content(held, (*held.content, *apart, *message.content))
             continue
         if held is not None:
             yield held
@@ -221,16 +221,16 @@ def _merged(messages: Iterable[Message]) -> Iterator[Message]:
         yield held
 
 
-def _framed(messages: Sequence[Message]) -> Sequence[Message]:
+def _add_ends(messages: Sequence[Message]) -> Sequence[Message]:
     """Let a user begin, and end with what the model is to answer."""
-    begins = () if messages and messages[0].role is Role.USER else (_user([Text(BEGINNING)]),)
-    ends = (_user([Text(GO_ON)]),) if messages and messages[-1].role is Role.ASSISTANT else ()
+    begins = () if messages and messages[0].role is Role.USER else (_user_message([Text(HISTORY_START)]),)
+    ends = (_user_message([Text(CONTINUE_PROMPT)]),) if messages and messages[-1].role is Role.ASSISTANT else ()
     return (*begins, *messages, *ends)
 
 
-def _user(blocks: Iterable[Block]) -> Message:
+def _user_message(blocks: Iterable[Block]) -> Message:
     return Message(id="", role=Role.USER, content=tuple(blocks), timestamp="")
 
 
-def _with(message: Message, blocks: Iterable[Block]) -> Message:
+def _with_content(message: Message, blocks: Iterable[Block]) -> Message:
     return replace(message, content=tuple(blocks))

@@ -2,7 +2,7 @@
 
 from yarrow.errors import Code, ProviderError
 
-MAX_LINE = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one line, finished or not; beyond is MALFORMED_RESPONSE."""
 
 
@@ -34,5 +34,7 @@ class NdjsonDecoder:
         return [line] if line else []
 
     def _check(self, size: int) -> None:
-        if size > MAX_LINE:
-            raise ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one line of more than {MAX_LINE} bytes")
+        if size > MAX_LINE_BYTES:
+            raise ProviderError(
+                Code.MALFORMED_RESPONSE, f"the server sent one line of more than {MAX_LINE_BYTES} bytes"
+            )

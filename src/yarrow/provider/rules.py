@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from yarrow.provider.chat_completions.opaque_fields import OF_CALLS, OF_MESSAGES
+from yarrow.provider.chat_completions.opaque_fields import CALL_FIELDS, MESSAGE_FIELDS
 from yarrow.provider.json_object import is_json_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -31,7 +31,7 @@ _SPOKEN = {
     "system": frozenset({"role", "content"}),
     "user": frozenset({"role", "content"}),
     "assistant": frozenset(
-        {"role", "content", "tool_calls", "reasoning_content", "reasoning", "reasoning_text", *OF_MESSAGES}
+        {"role", "content", "tool_calls", "reasoning_content", "reasoning", "reasoning_text", *MESSAGE_FIELDS}
     ),
     "tool": frozenset({"role", "content", "tool_call_id"}),
 }
@@ -147,7 +147,7 @@ def _calls(calls: object) -> Iterator[str]:
         yield "tool_calls is not a list with at least one call"
     for call in _dicts(calls):
         function = _dict(call.get("function"))
-        for name in sorted({*call, *function} - {"id", "type", "function", "name", "arguments", *OF_CALLS}):
+        for name in sorted({*call, *function} - {"id", "type", "function", "name", "arguments", *CALL_FIELDS}):
             yield f"{name} is no field of a call"
         if not _text(call.get("id")):
             yield "a call has no id"

@@ -24,19 +24,19 @@ from yarrow.errors import Code, ConfigError
 from yarrow.message import StopReason, Usage
 
 
-class Say(Struct, frozen=True):
+class SayStep(Struct, frozen=True):
     """A piece of text."""
 
     text: str
 
 
-class Think(Struct, frozen=True):
+class ThinkStep(Struct, frozen=True):
     """A piece of thinking."""
 
     thinking: str
 
 
-class Call(Struct, frozen=True, forbid_unknown_fields=True):
+class CallStep(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool call."""
 
     name: str
@@ -44,7 +44,7 @@ class Call(Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
 
 
-class Fail(Struct, frozen=True, forbid_unknown_fields=True):
+class FailStep(Struct, frozen=True, forbid_unknown_fields=True):
     """The end of a turn that fails."""
 
     code: Code
@@ -54,31 +54,31 @@ class Fail(Struct, frozen=True, forbid_unknown_fields=True):
     context_window: int = 0
 
 
-class Delay(Struct, frozen=True):
+class DelayStep(Struct, frozen=True):
     """Seconds of silence."""
 
     delay: float
 
 
-class Wait(Struct, frozen=True):
+class WaitStep(Struct, frozen=True):
     """Silence until the gate of this name is opened."""
 
     wait: str
 
 
-class Expect(Struct, frozen=True, forbid_unknown_fields=True):
+class ExpectStep(Struct, frozen=True, forbid_unknown_fields=True):
     """What the last message of the request must hold."""
 
     contains: str
 
 
-class Stop(Struct, frozen=True):
+class StopStep(Struct, frozen=True):
     """Why the model stops."""
 
     stop: StopReason
 
 
-Step = Say | Think | Call | Usage | Fail | Delay | Wait | Expect | Stop
+Step = SayStep | ThinkStep | CallStep | Usage | FailStep | DelayStep | WaitStep | ExpectStep | StopStep
 
 
 class ScriptInfo(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -97,56 +97,58 @@ class Script(Struct, frozen=True):
     info: ScriptInfo = ScriptInfo()
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
+class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
     turns: list[list[dict[str, Raw]]]
     info: ScriptInfo = ScriptInfo()
 
 
-_PLAIN = {"text": Say, "thinking": Think, "delay": Delay, "wait": Wait, "stop": Stop}
+_VALUE_STEPS = {"text": SayStep, "thinking": ThinkStep, "delay": DelayStep, "wait": WaitStep, "stop": StopStep}
 """Steps whose value is a single one."""
-_WHOLE = {"call": Call, "usage": Usage, "error": Fail, "expect": Expect}
+_OBJECT_STEPS = {"call": CallStep, "usage": Usage, "error": FailStep, "expect": ExpectStep}
 """Steps whose value is an object of its own."""
-_KEYS = ", ".join((*_PLAIN, *_WHOLE))
+_STEP_KEYS = ", ".join((*_VALUE_STEPS, *_OBJECT_STEPS))
 
 T = TypeVar("T")
 
 
-def load(path: Path) -> Script:
+def load_script(path: Path) -> Script:
     """Read a script file; ConfigError names the file and the place in it."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the script {path} cannot be read: {error.strerror}") from None
-    return parse(data, str(path))
+    return parse_script(data, str(path))
 
 
-def of(turns: Sequence[Sequence[Mapping[str, object]]], info: ScriptInfo | None = None) -> Script:
+def make_script(turns: Sequence[Sequence[Mapping[str, object]]], info: ScriptInfo | None = None) -> Script:
     """Return the script of turns written as Python values."""
-    steps = parse(msgspec.json.encode(turns), "in memory").turns
+    steps = parse_script(msgspec.json.encode(turns), "in memory").turns
     return Script(steps, info or ScriptInfo())
 
 
-def parse(data: bytes, source: str) -> Script:
+def parse_script(data: bytes, source: str) -> Script:
     """Decode a script; `source` is what errors call it."""
     if data.lstrip()[:1] == b"[":
         data = b'{"turns":' + data + b"}"
-    file = _decode(data, _File, f"the script {source}")
+    file = _decode(data, _ScriptFile, f"the script {source}")
     turns = tuple(
-        tuple(_step(step, f"the script {source}, turns[{turn}][{position}]") for position, step in enumerate(steps))
+        tuple(
+            _parse_step(step, f"the script {source}, turns[{turn}][{position}]") for position, step in enumerate(steps)
+        )
         for turn, steps in enumerate(file.turns)
     )
     return Script(turns, file.info)
 
 
-def _step(step: dict[str, Raw], place: str) -> Step:
+def _parse_step(step: dict[str, Raw], place: str) -> Step:
     if len(step) != 1:
-        raise ConfigError(f"{place}: a step has exactly one key, one of {_KEYS}; this one has {len(step)}")
+        raise ConfigError(f"{place}: a step has exactly one key, one of {_STEP_KEYS}; this one has {len(step)}")
     [(key, raw)] = step.items()
-    if key in _PLAIN:
-        return _decode(msgspec.json.encode(step), _PLAIN[key], place)
-    if key in _WHOLE:
-        return _decode(raw, _WHOLE[key], f"{place}.{key}")
-    raise ConfigError(f"{place}: there is no step {key!r}; the keys are {_KEYS}")
+    if key in _VALUE_STEPS:
+        return _decode(msgspec.json.encode(step), _VALUE_STEPS[key], place)
+    if key in _OBJECT_STEPS:
+        return _decode(raw, _OBJECT_STEPS[key], f"{place}.{key}")
+    raise ConfigError(f"{place}: there is no step {key!r}; the keys are {_STEP_KEYS}")
 
 
 def _decode(data: bytes | Raw, kind: type[T], place: str) -> T:

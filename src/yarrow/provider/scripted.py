@@ -8,6 +8,7 @@ import msgspec
 
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Role, StopReason, ToolCall, Usage
+from yarrow.provider.adapter_config import AdapterConfig
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -20,17 +21,28 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.chat_completions.calls import new_id
-from yarrow.provider.chat_completions.encode import encode
+from yarrow.provider.chat_completions.request import encode_chat_request
+from yarrow.provider.chat_completions.tool_calls import new_call_id
 from yarrow.provider.history import Target
 from yarrow.provider.json_object import is_json_object
-from yarrow.provider.plan import Plan
 from yarrow.provider.rules import violations
-from yarrow.provider.script import Call, Delay, Expect, Fail, Say, Script, Step, Stop, Think, Wait, load
+from yarrow.provider.script import (
+    CallStep,
+    DelayStep,
+    ExpectStep,
+    FailStep,
+    SayStep,
+    Script,
+    Step,
+    StopStep,
+    ThinkStep,
+    WaitStep,
+    load_script,
+)
 
-KEPT_REQUESTS = 1000
+MAX_KEPT_REQUESTS = 1000
 """Requests that can be looked at afterwards; then the oldest is forgotten."""
-ENDED = "(script ended)"
+SCRIPT_ENDED = "(script ended)"
 """What is said when all turns were played."""
 
 
@@ -68,12 +80,12 @@ class ScriptedProvider:
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Play a turn; raises INVALID_REQUEST when the request breaks a rule, and takes no turn then."""
         self.requests.append(request)
-        if len(self.requests) > KEPT_REQUESTS:
+        if len(self.requests) > MAX_KEPT_REQUESTS:
             del self.requests[0]
         self._check(request)
         called = False
         for step in self._turn(request):
-            called |= isinstance(step, Call)
+            called |= isinstance(step, CallStep)
             event = await self._play(step, request)
             if event is not None:
                 yield event
@@ -92,34 +104,34 @@ class ScriptedProvider:
         if self._next is None:
             self._next = sum(message.role is Role.ASSISTANT for message in request.messages)
         turn, self._next = self._next, self._next + 1
-        return self._script.turns[turn] if turn < len(self._script.turns) else (Say(ENDED),)
+        return self._script.turns[turn] if turn < len(self._script.turns) else (SayStep(SCRIPT_ENDED),)
 
     async def _play(self, step: Step, request: CompletionRequest) -> ProviderEvent | None:
         match step:
-            case Say(text):
+            case SayStep(text):
                 return TextPiece(text) if text else None
-            case Think(text):
+            case ThinkStep(text):
                 return ThinkingPiece(text) if text else None
-            case Call():
-                return CallPiece(_call(step))
+            case CallStep():
+                return CallPiece(_make_call(step))
             case Usage():
                 return UsagePiece(step)
-            case Fail():
-                raise _failure(step)
-            case Stop(reason):
+            case FailStep():
+                raise _make_error(step)
+            case StopStep(reason):
                 return StopPiece(reason)
-            case Delay(seconds):
+            case DelayStep(seconds):
                 await asyncio.sleep(seconds)
-            case Wait(gate):
+            case WaitStep(gate):
                 await self.gates.setdefault(gate, asyncio.Event()).wait()
-            case Expect(contains):
+            case ExpectStep(contains):
                 self._expect(contains, request)
         return None
 
     def _check(self, request: CompletionRequest) -> None:
         has_images = self._script.info.has_images
         target = Target(self._name, request.model, takes_image=lambda _: has_images)
-        problems = violations(encode(request, target, fields=_sampling(request), extra={}))
+        problems = violations(encode_chat_request(request, target, fields=_make_sampling_fields(request), extra={}))
         if problems:
             raise self._refuse("; ".join(problems))
 
@@ -132,15 +144,15 @@ class ScriptedProvider:
         return ProviderError(Code.INVALID_REQUEST, f"{self._name} refuses the request: {why}")
 
 
-async def build(plan: Plan) -> Provider:
+async def build(config: AdapterConfig) -> Provider:
     """Return the provider of the script that is configured; raises ConfigError when there is none."""
-    if not plan.settings.script:
-        raise ConfigError(f"providers.{plan.name}.script is not set; it is the path of the script to play")
-    script = load(Path(plan.settings.script).expanduser())
-    return ScriptedProvider(plan.name, plan.model, script=script)
+    if not config.settings.script:
+        raise ConfigError(f"providers.{config.name}.script is not set; it is the path of the script to play")
+    script = load_script(Path(config.settings.script).expanduser())
+    return ScriptedProvider(config.name, config.model, script=script)
 
 
-def _sampling(request: CompletionRequest) -> dict[str, object]:
+def _make_sampling_fields(request: CompletionRequest) -> dict[str, object]:
     fields: dict[str, object] = {}
     if request.temperature is not None:
         fields["temperature"] = request.temperature
@@ -149,8 +161,8 @@ def _sampling(request: CompletionRequest) -> dict[str, object]:
     return fields
 
 
-def _call(step: Call) -> ToolCall:
-    call_id = step.id or new_id()
+def _make_call(step: CallStep) -> ToolCall:
+    call_id = step.id or new_call_id()
     if isinstance(step.arguments, dict):
         return ToolCall(call_id, step.name, msgspec.json.encode(step.arguments).decode())
     if is_json_object(step.arguments):
@@ -158,7 +170,7 @@ def _call(step: Call) -> ToolCall:
     return ToolCall(call_id, step.name, invalid_arguments=step.arguments)
 
 
-def _failure(step: Fail) -> ProviderError:
+def _make_error(step: FailStep) -> ProviderError:
     error = ProviderError(step.code, step.message, retryable=step.retryable)
     error.retry_after = step.retry_after
     error.context_window = step.context_window

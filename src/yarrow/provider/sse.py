@@ -2,9 +2,9 @@
 
 from yarrow.errors import Code, ProviderError
 
-MAX_EVENT = 16 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of the data of one event, or of one unfinished line; beyond is MALFORMED_RESPONSE."""
-MAX_LINES = 64 * 1024
+MAX_EVENT_LINES = 64 * 1024
 """Data lines of one event, empty ones too, each of which costs more than its bytes; beyond is MALFORMED_RESPONSE."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,17 +38,19 @@ class SseDecoder:
         rest = b"" if chunk[-1] in b"\r\n" else lines.pop()
         if lines:
             self._finish_line(lines)
-        events = self._take(lines)
+        events = self._take_lines(lines)
         self._line += rest
-        if self._size + len(self._line) > MAX_EVENT:
+        if self._size + len(self._line) > MAX_EVENT_BYTES:
             raise _too_large()
-        if len(self._data) > MAX_LINES:
-            raise ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_LINES} lines")
+        if len(self._data) > MAX_EVENT_LINES:
+            raise ProviderError(
+                Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_EVENT_LINES} lines"
+            )
         return events
 
     def end(self) -> list[bytes]:
         """Return the last event if only its blank line is missing; a line without an end was cut off and is dropped."""
-        return self._take([b""])
+        return self._take_lines([b""])
 
     def _finish_line(self, lines: list[bytes]) -> None:
         if self._line:
@@ -58,7 +60,7 @@ class SseDecoder:
             self._at_start = False
             lines[0] = lines[0].removeprefix(_BOM)
 
-    def _take(self, lines: list[bytes]) -> list[bytes]:
+    def _take_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
         data = self._data
         for line in lines:
@@ -71,7 +73,7 @@ class SseDecoder:
                 self._size += 1
             elif not line and data:
                 event = data[0] if len(data) == 1 else b"\n".join(data)
-                if self._size > MAX_EVENT:
+                if self._size > MAX_EVENT_BYTES:
                     raise _too_large()
                 if event:
                     events.append(event)
@@ -81,4 +83,4 @@ class SseDecoder:
 
 
 def _too_large() -> ProviderError:
-    return ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_EVENT} bytes")
+    return ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_EVENT_BYTES} bytes")

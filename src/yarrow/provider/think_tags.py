@@ -3,23 +3,23 @@
 from enum import Enum, auto
 from typing import NamedTuple, assert_never
 
-OPEN = "<think>"
-CLOSE = "</think>"
-MAX_BLANK = 1024
+OPENING_TAG = "<think>"
+CLOSING_TAG = "</think>"
+MAX_BLANK_CHARACTERS = 1024
 """Characters of white space in front of the opening tag; behind more of it a tag is text."""
 
 
-class Split(NamedTuple):
+class ThinkingSplit(NamedTuple):
     """What a piece of content holds: thinking, and behind it the answer; either may be empty."""
 
     thinking: str
     answer: str
 
 
-_NOTHING = Split("", "")
+_EMPTY_SPLIT = ThinkingSplit("", "")
 
 
-class _Place(Enum):
+class _TagState(Enum):
     START = auto()
     OPENED = auto()
     THINKING = auto()
@@ -27,7 +27,7 @@ class _Place(Enum):
     ANSWER = auto()
 
 
-class ThinkTags:
+class ThinkTagSplitter:
     """Takes the content of one answer in pieces of any size.
 
     Only a tag that the answer begins with opens thinking, white space before it aside; whatever looks like a tag later
@@ -35,67 +35,67 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
-        self._place = _Place.START
+        self._state = _TagState.START
         self._held = ""
         """What may still become a tag."""
 
-    def feed(self, text: str) -> Split:
+    def feed(self, text: str) -> ThinkingSplit:
         """Return what is certain now."""
         text = self._held + text
         self._held = ""
-        match self._place:
-            case _Place.ANSWER:
-                return Split("", text)
-            case _Place.START:
+        match self._state:
+            case _TagState.ANSWER:
+                return ThinkingSplit("", text)
+            case _TagState.START:
                 return self._start(text)
-            case _Place.OPENED:
+            case _TagState.OPENED:
                 return self._open(text)
-            case _Place.THINKING:
+            case _TagState.THINKING:
                 return self._think(text)
-            case _Place.CLOSED:
-                return Split("", self._close(text))
+            case _TagState.CLOSED:
+                return ThinkingSplit("", self._close(text))
             case _:
                 assert_never(self._place)
 
-    def end(self) -> Split:
+    def end(self) -> ThinkingSplit:
         """Return what was held back; whatever is fed after it is the answer."""
         held, self._held = self._held, ""
-        thinks = self._place is _Place.THINKING
-        self._place = _Place.ANSWER
-        return Split(held, "") if thinks else Split("", held)
+        thinks = self._state is _TagState.THINKING
+        self._state = _TagState.ANSWER
+        return ThinkingSplit(held, "") if thinks else ThinkingSplit("", held)
 
-    def _start(self, text: str) -> Split:
+    def _start(self, text: str) -> ThinkingSplit:
         begins = text.lstrip()
-        if len(text) - len(begins) > MAX_BLANK or not OPEN.startswith(begins[: len(OPEN)]):
-            self._place = _Place.ANSWER
-            return Split("", text)
-        if len(begins) < len(OPEN):
+        if len(text) - len(begins) > MAX_BLANK_CHARACTERS or not OPENING_TAG.startswith(begins[: len(OPENING_TAG)]):
+            self._state = _TagState.ANSWER
+            return ThinkingSplit("", text)
+        if len(begins) < len(OPENING_TAG):
             self._held = text
-            return _NOTHING
-        return self._open(begins[len(OPEN) :])
+            return _EMPTY_SPLIT
+        return self._open(begins[len(OPENING_TAG) :])
 
-    def _open(self, text: str) -> Split:
+    def _open(self, text: str) -> ThinkingSplit:
         """Take what stands behind the opening tag."""
         text = text.lstrip()
-        self._place = _Place.THINKING if text else _Place.OPENED
-        return self._think(text) if text else _NOTHING
+        self._state = _TagState.THINKING if text else _TagState.OPENED
+        return self._think(text) if text else _EMPTY_SPLIT
 
-    def _think(self, text: str) -> Split:
-        thinking, tag, answer = text.partition(CLOSE)
+    def _think(self, text: str) -> ThinkingSplit:
+        thinking, tag, answer = text.partition(CLOSING_TAG)
         if tag:
-            return Split(thinking, self._close(answer))
-        certain = len(thinking) - _begun(thinking)
+            return ThinkingSplit(thinking, self._close(answer))
+        certain = len(thinking) - _count_partial_tag(thinking)
         self._held = thinking[certain:]
-        return Split(thinking[:certain], "")
+        return ThinkingSplit(thinking[:certain], "")
 
     def _close(self, text: str) -> str:
         """Take what stands behind the closing tag."""
         text = text.lstrip()
-        self._place = _Place.ANSWER if text else _Place.CLOSED
+        self._state = _TagState.ANSWER if text else _TagState.CLOSED
         return text
 
 
-def _begun(text: str) -> int:
+def _count_partial_tag(text: str) -> int:
     """Return how many characters at the end of the text may be the beginning of the closing tag."""
-    at = text.rfind("<", -len(CLOSE) + 1)
-    return len(text) - at if at >= 0 and CLOSE.startswith(text[at:]) else 0
+    at = text.rfind("<", -len(CLOSING_TAG) + 1)
+    return len(text) - at if at >= 0 and CLOSING_TAG.startswith(text[at:]) else 0

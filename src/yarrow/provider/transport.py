@@ -9,22 +9,22 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.backend_errors import Backend, ErrorResponse, make_response_error
 from yarrow.provider.base import ProviderEvent
-from yarrow.provider.failures import Answer, Speaker, from_response
-from yarrow.provider.http.client import MAX_ERROR_BODY, HttpClient, Request, Response, Timeouts
-from yarrow.provider.timeouts import QUESTION, with_idle
+from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
+from yarrow.provider.timeouts import QUESTION_TIMEOUTS, replace_idle
 
-MAX_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of a body that is not a stream; the rest is not read, and what is left does not parse."""
-REFUSAL_SECONDS = 10.0
+MAX_REFUSAL_SECONDS = 10.0
 """That a refusal is read for: a server that goes on for longer is judged by what it said until then."""
-QUESTION_SECONDS = 60.0
+MAX_QUESTION_SECONDS = 60.0
 """In which what a server is asked besides answers must be whole, however busy it looks; then STREAM_STALLED."""
-LINGER = 0.1
+LINGER_SECONDS = 0.1
 """Seconds that the end of a body is waited for behind the end mark, so that the connection can be used again."""
 
 
-class Decoder(Protocol):
+class StreamDecoder(Protocol):
     """Makes the events of one answer of its bytes."""
 
     failure: ProviderError | None
@@ -51,7 +51,7 @@ class Decoder(Protocol):
         ...
 
 
-class WholeDecoder(Decoder, Protocol):
+class WholeBodyDecoder(StreamDecoder, Protocol):
     """A decoder of a format whose answer may also come as one JSON object."""
 
     def take(self, event: bytes) -> list[ProviderEvent]:
@@ -59,14 +59,14 @@ class WholeDecoder(Decoder, Protocol):
         ...
 
 
-D = TypeVar("D", bound=Decoder)
+D = TypeVar("D", bound=StreamDecoder)
 
 
 class Endpoint(Struct, frozen=True):
     """Where a server is and how it is spoken to; `base` has no slash at its end, `headers` are the configured ones."""
 
     base: str
-    speaker: Speaker
+    backend: Backend
     query: str = ""
     """Query string of every request, without its question mark."""
     headers: dict[str, str] = {}
@@ -81,17 +81,20 @@ class Transport:
         self._endpoint = endpoint
         self._own = own
 
-    def question(self, path: str, body: bytes, *, idle: float | None) -> Request:
+    def make_request(self, path: str, body: bytes, *, idle: float | None) -> HttpRequest:
         """Return the request for an answer; `idle` are seconds between two bytes, in place of the endpoint's."""
-        return self._request(path, body, with_idle(self._endpoint.timeouts, idle))
+        return self._build_request(path, body, replace_idle(self._endpoint.timeouts, idle))
 
     async def stream(
-        self, request: Request, decoder: D, read: Callable[[Response, D, "ContentWatch"], AsyncGenerator[ProviderEvent]]
+        self,
+        request: HttpRequest,
+        decoder: D,
+        read: Callable[[HttpResponse, D, "StallTimer"], AsyncGenerator[ProviderEvent]],
     ) -> AsyncGenerator[ProviderEvent]:
         """Send a request and yield its answer; ends with a stop or raises ProviderError."""
         async with self._http.send(request) as response:
-            await check(response, self._endpoint.speaker)
-            watch = ContentWatch(request.timeouts.stall, self._endpoint.speaker)
+            await check_response(response, self._endpoint.backend)
+            watch = StallTimer(request.timeouts.stall, self._endpoint.backend)
             async with aclosing(read(response, decoder, watch)) as events:
                 async for event in events:
                     yield event
@@ -101,16 +104,16 @@ class Transport:
                 raise decoder.failure
             await _drain(response)
 
-    async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION) -> object:
+    async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION_TIMEOUTS) -> object:
         """Return the decoded JSON that answers a GET of a path, or with a body a POST; raises ProviderError."""
-        speaker = self._endpoint.speaker
+        speaker = self._endpoint.backend
         try:
-            async with asyncio.timeout(QUESTION_SECONDS):
-                async with self._http.send(self._request(path, body, timeouts)) as response:
-                    await check(response, speaker)
-                    answer = await response.read(MAX_BODY)
+            async with asyncio.timeout(MAX_QUESTION_SECONDS):
+                async with self._http.send(self._build_request(path, body, timeouts)) as response:
+                    await check_response(response, speaker)
+                    answer = await response.read(MAX_BODY_BYTES)
         except TimeoutError:
-            sentence = f"{speaker.name} did not answer {path} within {QUESTION_SECONDS:g} s"
+            sentence = f"{speaker.name} did not answer {path} within {MAX_QUESTION_SECONDS:g} s"
             raise ProviderError(Code.STREAM_STALLED, sentence, retryable=True) from None
         try:
             return msgspec.json.decode(answer)
@@ -118,49 +121,51 @@ class Transport:
             sentence = f"{speaker.name} answered {path} with something that is not JSON"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence) from None
 
-    def _request(self, path: str, body: bytes, timeouts: Timeouts) -> Request:
+    def _build_request(self, path: str, body: bytes, timeouts: Timeouts) -> HttpRequest:
         headers = {"accept": "application/json, text/event-stream", **self._own}
         if body:
             headers["content-type"] = "application/json"
         headers |= {name.lower(): value for name, value in self._endpoint.headers.items()}
         query = f"?{self._endpoint.query}" if self._endpoint.query else ""
         url = f"{self._endpoint.base}/{path}{query}"
-        return Request("POST" if body else "GET", url, tuple(headers.items()), body, timeouts)
+        return HttpRequest("POST" if body else "GET", url, tuple(headers.items()), body, timeouts)
 
 
-def bearer(speaker: Speaker) -> dict[str, str]:
+def make_bearer_header(backend: Backend) -> dict[str, str]:
     """Return the header that brings a key, if there is one."""
-    return {"authorization": f"Bearer {speaker.secret}"} if speaker.secret else {}
+    return {"authorization": f"Bearer {backend.secret}"} if backend.secret else {}
 
 
-async def check(response: Response, speaker: Speaker) -> None:
+async def check_response(response: HttpResponse, backend: Backend) -> None:
     """Raise ProviderError for a status that is no success, and for a page that is meant for people."""
     if not 200 <= response.status < 300:
-        raise from_response(Answer(response.status, response.headers, await _refusal(response)), speaker)
+        raise make_response_error(
+            ErrorResponse(response.status, response.headers, await _read_refusal(response)), backend
+        )
     if response.headers.get("content-type", "").startswith("text/html"):
-        sentence = f"{speaker.name} answered with a web page: baseUrl is not the address of its API"
+        sentence = f"{backend.name} answered with a web page: baseUrl is not the address of its API"
         raise ProviderError(Code.MALFORMED_RESPONSE, sentence)
 
 
-async def _refusal(response: Response) -> bytes:
+async def _read_refusal(response: HttpResponse) -> bytes:
     """Return the body of a refusal as far as it comes: the status says the most, and must not be lost for the rest."""
     body = bytearray()
     with suppress(TimeoutError, ProviderError):
-        async with asyncio.timeout(REFUSAL_SECONDS):
+        async with asyncio.timeout(MAX_REFUSAL_SECONDS):
             async for piece in response:
                 body += piece
-                if len(body) >= MAX_ERROR_BODY:
+                if len(body) >= MAX_ERROR_BODY_BYTES:
                     break
-    return bytes(body[:MAX_ERROR_BODY])
+    return bytes(body[:MAX_ERROR_BODY_BYTES])
 
 
-class ContentWatch:
+class StallTimer:
     """Time limit between two pieces of content, for servers that only send heartbeats."""
 
-    def __init__(self, limit: float | None, speaker: Speaker) -> None:
+    def __init__(self, limit: float | None, backend: Backend) -> None:
         """`limit` is in seconds; None is none."""
         self._limit = limit
-        self._speaker = speaker
+        self._backend = backend
         self._now = asyncio.get_running_loop().time
         self._since = self._now()
         self._progress = 0
@@ -170,11 +175,13 @@ class ContentWatch:
         if progress != self._progress:
             self._progress, self._since = progress, self._now()
         elif self._limit is not None and self._now() - self._since > self._limit:
-            sentence = f"{self._speaker.name} sent heartbeats but no content for {self._limit:g} s"
+            sentence = f"{self._backend.name} sent heartbeats but no content for {self._limit:g} s"
             raise ProviderError(Code.STREAM_STALLED, f"{sentence}; stallTimeout sets that limit", retryable=True)
 
 
-async def streamed(response: Response, decoder: Decoder, watch: ContentWatch) -> AsyncGenerator[ProviderEvent]:
+async def read_stream(
+    response: HttpResponse, decoder: StreamDecoder, watch: StallTimer
+) -> AsyncGenerator[ProviderEvent]:
     """Yield until the answer is done, has failed, or the body ends."""
     try:
         async for data in response:
@@ -189,20 +196,22 @@ async def streamed(response: Response, decoder: Decoder, watch: ContentWatch) ->
             raise
 
 
-def streamed_or_whole(response: Response, decoder: WholeDecoder, watch: ContentWatch) -> AsyncGenerator[ProviderEvent]:
+def read_stream_or_body(
+    response: HttpResponse, decoder: WholeBodyDecoder, watch: StallTimer
+) -> AsyncGenerator[ProviderEvent]:
     """Yield the same, also of a server that did not stream, though it was asked to."""
     is_whole = response.headers.get("content-type", "").startswith("application/json")
-    return _whole(response, decoder) if is_whole else streamed(response, decoder, watch)
+    return _read_body(response, decoder) if is_whole else read_stream(response, decoder, watch)
 
 
-async def _whole(response: Response, decoder: WholeDecoder) -> AsyncGenerator[ProviderEvent]:
-    for event in decoder.take(await response.read(MAX_BODY)):
+async def _read_body(response: HttpResponse, decoder: WholeBodyDecoder) -> AsyncGenerator[ProviderEvent]:
+    for event in decoder.take(await response.read(MAX_BODY_BYTES)):
         yield event
 
 
-async def _drain(response: Response) -> None:
+async def _drain(response: HttpResponse) -> None:
     try:
-        async with asyncio.timeout(LINGER):
+        async with asyncio.timeout(LINGER_SECONDS):
             async for _ in response:
                 pass
     except (TimeoutError, ProviderError):

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.message import Message, Role, Text
-from yarrow.provider.history import BEGINNING, GO_ON
+from yarrow.provider.history import CONTINUE_PROMPT, HISTORY_START
 
 
 class Turn(Struct, frozen=True):
@@ -17,14 +17,14 @@ class Turn(Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
-def turns(history: Sequence[Message]) -> list[Turn]:
+def group_turns(history: Sequence[Message]) -> list[Turn]:
     """Return the turns of a history whose calls and results are paired; a user begins, and a user ends."""
     grouped = [
         Turn("assistant" if assistant else "user", tuple(messages))
         for assistant, messages in groupby(history, key=lambda message: message.role is Role.ASSISTANT)
     ]
-    begins = () if grouped and grouped[0].side == "user" else (_user(BEGINNING),)
-    ends = (_user(GO_ON),) if grouped and grouped[-1].side == "assistant" else ()
+    begins = () if grouped and grouped[0].side == "user" else (_user(HISTORY_START),)
+    ends = (_user(CONTINUE_PROMPT),) if grouped and grouped[-1].side == "assistant" else ()
     return [*begins, *grouped, *ends]
 
 

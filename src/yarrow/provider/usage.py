@@ -5,10 +5,10 @@ from typing import Literal
 
 from yarrow.message import Usage
 
-MAX_COUNT = 1 << 50
+MAX_FIGURE_TOKENS = 1 << 50
 """Maximum tokens of one figure; a server that claims more costs its own figure, and nothing else."""
 
-Figure = Literal["prompt", "fresh", "output", "answer", "thinking", "cache_read", "cache_write"]
+TokenFigure = Literal["prompt", "fresh", "output", "answer", "thinking", "cache_read", "cache_write"]
 """`prompt` holds the cached tokens, `fresh` does not; `output` holds the thinking, `answer` does not."""
 
 
@@ -16,12 +16,12 @@ class UsageAccumulator:
     """The largest value of each figure: reports are running totals, and the last one may be 0 or incomplete."""
 
     def __init__(self) -> None:
-        self._largest: dict[Figure, int] = {}
+        self._largest: dict[TokenFigure, int] = {}
 
-    def add(self, figure: Figure, tokens: float | None) -> None:
+    def add(self, figure: TokenFigure, tokens: float | None) -> None:
         """Add a reported figure; None is none."""
         if tokens is not None:
-            self._largest[figure] = max(self._largest.get(figure, 0), _bounded(tokens))
+            self._largest[figure] = max(self._largest.get(figure, 0), _clamp(tokens))
 
     def usage(self) -> Usage | None:
         """Return the tokens of the answer; None when the server reported none."""
@@ -35,5 +35,5 @@ class UsageAccumulator:
         return Usage(fresh, output, cache_read=read, cache_write=written, thinking=min(output, thinking))
 
 
-def _bounded(tokens: float) -> int:
-    return 0 if isnan(tokens) else int(min(max(0, tokens), MAX_COUNT))
+def _clamp(tokens: float) -> int:
+    return 0 if isnan(tokens) else int(min(max(0, tokens), MAX_FIGURE_TOKENS))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from yarrow.config.settings import Price
 from yarrow.message import Role, Usage
 from yarrow.session.state import SessionState
-from yarrow.session.stats import ModelFigures, by_model
+from yarrow.session.stats import ModelStats, count_by_model
 
 TOKENS_PER_PRICE = 1_000_000
 """Tokens that a price is for."""
@@ -19,7 +19,7 @@ def compute_cost(usage: Usage, price: Price) -> float:
     return (spent + usage.cache_read * read + usage.cache_write * write) / TOKENS_PER_PRICE
 
 
-def sum_costs(models: Iterable[ModelFigures], prices: Mapping[str, Price]) -> float | None:
+def sum_costs(models: Iterable[ModelStats], prices: Mapping[str, Price]) -> float | None:
     """Return what the models with a price cost together, None when none has one."""
     known = [compute_cost(model.usage, price) for model in models if (price := prices.get(model.name))]
     return sum(known) if known else None
@@ -33,5 +33,5 @@ def compute_session_cost(state: SessionState, prices: Mapping[str, Price]) -> fl
     if not prices:
         return None
     answers = [message for message in state.messages if message.role is Role.ASSISTANT]
-    spent = sum_costs(by_model((*answers, *([state.compaction] if state.compaction else []))), prices)
+    spent = sum_costs(count_by_model((*answers, *([state.compaction] if state.compaction else []))), prices)
     return 0.0 if spent is None and state.header.model in prices else spent

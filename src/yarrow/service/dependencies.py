@@ -11,13 +11,13 @@ from yarrow.agent.contributions import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings
-from yarrow.event.bus import Tap
+from yarrow.event.bus import Observer
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.places import Places
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.session.manager import SessionManager
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 
 class Telemetry(Protocol):
@@ -27,7 +27,7 @@ class Telemetry(Protocol):
         """Begin; `sessions` tells, in any thread, how many are in memory."""
         ...
 
-    def tap(self, session_id: str, model: Callable[[], tuple[str, str]]) -> Tap:
+    def make_observer(self, session_id: str, model: Callable[[], tuple[str, str]]) -> Observer:
         """Return what measures one session; `model` tells the ids of its provider and of its model now."""
         ...
 
@@ -42,7 +42,7 @@ class Dependencies(Struct, frozen=True):
     settings: Settings
     manager: SessionManager
     providers: ProviderCache
-    registry: Registry
+    registry: ToolRegistry
     now: Callable[[], float]
     version: str
     contributions: Contributions

@@ -6,7 +6,7 @@ from yarrow.errors import InvalidArgument
 from yarrow.policy.workspace import Refused
 from yarrow.service.rpc_handlers import Context, unary_rpc
 from yarrow.service.sessions import Sessions
-from yarrow.tool.threads import in_thread
+from yarrow.tool.worker_thread import run_in_thread
 from yarrow.v1 import agent_pb2 as pb
 
 DEFAULT_MAX_PATHS = 100
@@ -22,7 +22,7 @@ class FileRpcs:
     @unary_rpc
     async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
         """List files by a beginning of their path."""
-        from yarrow.tool.listing import list_files  # for clients that complete paths
+        from yarrow.tool.file_completion import complete_files  # for clients that complete paths
 
         entry = await self._sessions.get_or_load(request.session_id)
         workspace = (await self._sessions.context(entry)).workspace
@@ -30,6 +30,6 @@ class FileRpcs:
         if isinstance(directory, Refused):
             raise InvalidArgument("prefix", directory.text)
         limit = min(request.limit or DEFAULT_MAX_PATHS, MAX_PATHS)
-        looking = partial(list_files, directory, request.prefix, limit=limit, workspace=workspace)
-        listing = await in_thread(looking)
+        looking = partial(complete_files, directory, request.prefix, limit=limit, workspace=workspace)
+        listing = await run_in_thread(looking)
         return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.provider.base import ProviderInfo
-from yarrow.tool.threads import in_thread
+from yarrow.tool.worker_thread import run_in_thread
 from yarrow.v1 import agent_pb2 as pb
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -34,7 +34,7 @@ def check_image_support(images: Sequence[pb.Image], info: ProviderInfo) -> None:
 async def _fit_image(index: int, data: bytes) -> pb.Image:
     from yarrow.imaging.fit import Unfit, fit  # few prompts have images
 
-    result = await in_thread(lambda _: fit(data))
+    result = await run_in_thread(lambda _: fit(data))
     if isinstance(result, Unfit):
         raise InvalidArgument(f"images[{index}]", result.text)
     return pb.Image(media_type=result.media_type, data=result.data)

@@ -10,8 +10,8 @@ from yarrow.errors import YarrowError
 from yarrow.prompt.gather import gather
 from yarrow.prompt.system import DATE, DIRECTORY, TOOLS, system_prompt
 from yarrow.service.dependencies import Dependencies
-from yarrow.session.ids import valid_id
-from yarrow.session.reader import Loaded
+from yarrow.session.ids import is_valid_id
+from yarrow.session.reader import StoredSession
 from yarrow.session.record import Change
 
 MAX_SHOWN_CHARACTERS = 4_000
@@ -20,7 +20,7 @@ _PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
 """A directory without blanks: words in its place could be read as a sentence."""
 
 
-async def find_foreign_prompt(loaded: Loaded, cwd: Path, dependencies: Dependencies) -> str:
+async def find_foreign_prompt(loaded: StoredSession, cwd: Path, dependencies: Dependencies) -> str:
     """Return the system prompt of an imported session; empty if a session here has the same.
 
     Another working directory, date and fewer tools make no difference, nor does the prompt of the session that was
@@ -32,7 +32,7 @@ async def find_foreign_prompt(loaded: Loaded, cwd: Path, dependencies: Dependenc
     return "" if brought == await _original_prompt(loaded.header.id, dependencies) else brought
 
 
-def _current_prompt(loaded: Loaded) -> str:
+def _current_prompt(loaded: StoredSession) -> str:
     prompts = [loaded.header.system_prompt]
     changes = (stored.value for stored in loaded.records if isinstance(stored.value, Change))
     prompts += [change.system_prompt for change in changes if change.system_prompt is not UNSET]
@@ -55,7 +55,7 @@ def _equivalent_prompts(brought: str, cwd: Path, dependencies: Dependencies) -> 
 async def _original_prompt(session_id: str, dependencies: Dependencies) -> str | None:
     """Return the prompt of the session that was exported; None if it is not here."""
     try:
-        if valid_id(session_id) and await dependencies.manager.find(session_id) is not None:
+        if is_valid_id(session_id) and await dependencies.manager.find(session_id) is not None:
             return _current_prompt(await dependencies.manager.load(session_id))
     except YarrowError:  # it cannot be read any more
         pass

@@ -17,11 +17,11 @@ from yarrow.service.imported_prompt import MAX_SHOWN_CHARACTERS, find_foreign_pr
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.sessions import Sessions
 from yarrow.session import lineage
-from yarrow.session.draft import Draft
-from yarrow.session.ids import new_id, timestamp
-from yarrow.session.reader import Loaded
-from yarrow.session.state import SessionState, fold
-from yarrow.session.transfer import Incoming
+from yarrow.session.draft import SessionDraft
+from yarrow.session.ids import format_timestamp, new_id
+from yarrow.session.reader import StoredSession
+from yarrow.session.state import SessionState, fold_records
+from yarrow.session.transfer import ImportSpool
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -49,7 +49,7 @@ class SessionLineage:
         then nothing is made.
         """
         source = await self._load(session_id)
-        left_out = await asyncio.to_thread(lineage.left_out, source, indices)
+        left_out = await asyncio.to_thread(lineage.find_omitted_messages, source, indices)
         summary = None
         if squash and left_out:
             summary_model = await self._summary_model(await self._get_entry(session_id))
@@ -68,33 +68,35 @@ class SessionLineage:
         entry = await self._get_entry(session_id)
         current = await self._load(session_id)
         other = await self._load(await self._dependencies.manager.resolve(other_id))
-        new_messages = await asyncio.to_thread(lineage.since_common_ancestor, current, other)
+        new_messages = await asyncio.to_thread(lineage.find_new_messages, current, other)
         summary_model = await self._summary_model(entry)
-        state = fold(SessionState(current.header), (stored.value for stored in current.records))
+        state = fold_records(SessionState(current.header), (stored.value for stored in current.records))
         with self._sessions.background_write():
             short = await summarize_messages(new_messages, summary_model) if summary else None
             text = await write_merge_turn(context_of(state).sent().messages, new_messages, summary_model)
         synthesis = self._make_synthesis(other, text, entry)
         return await self._save(
-            lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, condensed=short)
+            lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, summary=short)
         )
 
-    async def import_session(self, incoming: Incoming, cwd: Path) -> pb.ImportSessionResponse:
+    async def import_session(self, incoming: ImportSpool, cwd: Path) -> pb.ImportSessionResponse:
         """Make an imported session, and return its id with what a person should know of it.
 
         Raises `InvalidArgument` for what is no session, and `StorageError`.
         """
         loaded = await asyncio.to_thread(incoming.finish)
-        made = await self._save(lambda: lineage.imported(loaded, new_id=new_id(), cwd=str(cwd), timestamp=self._now()))
+        made = await self._save(
+            lambda: lineage.import_copy(loaded, new_id=new_id(), cwd=str(cwd), timestamp=self._now())
+        )
         prompt = await find_foreign_prompt(loaded, cwd, self._dependencies)
         return pb.ImportSessionResponse(
             session_id=made,
             skipped_lines=loaded.report.skipped_count,
-            system_prompt=self._sessions.redactors.for_keys().text(prompt)[:MAX_SHOWN_CHARACTERS],
+            system_prompt=self._sessions.redactors.for_keys().redact_text(prompt)[:MAX_SHOWN_CHARACTERS],
             system_prompt_characters=len(prompt),
         )
 
-    async def _save(self, make: Callable[[], Draft]) -> str:
+    async def _save(self, make: Callable[[], SessionDraft]) -> str:
         draft = await asyncio.to_thread(make)
         await self._dependencies.manager.create_from(draft, self._sessions.redactors.for_keys())
         return draft.header.id
@@ -102,7 +104,7 @@ class SessionLineage:
     async def _get_entry(self, session_id: str) -> LoadedSession:
         return await self._sessions.get_or_load(session_id)
 
-    async def _load(self, session_id: str) -> Loaded:
+    async def _load(self, session_id: str) -> StoredSession:
         """Read a session. Raises `NotFound`, and `Precondition` for one that is not kept on disk."""
         entry = await self._get_entry(session_id)
         if entry.is_ephemeral:
@@ -117,7 +119,7 @@ class SessionLineage:
             settings.model, info.context_window, summarize_with(resources.provider, _ignore_usage, retries)
         )
 
-    def _make_synthesis(self, other: Loaded, text: str, entry: LoadedSession) -> tuple[Message, Message]:
+    def _make_synthesis(self, other: StoredSession, text: str, entry: LoadedSession) -> tuple[Message, Message]:
         header, now = entry.state.header, self._now()
         name = other.header.name or other.header.id
         asked = f"The session {name} was merged into this one. How do both fit together?"
@@ -134,7 +136,7 @@ class SessionLineage:
         return question, answer
 
     def _now(self) -> str:
-        return timestamp(self._dependencies.now())
+        return format_timestamp(self._dependencies.now())
 
 
 def _ignore_event(_body: Body) -> None:

@@ -14,7 +14,7 @@ from yarrow.prompt.gather import gather
 from yarrow.prompt.system import Facts, system_prompt
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.request_fields import SessionOptions
-from yarrow.session.ids import timestamp
+from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Header
 
 
@@ -58,8 +58,8 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
         compaction=_compaction(settings, built.info.name) if options.compaction is UNSET else options.compaction,
         dry_run=settings.dry_run if options.dry_run is UNSET else options.dry_run,
         permissions=PermissionMode(settings.permissions.mode) if options.permissions is UNSET else options.permissions,
-        created_at=timestamp(now),
-        updated_at=timestamp(now),
+        created_at=format_timestamp(now),
+        updated_at=format_timestamp(now),
     )
     return header, gathered.warnings
 

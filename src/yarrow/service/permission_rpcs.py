@@ -70,7 +70,7 @@ class PermissionRpcs:
         return found
 
     def _to_allowed_call(self, call: AllowedCall, *, always: bool) -> pb.AllowedCall:
-        shown = self._sessions.redactors.for_keys().struct(call)
+        shown = self._sessions.redactors.for_keys().redact_struct(call)
         return pb.AllowedCall(
             tool=shown.tool, subject=shown.subject, cwd=shown.cwd, uncontained=shown.uncontained, always=always
         )

@@ -9,21 +9,21 @@ from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory
 from yarrow.provider.base import ListsModels, ModelEntry
-from yarrow.provider.factory import Builder, Built, Ground
+from yarrow.provider.factory import ProviderBuilder, ProviderContext, ReadyProvider
 
 
 class ProviderCache:
     """Builds on first use; two sessions that ask for the same get the same."""
 
     def __init__(
-        self, settings: Settings, environment: Mapping[str, str], added: Mapping[str, Builder] | None = None
+        self, settings: Settings, environment: Mapping[str, str], added: Mapping[str, ProviderBuilder] | None = None
     ) -> None:
-        self._ground = Ground(settings, environment, added or {})
-        self._built: dict[tuple[str, str], Built] = {}
+        self._ground = ProviderContext(settings, environment, added or {})
+        self._built: dict[tuple[str, str], ReadyProvider] = {}
         # A lock lives as long as somebody waits for the provider it is for.
         self._building: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def get(self, name: str, model: str) -> Built:
+    async def get(self, name: str, model: str) -> ReadyProvider:
         """Return the provider `name` with `model`; empty means the configured one, else the first that is found.
 
         Raises `ProviderError` and `ConfigError`.
@@ -32,7 +32,7 @@ class ProviderCache:
         async with self._building.setdefault((name, model), asyncio.Lock()):
             known = self._built.get((name, model))
             if known is None:
-                known = await factory.build(name, model, self._ground)
+                known = await factory.build_provider(name, model, self._ground)
                 for key in ((name, model), (known.info.name, known.info.model)):
                     self._built.setdefault(key, known)
             return known
@@ -43,7 +43,7 @@ class ProviderCache:
         A name that cannot be printed on one line, and so never be given, is left out.
         """
         name, model = self._fill_defaults(name, "")
-        created = await factory.create(name, model, self._ground)
+        created = await factory.create_provider(name, model, self._ground)
         try:
             if not isinstance(created.provider, ListsModels):
                 raise ProviderError(Code.UNSUPPORTED_FEATURE, f"{created.name} cannot list its models")

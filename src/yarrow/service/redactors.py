@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from yarrow.service.dependencies import Dependencies
 from yarrow.session.redacting_stream import RedactingBytes
-from yarrow.session.redaction import NOTHING_SECRET, Redactor
+from yarrow.session.redaction import NO_REDACTION, Redactor
 from yarrow.tool.base import ToolContext
 
 M = TypeVar("M", bound=Message)
@@ -24,7 +24,7 @@ class RedactorCache:
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
-        self._keys = self._secrets = (frozenset[str](), NOTHING_SECRET)
+        self._keys = self._secrets = (frozenset[str](), NO_REDACTION)
 
     def for_keys(self) -> Redactor:
         """Return what takes out the keys of providers, which are recorded and told nowhere."""
@@ -44,13 +44,13 @@ def _refresh(cached: tuple[frozenset[str], Redactor], values: Collection[str]) -
 
 def with_output_filter(context: ToolContext, redactor: Redactor) -> ToolContext:
     """Return a context whose tools take secrets out of what they cut or keep."""
-    return context if redactor.idle else replace(context, sieve=partial(RedactingBytes, redactor))
+    return context if redactor.is_empty else replace(context, output_filter=partial(RedactingBytes, redactor))
 
 
 def redact_response(response: M, redactor: Redactor) -> M:
     """Return a response, which is the caller's own, without secrets in its texts."""
     # One look at all of it: most hold none, and a response may have a hundred thousand texts.
-    if not redactor.idle and redactor.suspects(response.SerializeToString().decode(errors="replace")):
+    if not redactor.is_empty and redactor.may_have_secret(response.SerializeToString().decode(errors="replace")):
         _redact_fields(response, redactor)
     return response
 
@@ -62,7 +62,7 @@ def _redact_fields(message: Message, redactor: Redactor) -> None:
             for each in many:
                 _redact_fields(each, redactor)
         elif field.type == FieldDescriptor.TYPE_STRING and field.name not in UNREDACTED_FIELDS:
-            clean = redactor.json if field.name.endswith("_json") else redactor.text
+            clean = redactor.redact_json if field.name.endswith("_json") else redactor.redact_text
             if field.is_repeated:
                 value[:] = [clean(each) for each in many]
             else:

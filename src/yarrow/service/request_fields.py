@@ -12,8 +12,8 @@ from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
 from yarrow.service.translation import PERMISSION_MODES, THINKING_LEVELS, to_blocks
-from yarrow.session.ids import valid_id
-from yarrow.tool.registry import Registry
+from yarrow.session.ids import is_valid_id
+from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_TEXT_BYTES = 4 << 20
@@ -37,7 +37,7 @@ class SessionOptions(Struct, frozen=True):
     permissions: PermissionMode | UnsetType = UNSET
 
 
-def parse_options(settings: pb.SessionSettings, registry: Registry, present: CompactionSettings) -> SessionOptions:
+def parse_options(settings: pb.SessionSettings, registry: ToolRegistry, present: CompactionSettings) -> SessionOptions:
     """Return what `settings` names, over the compaction settings at present.
 
     Raises `InvalidArgument` naming the field.
@@ -80,7 +80,7 @@ def parse_name(name: str) -> str:
 
 def parse_id(field: str, chosen: str) -> str:
     """Return an id that a client chose; empty is none. Raises `InvalidArgument` when it has not the form of one."""
-    if chosen and not valid_id(chosen):
+    if chosen and not is_valid_id(chosen):
         raise InvalidArgument(field, f"{chosen[:200]!r} does not match [A-Za-z0-9_-]{{1,64}}")
     return chosen
 
@@ -123,7 +123,7 @@ def _merge_compaction(chosen: pb.CompactionSettings, present: CompactionSettings
     return msgspec.structs.replace(present, **{name: getattr(chosen, name) for name in names if chosen.HasField(name)})
 
 
-def _check_tools(names: tuple[str, ...], registry: Registry) -> tuple[str, ...]:
+def _check_tools(names: tuple[str, ...], registry: ToolRegistry) -> tuple[str, ...]:
     known = registry.names()
     for name in names:
         if name not in known:

@@ -120,5 +120,5 @@ def _to_yarrow_error(error: Exception, rpc_log: RpcLog) -> YarrowError:
 
 
 async def _abort_redacted(context: Context, error: YarrowError, redactor: Redactor) -> NoReturn:
-    await abort_with_error(context, error, redactor.text(error.message))
+    await abort_with_error(context, error, redactor.redact_text(error.message))
     raise AssertionError("abort returned")

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from yarrow.session.ids import valid_id
+from yarrow.session.ids import is_valid_id
 
 _logger = logging.getLogger("yarrow.service")
 
@@ -16,7 +16,7 @@ class RpcLog:
         self._method = method
         session = getattr(request, "session_id", "")
         # What is no id could be any text, also one that looks like another line of the log.
-        self._session = session if valid_id(session) else "-"
+        self._session = session if is_valid_id(session) else "-"
         self._started = time.monotonic()
 
     def write(self) -> None:

@@ -8,8 +8,8 @@ from yarrow.service.dependencies import Dependencies
 from yarrow.service.lineage import SessionLineage
 from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
-from yarrow.session.reader import Loaded
-from yarrow.session.transfer import MAX_IMPORT, Incoming, jsonl
+from yarrow.session.reader import StoredSession
+from yarrow.session.transfer import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.v1 import agent_pb2 as pb
 
 CHUNK_BYTES = 256 * 1024
@@ -32,8 +32,10 @@ class SessionTransfer:
         loaded = await self._dependencies.manager.load(session_id)
         match export_format:
             case pb.EXPORT_FORMAT_UNSPECIFIED | pb.EXPORT_FORMAT_JSONL:
-                pieces = jsonl(
-                    loaded, self._dependencies.manager.blobs(session_id), secrets=self._dependencies.secret_values()
+                pieces = export_lines(
+                    loaded,
+                    self._dependencies.manager.blob_reader(session_id),
+                    secrets=self._dependencies.secret_values(),
                 )
             case pb.EXPORT_FORMAT_HTML:
                 pieces = await self._render_page(loaded)
@@ -43,13 +45,15 @@ class SessionTransfer:
             for start in range(0, len(chunk), CHUNK_BYTES):
                 yield chunk[start : start + CHUNK_BYTES]
 
-    async def _render_page(self, loaded: Loaded) -> Iterator[bytes]:
+    async def _render_page(self, loaded: StoredSession) -> Iterator[bytes]:
         # Imported here, since a page needs libraries that nothing else does.
-        from yarrow.session.html.page import page
-        from yarrow.session.html.relatives import relatives
+        from yarrow.session.html.page import render_page
+        from yarrow.session.html.related_sessions import find_related_sessions
 
-        rows = relatives(loaded, await self._dependencies.manager.heads(loaded.header.cwd))
-        return (piece.encode() for piece in page(loaded, relatives=rows, secrets=self._dependencies.secret_values()))
+        rows = find_related_sessions(loaded, await self._dependencies.manager.list_heads(loaded.header.cwd))
+        return (
+            piece.encode() for piece in render_page(loaded, relatives=rows, secrets=self._dependencies.secret_values())
+        )
 
     async def import_session(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
         """Make the session that a stream of pieces holds, and return what a person should know of it.
@@ -61,12 +65,12 @@ class SessionTransfer:
         if first is None:
             raise InvalidArgument("chunk", "nothing was sent")
         cwd = parse_cwd(first.cwd)
-        if first.size > MAX_IMPORT:
+        if first.size > MAX_IMPORT_BYTES:
             raise LimitExceeded(
-                f"size: a file of {first.size} bytes is over the {MAX_IMPORT} taken", code=Code.TOO_LARGE
+                f"size: a file of {first.size} bytes is over the {MAX_IMPORT_BYTES} taken", code=Code.TOO_LARGE
             )
         root = await self._dependencies.manager.make_root()
-        with Incoming(root) as incoming:
+        with ImportSpool(root) as incoming:
             received = 0
             request: pb.ImportSessionRequest | None = first
             while request is not None:

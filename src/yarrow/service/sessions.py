@@ -32,9 +32,9 @@ from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.new_session import SessionPlan, make_header
 from yarrow.service.redactors import RedactorCache, with_output_filter
 from yarrow.service.session_cache import SessionCache
-from yarrow.session.ids import new_id, valid_id
+from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
 from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
 from yarrow.v1 import agent_pb2 as pb
@@ -63,7 +63,7 @@ class Sessions:
         self, session_id: str, plan: SessionPlan
     ) -> tuple[LoadedSession, pb.SessionOrigin.ValueType]:
         """Return the session, loaded if its file exists, else made; and how it was come by."""
-        if session_id and not valid_id(session_id):
+        if session_id and not is_valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
         await self._evict(session_id)
         async with self._session_lock(session_id or new_id()):
@@ -94,7 +94,7 @@ class Sessions:
         await self._evict(session_id)
         if entry := self._cache.get(session_id):
             return entry
-        if valid_id(session_id) and await self._dependencies.manager.find(session_id):
+        if is_valid_id(session_id) and await self._dependencies.manager.find(session_id):
             raise NotFound(
                 f"session {session_id} is saved but not in memory: GetState loads it", code=Code.SESSION_NOT_ACTIVE
             )
@@ -133,7 +133,7 @@ class Sessions:
             keys=self.redactors.for_keys(),
             contained=tool_context.sandbox is not None,
             notices=partial(self._root_file_notices, entry),
-            running=entry.bus.tap.running if entry.bus.tap is not None else None,
+            running=entry.bus.observer.tool_span if entry.bus.observer is not None else None,
         )
         return entry.resources
 
@@ -220,7 +220,7 @@ class Sessions:
         if named is not None or not info.reads_only:
             return named
         registry = self._dependencies.registry
-        return tuple(name for name in registry.names() if registry.read_only(name))
+        return tuple(name for name in registry.names() if registry.is_read_only(name))
 
     def _session_lock(self, session_id: str) -> asyncio.Lock:
         return self._locks.setdefault(session_id, asyncio.Lock())
@@ -290,7 +290,7 @@ class Sessions:
 
     async def _create(self, session_id: str, plan: SessionPlan) -> LoadedSession:
         header, warnings = await make_header(session_id, plan, self._dependencies)
-        header = self.redactors.for_keys().header(header)
+        header = self.redactors.for_keys().redact_header(header)
         async with self._cache.reserve_slot():
             log = MemoryLog(session_id) if plan.ephemeral else await self._dependencies.manager.create(header)
             entry = await self._register(log, SessionState(header), warnings)
@@ -299,7 +299,7 @@ class Sessions:
 
     async def _read(self, session_id: str) -> tuple[SessionState, tuple[str, ...]]:
         loaded = await self._dependencies.manager.load(session_id)
-        state = fold(SessionState(loaded.header), (stored.value for stored in loaded.records))
+        state = fold_records(SessionState(loaded.header), (stored.value for stored in loaded.records))
         return state, loaded.report.warnings()
 
     async def _reread(self, session_id: str) -> SessionState:
@@ -325,7 +325,7 @@ class Sessions:
             await asyncio.to_thread(self._warn_about_sandbox, entry)
         rules = unknown_tools(self._dependencies.permission_config.rules, self._dependencies.registry.names())
         if self._dependencies.telemetry is not None:
-            bus.tap = self._dependencies.telemetry.tap(session_id, entry.last_model)
+            bus.observer = self._dependencies.telemetry.make_observer(session_id, entry.last_model)
         entry.warnings[:0] = (*self._dependencies.contributions.warnings, *warnings, *rules)
         self._cache.put(entry)
         return entry

@@ -13,15 +13,15 @@ from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS, clamp_count, to_usage
 from yarrow.service.views import count_context_tokens, view_summary
-from yarrow.session.decisions import telling
+from yarrow.session.call_summary import summarize_tool_call
 from yarrow.session.ids import milliseconds
-from yarrow.session.lenient import Unknown
+from yarrow.session.lenient_decoder import UnknownRecord
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import Loaded
+from yarrow.session.reader import StoredSession
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
-from yarrow.session.stats import ModelFigures
-from yarrow.session.stats import stats as count
-from yarrow.session.tree import flatten
+from yarrow.session.stats import ModelStats
+from yarrow.session.stats import compute_stats as count
+from yarrow.session.tree import flatten_tree
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_DECISIONS = 1_000
@@ -42,13 +42,13 @@ async def view_tree(
                 last=row.last,
                 mark=row.mark.value,
             )
-            for row in flatten(await manager.heads(cwd))
+            for row in flatten_tree(await manager.list_heads(cwd))
         ]
     )
 
 
 def view_stats(
-    entry: LoadedSession, loaded: Loaded | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
+    entry: LoadedSession, loaded: StoredSession | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
 ) -> pb.GetStatsResponse:
     """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
     records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
@@ -72,7 +72,7 @@ def view_stats(
         context_tokens=clamp_count(count_context_tokens(entry)),
         context_window=clamp_count(info.context_window) if info else 0,
         skipped_lines=0 if loaded is None else loaded.report.skipped_count,
-        dropped_events=sum(entry.bus.drops()),
+        dropped_events=sum(entry.bus.count_drops()),
         cost=sum_costs(figures.models, prices),
         provider_reason=entry.provider_reason,
         permissions=[] if loaded is None else _decisions([stored.value for stored in loaded.records]),
@@ -82,7 +82,7 @@ def view_stats(
     return out
 
 
-def _model(figures: ModelFigures, price: Price | None) -> pb.NamedUsage:
+def _model(figures: ModelStats, price: Price | None) -> pb.NamedUsage:
     spent = None if price is None else compute_cost(figures.usage, price)
     return pb.NamedUsage(name=figures.name, usage=to_usage(figures.usage), count=figures.count, cost=spent)
 
@@ -96,7 +96,7 @@ def _count_result_tokens(entry: LoadedSession) -> Counter[str]:
     return brought
 
 
-def _decisions(records: Sequence[Record | Unknown]) -> list[pb.PermissionDecision]:
+def _decisions(records: Sequence[Record | UnknownRecord]) -> list[pb.PermissionDecision]:
     """Return how requests for permission were settled; the calls that they were about stand in messages."""
     asked = {record.id: record for record in records if isinstance(record, PermissionAsked)}
     calls = {call.id: call for record in records if isinstance(record, Message) for call in record.tool_calls}
@@ -107,7 +107,7 @@ def _decisions(records: Sequence[Record | Unknown]) -> list[pb.PermissionDecisio
 def _decision(asked: PermissionAsked, answered: PermissionAnswered, call: ToolCall | None) -> pb.PermissionDecision:
     out = pb.PermissionDecision(
         tool=asked.tool,
-        call=telling(call) if call else "",
+        call=summarize_tool_call(call) if call else "",
         reason=asked.reason,
         answer=ANSWERS[answered.answer],
         by=answered.by,

@@ -43,7 +43,7 @@ class ToolRpcs:
 
     def _parse_call(self, request: pb.RunToolRequest) -> ToolCall:
         names = self._dependencies.registry.names()
-        name = request.tool or self._dependencies.registry.shell()
+        name = request.tool or self._dependencies.registry.find_shell_tool()
         if name not in names:
             raise InvalidArgument("tool", f"{request.tool!r} is none of {', '.join(names)}")
         if len(request.arguments_json.encode()) > MAX_TEXT_BYTES:

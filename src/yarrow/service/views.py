@@ -14,7 +14,7 @@ from yarrow.service.translation import (
     to_permission_request,
     to_queued,
 )
-from yarrow.session.head import Head
+from yarrow.session.head import SessionHead
 from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
 from yarrow.v1 import agent_pb2 as pb
@@ -56,7 +56,7 @@ def view_state(entry: LoadedSession, info: ProviderInfo | None) -> pb.GetStateRe
         follow_ups=to_queued(follow_ups),
         context_tokens=clamp_count(count_context_tokens(entry)),
         sequence=entry.bus.sequence,
-        dropped=entry.bus.drops(),
+        dropped=entry.bus.count_drops(),
         message_count=len(entry.state.messages),
         provider_reason=entry.provider_reason,
         warnings=entry.warnings,
@@ -92,9 +92,9 @@ async def view_sessions(
     """Return the saved sessions, newest first, or those of them that hold a text."""
     cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(parse_cwd(request.cwd))
     if request.search:
-        found = await manager.holding(cwd, request.search)
+        found = await manager.search(cwd, request.search)
     else:
-        found = [(head, "") for head in await manager.heads(cwd)]
+        found = [(head, "") for head in await manager.list_heads(cwd)]
     response = pb.ListSessionsResponse()
     for head, line in found[: request.limit or DEFAULT_PAGE_SIZE]:
         out = view_summary(head, active=active.is_active(head.id))
@@ -114,7 +114,7 @@ def _info(info: ProviderInfo) -> pb.ProviderInfo:
     )
 
 
-def view_summary(head: Head, *, active: bool) -> pb.SessionSummary:
+def view_summary(head: SessionHead, *, active: bool) -> pb.SessionSummary:
     """Return a session as a list shows it."""
     out = pb.SessionSummary(
         session_id=head.id,

@@ -9,123 +9,129 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
-from yarrow.session.blobs import folder
-from yarrow.session.head import Head, head, last_name
-from yarrow.session.ids import valid_id
+from yarrow.session.blobs import blob_folder_for
+from yarrow.session.head import SessionHead, find_last_name, read_head
+from yarrow.session.ids import is_valid_id
 from yarrow.session.lock import WriterLock
-from yarrow.session.reader import made_up_header
+from yarrow.session.reader import make_default_header
 
-MIN_PART = 4
+MIN_ID_PART_CHARACTERS = 4
 """Characters of the shortest part of an id that is looked up."""
 MAX_CANDIDATES = 5
 """Sessions that an error names."""
-MAX_SLUG = 40
+MAX_SLUG_CHARACTERS = 40
 """Characters of the readable part of a project's directory."""
 
 
 def project_dir(root: Path, cwd: str) -> Path:
     """Return the directory of a project's sessions, its own for every real path: a readable part and a hash."""
     real = os.path.realpath(cwd)
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name).strip("-.")[:MAX_SLUG] or "project"
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name).strip("-.")[:MAX_SLUG_CHARACTERS] or "project"
     return root / f"{slug}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 
 
-def find(root: Path, session_id: str) -> Path | None:
+def find_file(root: Path, session_id: str) -> Path | None:
     """Return the file of a session in whatever project, None when there is none.
 
     Raises `InvalidArgument` for what is no id, before any path is made of it, and `OSError`.
     """
-    if not valid_id(session_id):
+    if not is_valid_id(session_id):
         raise InvalidArgument("session_id", f"{session_id!r} is not 1 to 64 of the characters A-Z a-z 0-9 _ -")
-    paths = (project / f"{session_id}.jsonl" for project in _projects(root))
+    paths = (project / f"{session_id}.jsonl" for project in _list_projects(root))
     return next((path for path in paths if path.is_file()), None)
 
 
-def resolve(root: Path, text: str) -> str:
+def resolve_id(root: Path, text: str) -> str:
     """Return the id of the session that a person means.
 
-    In this order: an id; a prefix or suffix of one, of `MIN_PART` or more characters; the present name of a
-    session. Raises `NotFound` with what is near, `InvalidArgument` when several fit, and `OSError`.
+    In this order: an id; a prefix or suffix of one, of `MIN_ID_PART_CHARACTERS` or more characters; the present name of
+    a session. Raises `NotFound` with what is near, `InvalidArgument` when several fit, and `OSError`.
     """
-    if valid_id(text) and find(root, text):
+    if is_valid_id(text) and find_file(root, text):
         return text
-    paths = [path for project in _projects(root) for path in _files(project)]
-    fitting = [path for path in paths if len(text) >= MIN_PART and _has_part(path.stem, text)]
-    fitting = fitting or [path for path in paths if _name(path) == text]
+    paths = [path for project in _list_projects(root) for path in _list_session_files(project)]
+    fitting = [path for path in paths if len(text) >= MIN_ID_PART_CHARACTERS and _has_part(path.stem, text)]
+    fitting = fitting or [path for path in paths if _read_name(path) == text]
     if not fitting:
-        short = f"; of an id give at least {MIN_PART} characters" if len(text) < MIN_PART else ""
-        raise NotFound(f"there is no session {text!r}{_near(paths, text)}{short}")
+        short = (
+            f"; of an id give at least {MIN_ID_PART_CHARACTERS} characters"
+            if len(text) < MIN_ID_PART_CHARACTERS
+            else ""
+        )
+        raise NotFound(f"there is no session {text!r}{_suggest_sessions(paths, text)}{short}")
     if len(fitting) > 1:
-        found = sorted(map(_glance, fitting), key=_newest_first)
+        found = sorted(map(_read_head_or_reason, fitting), key=_newest_first)
         listed = "; ".join(map(_describe, found[:MAX_CANDIDATES]))
         more = f"; and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
         raise InvalidArgument("session_id", f"{text!r} fits {len(found)} sessions, give more of the id: {listed}{more}")
     return fitting[0].stem
 
 
-def newest(root: Path, cwd: str) -> str | None:
+def find_newest(root: Path, cwd: str) -> str | None:
     """Return the id of the session of a project that was written last, None when it has none. Raises `OSError`."""
-    listed = heads(root, cwd)
+    listed = list_heads(root, cwd)
     return listed[0].id if listed else None
 
 
-def heads(root: Path, cwd: str | None) -> list[Head]:
+def list_heads(root: Path, cwd: str | None) -> list[SessionHead]:
     """Return all sessions of a project, or of all projects, newest first. Raises `OSError`.
 
     A file that cannot be read is listed too, with the reason as its title.
     """
-    projects = _projects(root) if cwd is None else [project_dir(root, cwd)]
-    return sorted((_glance(path) for project in projects for path in _files(project)), key=_newest_first)
+    projects = _list_projects(root) if cwd is None else [project_dir(root, cwd)]
+    return sorted(
+        (_read_head_or_reason(path) for project in projects for path in _list_session_files(project)), key=_newest_first
+    )
 
 
-def remove(root: Path, session_id: str) -> None:
+def delete_session(root: Path, session_id: str) -> None:
     """Delete a session with everything beside its file. Raises `NotFound`, `Precondition` (LOCKED) and `OSError`."""
-    path = find(root, session_id)
+    path = find_file(root, session_id)
     if path is None:
         raise NotFound(f"there is no session {session_id!r}")
     lock = WriterLock(path.with_suffix(".lock"))
-    lock.take()
+    lock.acquire()
     try:
         path.unlink(missing_ok=True)
-        shutil.rmtree(folder(path), ignore_errors=True)
+        shutil.rmtree(blob_folder_for(path), ignore_errors=True)
     finally:
         lock.release()
 
 
-def holding(root: Path, cwd: str | None, text: str) -> list[tuple[Head, str]]:
+def search_sessions(root: Path, cwd: str | None, text: str) -> list[tuple[SessionHead, str]]:
     """Return the sessions in which `text` was said or whose name holds it, newest first. Raises `OSError`.
 
     With each comes the line in which it was said, empty where the name alone holds it.
     """
-    from yarrow.session.search import found_in
+    from yarrow.session.search import find_line
 
-    found: list[tuple[Head, str]] = []
-    for listed in heads(root, cwd):
+    found: list[tuple[SessionHead, str]] = []
+    for listed in list_heads(root, cwd):
         # One that was deleted or cannot be read meanwhile holds nothing.
         with contextlib.suppress(OSError):
-            line = found_in(listed.path, text)
+            line = find_line(listed.path, text)
             if line is not None or text.casefold() in listed.name.casefold():
                 found.append((listed, line or ""))
     return found
 
 
-def _projects(root: Path) -> list[Path]:
-    return [Path(entry) for entry in _entries(root) if _is(entry.is_dir)]
+def _list_projects(root: Path) -> list[Path]:
+    return [Path(entry) for entry in _list_entries(root) if _is_kind(entry.is_dir)]
 
 
-def _files(project: Path) -> list[Path]:
-    names = (entry for entry in _entries(project) if entry.name.endswith(".jsonl") and _is(entry.is_file))
-    return [path for path in map(Path, names) if valid_id(path.stem)]
+def _list_session_files(project: Path) -> list[Path]:
+    names = (entry for entry in _list_entries(project) if entry.name.endswith(".jsonl") and _is_kind(entry.is_file))
+    return [path for path in map(Path, names) if is_valid_id(path.stem)]
 
 
-def _is(kind: Callable[[], bool]) -> bool:
+def _is_kind(kind: Callable[[], bool]) -> bool:
     try:
         return kind()
     except OSError:  # a link that leads to itself, or where nobody may look
         return False
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _list_entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)
@@ -137,29 +143,29 @@ def _has_part(session_id: str, text: str) -> bool:
     return session_id.startswith(text) or session_id.endswith(text)
 
 
-def _name(path: Path) -> str:
-    return last_name(path) or _glance(path).header.name
+def _read_name(path: Path) -> str:
+    return find_last_name(path) or _read_head_or_reason(path).header.name
 
 
-def _glance(path: Path) -> Head:
+def _read_head_or_reason(path: Path) -> SessionHead:
     try:
-        return head(path)
+        return read_head(path)
     except (StorageError, NotFound) as error:
-        header = made_up_header(path.stem, 0.0)
-        return Head(id=path.stem, path=path, header=header, name="", title=error.message, updated=0.0)
+        header = make_default_header(path.stem, 0.0)
+        return SessionHead(id=path.stem, path=path, header=header, name="", title=error.message, updated=0.0)
 
 
-def _newest_first(listed: Head) -> tuple[float, str]:
+def _newest_first(listed: SessionHead) -> tuple[float, str]:
     return -listed.updated, listed.id
 
 
-def _describe(listed: Head) -> str:
+def _describe(listed: SessionHead) -> str:
     return f"{listed.id} ({listed.name or listed.title or 'no text yet'})"
 
 
-def _near(paths: list[Path], text: str) -> str:
+def _suggest_sessions(paths: list[Path], text: str) -> str:
     import difflib  # only a mistake needs it
 
     ids = {part: path for path in paths for part in (path.stem, path.stem[-8:])}
     near = dict.fromkeys(ids[part] for part in difflib.get_close_matches(text, ids, MAX_CANDIDATES))
-    return "; near it: " + "; ".join(_describe(_glance(path)) for path in near) if near else ""
+    return "; near it: " + "; ".join(_describe(_read_head_or_reason(path)) for path in near) if near else ""

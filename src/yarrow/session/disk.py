@@ -16,7 +16,7 @@ MAX_THREADS = 4
 """Threads of a `Disk`. When all are busy, calls wait in order; the event loop never does."""
 
 
-class Calls(Protocol):
+class Syscalls(Protocol):
     """What is asked of the operating system about an open file; each call raises `OSError` when refused."""
 
     def write(self, fd: int, data: memoryview, /) -> int:
@@ -32,7 +32,7 @@ class Calls(Protocol):
         ...
 
 
-class SystemCalls:
+class OsSyscalls:
     """The operating system itself."""
 
     def write(self, fd: int, data: memoryview, /) -> int:
@@ -54,8 +54,8 @@ class Disk:
     They start with the first call. The owner closes it when the logs on it are closed.
     """
 
-    def __init__(self, calls: Calls | None = None, *, threads: int = MAX_THREADS) -> None:
-        self.calls: Calls = SystemCalls() if calls is None else calls
+    def __init__(self, syscalls: Syscalls | None = None, *, threads: int = MAX_THREADS) -> None:
+        self.syscalls: Syscalls = OsSyscalls() if syscalls is None else syscalls
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="yarrow-disk")
         self._closed = False
 
@@ -71,7 +71,7 @@ class Disk:
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function in a thread and return its result; a cancelled caller still waits for its end."""
         future = self.submit(function, *args, **kwargs)
-        await ended(future)
+        await wait_until_done(future)
         return future.result()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Disk:
         self._pool.shutdown()
 
 
-async def ended(future: asyncio.Future[R]) -> None:
+async def wait_until_done(future: asyncio.Future[R]) -> None:
     """Return when a future is done; a cancelled caller still waits for that. Its error is left to the caller."""
     cancelled = False
     while not future.done():

@@ -6,7 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
-_VALID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TICKS_PER_MILLISECOND = 4096
 """The 12 bits after the 48 of the time hold the fraction of a millisecond, so that ids made in one sort in order."""
 
@@ -20,24 +20,24 @@ def new_id() -> str:
     with _lock:
         tick = max(time.time_ns() * _TICKS_PER_MILLISECOND // 1_000_000, _last_tick + 1)
         _last_tick = tick
-    milliseconds, fraction = divmod(tick, _TICKS_PER_MILLISECOND)
+    parse_milliseconds, fraction = divmod(tick, _TICKS_PER_MILLISECOND)
     random = int.from_bytes(os.urandom(8)) >> 2
-    digits = f"{milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | random:032x}"
+    digits = f"{parse_milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | random:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def valid_id(text: str) -> bool:
+def is_valid_id(text: str) -> bool:
     """Tell whether `text` may be a session's id, and so a file's name: `[A-Za-z0-9_-]{1,64}`."""
-    return _VALID.fullmatch(text) is not None
+    return _VALID_ID.fullmatch(text) is not None
 
 
-def timestamp(seconds: float) -> str:
+def format_timestamp(seconds: float) -> str:
     """Return a time, in seconds since 1970, as RFC 3339 in UTC with milliseconds: `2026-11-28T00:38:13.123Z`."""
     whole, milliseconds = divmod(round(seconds * 1000), 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milliseconds:03d}Z"
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Return the seconds since 1970 of an ISO 8601 time; without an offset it is taken as UTC.
 
     Raises `ValueError` for what is not a time.
@@ -49,6 +49,6 @@ def seconds(text: str) -> float:
 def milliseconds(text: str) -> int:
     """Return the milliseconds since 1970 of a time in a file, which anybody may have written; 0 for what is none."""
     try:
-        return max(0, int(seconds(text) * 1000))
+        return max(0, int(parse_seconds(text) * 1000))
     except (ValueError, OverflowError):
         return 0

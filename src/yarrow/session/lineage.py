@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
-from yarrow.session.calls import answered
-from yarrow.session.draft import Copied, Draft
-from yarrow.session.lenient import Unknown
-from yarrow.session.reader import Loaded, Stored
+from yarrow.session.draft import CopiedRecord, SessionDraft
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.reader import StoredRecord, StoredSession
 from yarrow.session.record import (
     Change,
     Compaction,
@@ -28,17 +27,18 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.state import SessionState, fold, leads_differently
+from yarrow.session.state import SessionState, changes_prefix, fold_records
+from yarrow.session.tool_call_index import match_results
 
-LEFT_OUT = "Summary of the messages that were left out of this session:\n\n"
-MERGED = "Summary of another session that was merged into this one:\n\n"
-_WAITING = (Queued, Undelivered, PermissionAsked, PermissionAnswered)
+OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages that were left out of this session:\n\n"
+MERGED_SUMMARY_INTRODUCTION = "Summary of another session that was merged into this one:\n\n"
+_PENDING_RECORDS = (Queued, Undelivered, PermissionAsked, PermissionAnswered)
 """Records of what waited, or waits; questions and answers are of the session they were asked in."""
-MAX_IMPORTED_ID = 200
+MAX_IMPORTED_ID_CHARACTERS = 200
 """Characters kept of the id that an imported session had."""
 
 
-def branch(parent: Loaded, index: int | None, *, new_id: str, timestamp: str) -> Draft:
+def branch(parent: StoredSession, index: int | None, *, new_id: str, timestamp: str) -> SessionDraft:
     """Return a child with everything up to the message at `index`, so that its context is the parent's at that point.
 
     `index` counts messages from 0, or from the end when it is negative; None takes everything. A compaction counts
@@ -47,73 +47,82 @@ def branch(parent: Loaded, index: int | None, *, new_id: str, timestamp: str) ->
     """
     places = [place for place, stored in enumerate(parent.records) if isinstance(stored.value, Message)]
     if index is None:
-        return _child(parent, parent.records, new_id=new_id, timestamp=timestamp)
+        return _make_child(parent, parent.records, new_id=new_id, timestamp=timestamp)
     total = len(places)
     if not -total <= index < total:
         from_end = f", or -1 to {-total} from the end" if total else ""
-        raise InvalidArgument("index", f"{_missing(index, total)}{from_end}")
-    return _child(parent, parent.records[: places[index] + 1], new_id=new_id, timestamp=timestamp)
+        raise InvalidArgument("index", f"{_describe_missing(index, total)}{from_end}")
+    return _make_child(parent, parent.records[: places[index] + 1], new_id=new_id, timestamp=timestamp)
 
 
-def fork(source: Loaded, *, new_id: str, timestamp: str) -> Draft:
+def fork(source: StoredSession, *, new_id: str, timestamp: str) -> SessionDraft:
     """Return a copy of the whole session that has no parent."""
-    child = _child(source, source.records, new_id=new_id, timestamp=timestamp)
+    child = _make_child(source, source.records, new_id=new_id, timestamp=timestamp)
     header = replace(child.header, parent_id=None, parent_message_index=None, forked_from=source.header.id)
     return replace(child, header=header)
 
 
-class Rebased(Struct, frozen=True):
+class RebaseResult(Struct, frozen=True):
     """A session of chosen messages."""
 
-    draft: Draft
+    draft: SessionDraft
     added: tuple[int, ...]
     """Indices that were not named, and taken since they go with a call or a result that was."""
 
 
 def rebase(
-    source: Loaded, indices: Collection[int], *, new_id: str, timestamp: str, summary: str | None = None
-) -> Rebased:
+    source: StoredSession, indices: Collection[int], *, new_id: str, timestamp: str, summary: str | None = None
+) -> RebaseResult:
     """Return a child of the messages at `indices`, in their order in the source, under the source's present settings.
 
     A message with calls and the results of these are taken together: naming one of them takes all. Compactions are
     not taken. `summary`, of what was left out, becomes the first message. Raises `InvalidArgument` when `indices` is
     empty, or holds one twice or one that is no message's.
     """
-    said = _said(source)
-    chosen = _chosen([message for _, message in said], indices)
-    same = range(0) if summary else _unchanged(source, chosen)
-    first = (_told(f"{new_id}-summary", LEFT_OUT + summary, timestamp),) if summary else ()
+    said = _messages(source)
+    chosen = _select_indices([message for _, message in said], indices)
+    same = range(0) if summary else _find_unchanged(source, chosen)
+    first = (
+        (_summary_message(f"{new_id}-summary", OMITTED_SUMMARY_INTRODUCTION + summary, timestamp),) if summary else ()
+    )
     copies = (
-        Copied(source.path, stored, message if place in same else _unbound(message))
+        CopiedRecord(source.path, stored, message if place in same else _drop_signatures(message))
         for place, (stored, message) in enumerate(said[index] for index in chosen)
     )
     header = replace(
-        _born(_state(source, source.records).header, new_id=new_id, timestamp=timestamp),
+        _new_header(_fold_state(source, source.records).header, new_id=new_id, timestamp=timestamp),
         parent_id=source.header.id,
         rebased_from=source.header.id,
     )
     named = set(indices)
-    return Rebased(Draft(header, (*first, *copies), source.path), tuple(at for at in chosen if at not in named))
+    return RebaseResult(
+        SessionDraft(header, (*first, *copies), source.path), tuple(at for at in chosen if at not in named)
+    )
 
 
-def left_out(source: Loaded, indices: Collection[int]) -> list[Message]:
+def find_omitted_messages(source: StoredSession, indices: Collection[int]) -> list[Message]:
     """Return the messages that a rebase on `indices` does not take, for their summary. Raises as `rebase`."""
-    messages = [message for _, message in _said(source)]
-    chosen = set(_chosen(messages, indices))
+    messages = [message for _, message in _messages(source)]
+    chosen = set(_select_indices(messages, indices))
     return [message for index, message in enumerate(messages) if index not in chosen]
 
 
-def since_common_ancestor(current: Loaded, other: Loaded) -> list[Message]:
+def find_new_messages(current: StoredSession, other: StoredSession) -> list[Message]:
     """Return the messages of `other` after the longest beginning that it shares, by message id, with `current`.
 
     Raises `InvalidArgument` when there are none, or when the two are one session.
     """
-    return [message for _, message in _news(current, other)]
+    return [message for _, message in _new_messages(current, other)]
 
 
 def merge(
-    current: Loaded, other: Loaded, *, new_id: str, synthesis: tuple[Message, Message], condensed: str | None = None
-) -> Draft:
+    current: StoredSession,
+    other: StoredSession,
+    *,
+    new_id: str,
+    synthesis: tuple[Message, Message],
+    summary: str | None = None,
+) -> SessionDraft:
     """Return a child of `current` that goes on with what `other` has said since their common ancestor.
 
     Behind it comes the synthesis, a message of the user and one of the assistant; the child dates from the latter.
@@ -121,23 +130,23 @@ def merge(
     of `other` is not taken. A message of `other` gets a new id where its own is taken; ids of calls stay, since a
     result answers the last call before it. Raises as `since_common_ancestor`.
     """
-    news = _news(current, other)
+    news = _new_messages(current, other)
     question, answer = synthesis
-    child = _child(current, current.records, new_id=new_id, timestamp=answer.timestamp)
-    if condensed is None:
-        taken = [*(message.id for _, message in _said(current)), question.id, answer.id]
-        ids = _distinct([message.id for _, message in news], taken, new_id)
-        brought: Iterable[Copied | Message] = (
-            Copied(other.path, stored, _under(message_id, _unbound(message)))
+    child = _make_child(current, current.records, new_id=new_id, timestamp=answer.timestamp)
+    if summary is None:
+        taken = [*(message.id for _, message in _messages(current)), question.id, answer.id]
+        ids = _unique_ids([message.id for _, message in news], taken, new_id)
+        brought: Iterable[CopiedRecord | Message] = (
+            CopiedRecord(other.path, stored, _with_id(message_id, _drop_signatures(message)))
             for message_id, (stored, message) in zip(ids, news, strict=True)
         )
     else:
-        brought = (_told(f"{new_id}-summary", MERGED + condensed, question.timestamp),)
+        brought = (_summary_message(f"{new_id}-summary", MERGED_SUMMARY_INTRODUCTION + summary, question.timestamp),)
     header = replace(child.header, merged_from=other.header.id)
     return replace(child, header=header, entries=(*child.entries, *brought, question, answer))
 
 
-def imported(loaded: Loaded, *, new_id: str, cwd: str, timestamp: str) -> Draft:
+def import_copy(loaded: StoredSession, *, new_id: str, cwd: str, timestamp: str) -> SessionDraft:
     """Return a session of a file from elsewhere, in the project of `cwd`: every record as it is, without a parent.
 
     The ids in the file are data and name nothing here. Nor may a file say what runs unasked.
@@ -147,38 +156,38 @@ def imported(loaded: Loaded, *, new_id: str, cwd: str, timestamp: str) -> Draft:
         id=new_id,
         parent_id=None,
         parent_message_index=None,
-        imported_from=loaded.header.id[:MAX_IMPORTED_ID],
+        imported_from=loaded.header.id[:MAX_IMPORTED_ID_CHARACTERS],
         cwd=cwd,
-        permissions=_imported(loaded.header.permissions),
+        permissions=_restrict_mode(loaded.header.permissions),
         created_at=timestamp,
         updated_at=timestamp,
     )
-    copies = (Copied(loaded.path, stored, _tame(stored.value)) for stored in loaded.records)
-    return Draft(header, tuple(copies), loaded.path)
+    copies = (CopiedRecord(loaded.path, stored, _drop_auto_permission(stored.value)) for stored in loaded.records)
+    return SessionDraft(header, tuple(copies), loaded.path)
 
 
-def _child(parent: Loaded, records: Sequence[Stored], *, new_id: str, timestamp: str) -> Draft:
+def _make_child(parent: StoredSession, records: Sequence[StoredRecord], *, new_id: str, timestamp: str) -> SessionDraft:
     """Return a child with the first `records` of its parent, without texts that wait or were handed back."""
-    state = _state(parent, records)
+    state = _fold_state(parent, records)
     settled = {message.id for message in state.messages}.difference(text.id for text in state.queued)
     entries = tuple(
-        Copied(parent.path, stored, _nameless(stored.value))
+        CopiedRecord(parent.path, stored, _drop_name(stored.value))
         for stored in records
-        if not isinstance(stored.value, _WAITING) or stored.value.id in settled
+        if not isinstance(stored.value, _PENDING_RECORDS) or stored.value.id in settled
     )
     header = replace(
-        _born(state.header, new_id=new_id, timestamp=timestamp),
+        _new_header(state.header, new_id=new_id, timestamp=timestamp),
         parent_id=parent.header.id,
         parent_message_index=len(state.messages) - 1 if state.messages else None,
     )
-    return Draft(header, entries, parent.path)
+    return SessionDraft(header, entries, parent.path)
 
 
-def _state(source: Loaded, records: Iterable[Stored]) -> SessionState:
-    return fold(SessionState(source.header), (stored.value for stored in records))
+def _fold_state(source: StoredSession, records: Iterable[StoredRecord]) -> SessionState:
+    return fold_records(SessionState(source.header), (stored.value for stored in records))
 
 
-def _born(settings: Header, *, new_id: str, timestamp: str) -> Header:
+def _new_header(settings: Header, *, new_id: str, timestamp: str) -> Header:
     """Return the header of a new session with the settings of another, and with no origin yet."""
     return replace(
         settings,
@@ -195,63 +204,63 @@ def _born(settings: Header, *, new_id: str, timestamp: str) -> Header:
     )
 
 
-def _nameless(value: Record | Unknown) -> Record | Unknown:
+def _drop_name(value: Record | UnknownRecord) -> Record | UnknownRecord:
     return replace(value, name="") if isinstance(value, Change) and value.name is not UNSET else value
 
 
-def _tame(value: Record | Unknown) -> Record | Unknown:
+def _drop_auto_permission(value: Record | UnknownRecord) -> Record | UnknownRecord:
     if not isinstance(value, Change) or value.permissions is UNSET:
         return value
-    return replace(value, permissions=_imported(value.permissions))
+    return replace(value, permissions=_restrict_mode(value.permissions))
 
 
-def _imported(mode: PermissionMode) -> PermissionMode:
+def _restrict_mode(mode: PermissionMode) -> PermissionMode:
     return PermissionMode.ASK if mode is PermissionMode.AUTO else mode
 
 
-def _said(source: Loaded) -> list[tuple[Stored, Message]]:
+def _messages(source: StoredSession) -> list[tuple[StoredRecord, Message]]:
     return [(stored, stored.value) for stored in source.records if isinstance(stored.value, Message)]
 
 
-def _chosen(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
+def _select_indices(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
     """Return the indices in order, with those that go with them."""
     if not indices:
         raise InvalidArgument("indices", "is empty: choose at least one message")
     named: set[int] = set()
     for index in indices:
         if not 0 <= index < len(messages):
-            raise InvalidArgument("indices", _missing(index, len(messages)))
+            raise InvalidArgument("indices", _describe_missing(index, len(messages)))
         if index in named:
             raise InvalidArgument("indices", f"message {index} is there twice: choose each once")
         named.add(index)
-    calls = answered(messages)
+    calls = match_results(messages)
     asking = {calls[index].index if index in calls else index for index in named}
     return sorted(asking.union(result for result, asked in calls.items() if asked.index in asking))
 
 
-def _missing(index: int, total: int) -> str:
+def _describe_missing(index: int, total: int) -> str:
     counted = f"they are counted 0 to {total - 1}" if total else "nothing was said yet"
     return f"there is no message {index} in this session: {counted}"
 
 
-def _unchanged(source: Loaded, chosen: Sequence[int]) -> range:
+def _find_unchanged(source: StoredSession, chosen: Sequence[int]) -> range:
     """Return which of the chosen messages follow just what they were said after."""
     values = [stored.value for stored in source.records]
     compacted = next((at for at, value in enumerate(values) if isinstance(value, Compaction)), len(values))
-    changes = (at for at, value in enumerate(values) if isinstance(value, Change) and leads_differently(value))
-    since, until = (_messages_in(values[:at]) for at in (max(changes, default=0), compacted))
+    changes = (at for at, value in enumerate(values) if isinstance(value, Change) and changes_prefix(value))
+    since, until = (_count_messages(values[:at]) for at in (max(changes, default=0), compacted))
     end = next((place for place, index in enumerate(chosen) if place != index or index >= until), len(chosen))
     return range(since, end)
 
 
-def _messages_in(values: Sequence[Record | Unknown]) -> int:
+def _count_messages(values: Sequence[Record | UnknownRecord]) -> int:
     return sum(isinstance(value, Message) for value in values)
 
 
-def _news(current: Loaded, other: Loaded) -> list[tuple[Stored, Message]]:
+def _new_messages(current: StoredSession, other: StoredSession) -> list[tuple[StoredRecord, Message]]:
     if current.header.id == other.header.id:
         raise InvalidArgument("other_session_id", f"{other.header.id} is this session: name another")
-    ours, theirs = _said(current), _said(other)
+    ours, theirs = _messages(current), _messages(other)
     pairs = enumerate(zip(ours, theirs, strict=False))
     ends = min(len(ours), len(theirs))
     shared = next((at for at, ((_, own), (_, message)) in pairs if own.id != message.id), ends)
@@ -260,7 +269,7 @@ def _news(current: Loaded, other: Loaded) -> list[tuple[Stored, Message]]:
     return theirs[shared:]
 
 
-def _distinct(ids: Sequence[str], taken: Iterable[str], prefix: str) -> Iterator[str]:
+def _unique_ids(ids: Sequence[str], taken: Iterable[str], prefix: str) -> Iterator[str]:
     """Yield the ids, and in the place of each that is taken one of our own."""
     used = set(taken)
     own = (f"{prefix}-{number}" for number in count(1))
@@ -271,11 +280,11 @@ def _distinct(ids: Sequence[str], taken: Iterable[str], prefix: str) -> Iterator
         yield chosen
 
 
-def _under(message_id: str, message: Message) -> Message:
+def _with_id(message_id: str, message: Message) -> Message:
     return message if message.id == message_id else replace(message, id=message_id)
 
 
-def _unbound(message: Message) -> Message:
+def _drop_signatures(message: Message) -> Message:
     """Return a message without what is bound to the messages before it; opaque data of text and calls is not."""
     content: list[Block] = []
     for block in message.content:
@@ -286,5 +295,5 @@ def _unbound(message: Message) -> Message:
     return message if tuple(content) == message.content else replace(message, content=tuple(content))
 
 
-def _told(message_id: str, text: str, timestamp: str) -> Message:
+def _summary_message(message_id: str, text: str, timestamp: str) -> Message:
     return Message(id=message_id, role=Role.USER, content=(Text(text),), timestamp=timestamp)

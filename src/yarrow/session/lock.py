@@ -19,11 +19,11 @@ class WriterLock:
         self._fd = -1
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether this object has it."""
         return self._fd >= 0
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Take the lock without waiting.
 
         Raises `Precondition` (LOCKED) naming the process that has it, and `OSError` when the file cannot be used.
@@ -31,12 +31,12 @@ class WriterLock:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | system.PLAIN, 0o600)
         with contextlib.ExitStack() as undone:
             undone.callback(os.close, fd)
-            if self.held:
-                raise self._refusal(fd)
+            if self.is_held:
+                raise self._locked_error(fd)
             try:
                 system.lock(fd)
             except BlockingIOError:
-                raise self._refusal(fd) from None
+                raise self._locked_error(fd) from None
             with contextlib.suppress(OSError):  # a full disk: the lock holds, only its refusals name nobody
                 os.write(fd, b"%-20d\n" % os.getpid())  # of one length, so that it overwrites what was there
             undone.pop_all()
@@ -44,11 +44,11 @@ class WriterLock:
 
     def release(self) -> None:
         """Give it back; without it, nothing happens."""
-        if self.held:
+        if self.is_held:
             os.close(self._fd)
             self._fd = -1
 
-    def _refusal(self, fd: int) -> Precondition:
+    def _locked_error(self, fd: int) -> Precondition:
         holder = os.read(fd, 32).strip().decode("ascii", "replace")
         who = "this process" if holder == str(os.getpid()) else f"process {holder}" if holder else "another process"
         return Precondition(

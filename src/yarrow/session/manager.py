@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
-from yarrow.session.blobs import BlobFolder, folder, read
+from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
 from yarrow.session.disk import Disk
-from yarrow.session.draft import Draft
-from yarrow.session.files import create_file, in_words
-from yarrow.session.head import Head
-from yarrow.session.reader import Loaded, load
+from yarrow.session.draft import SessionDraft
+from yarrow.session.durable_files import create_file, describe_os_error
+from yarrow.session.head import SessionHead
+from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Header
-from yarrow.session.redaction import NOTHING_SECRET, Redactor
-from yarrow.session.store import SessionLog, Sync
+from yarrow.session.redaction import NO_REDACTION, Redactor
+from yarrow.session.store import SessionLog, SyncMode
 
 P = ParamSpec("P")
 R = TypeVar("R")
-STALE_SECONDS = 24 * 3600.0
+STALE_IMPORT_SECONDS = 24 * 3600.0
 """After which the draft of an import is taken for one that nobody goes on with."""
 
 
@@ -32,10 +32,10 @@ class SessionManager:
     Every method raises `StorageError` when a directory cannot be read, and `InvalidArgument` for what is no id.
     """
 
-    def __init__(self, root: Path, *, sync: Sync, disk: Disk) -> None:
+    def __init__(self, root: Path, *, sync: SyncMode, disk: Disk) -> None:
         """Touches nothing yet; a `~` in `root` is the home directory."""
         self.root = root.expanduser()
-        self._sync: Sync = sync
+        self._sync: SyncMode = sync
         self._disk = disk
 
     async def create(self, header: Header) -> SessionLog:
@@ -50,37 +50,37 @@ class SessionManager:
 
     async def open(self, session_id: str) -> SessionLog:
         """Return the log of a session; load it after this. Raises `NotFound`."""
-        return await SessionLog.open(await self._path(session_id), sync=self._sync, disk=self._disk)
+        return await SessionLog.open(await self._find_path(session_id), sync=self._sync, disk=self._disk)
 
-    async def load(self, session_id: str) -> Loaded:
+    async def load(self, session_id: str) -> StoredSession:
         """Return what a session holds; its header's id is that of the file's name. Raises `NotFound`."""
-        loaded = await self._disk.run(load, await self._path(session_id))
+        loaded = await self._disk.run(load_session, await self._find_path(session_id))
         return replace(loaded, header=replace(loaded.header, id=session_id))
 
     async def find(self, session_id: str) -> Path | None:
         """Return the file of a session, in whatever project, or None."""
-        return await self._look(catalog.find, self.root, session_id)
+        return await self._run_on_disk(catalog.find_file, self.root, session_id)
 
     async def resolve(self, text: str) -> str:
         """Return the id of the session that a person means by an id, a part of one, or a name.
 
         Raises `NotFound` naming what is near and `InvalidArgument` naming what fits when it is more than one.
         """
-        return await self._look(catalog.resolve, self.root, text)
+        return await self._run_on_disk(catalog.resolve_id, self.root, text)
 
-    async def newest(self, cwd: str) -> str | None:
+    async def find_newest(self, cwd: str) -> str | None:
         """Return the id of the session of a project that was written last, or None."""
-        return await self._look(catalog.newest, self.root, cwd)
+        return await self._run_on_disk(catalog.find_newest, self.root, cwd)
 
-    async def heads(self, cwd: str | None = None) -> list[Head]:
+    async def list_heads(self, cwd: str | None = None) -> list[SessionHead]:
         """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
-        return await self._look(catalog.heads, self.root, cwd)
+        return await self._run_on_disk(catalog.list_heads, self.root, cwd)
 
-    async def holding(self, cwd: str | None, text: str) -> list[tuple[Head, str]]:
+    async def search(self, cwd: str | None, text: str) -> list[tuple[SessionHead, str]]:
         """Return the sessions of a project, or of all, in which `text` was said, newest first."""
-        return await self._look(catalog.holding, self.root, cwd, text)
+        return await self._run_on_disk(catalog.search_sessions, self.root, cwd, text)
 
-    async def create_from(self, draft: Draft, redactor: Redactor = NOTHING_SECRET) -> None:
+    async def create_from(self, draft: SessionDraft, redactor: Redactor = NO_REDACTION) -> None:
         """Make the session of a draft with all its records and their blobs, without secrets, or not at all.
 
         Raises `InvalidArgument` when the id is taken and `StorageError`.
@@ -90,69 +90,69 @@ class SessionManager:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another")
         path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         try:
-            await self._disk.run(self._write, path, draft, redactor)
+            await self._disk.run(self._write_draft, path, draft, redactor)
         except FileExistsError:
             raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
         except OSError as error:
-            raise StorageError(f"the session {path} cannot be made: {in_words(error)}") from error
+            raise StorageError(f"the session {path} cannot be made: {describe_os_error(error)}") from error
 
     async def make_root(self) -> Path:
         """Return the directory of all sessions, made if it was not there. Raises `StorageError`."""
-        await self._look(self._make_root)
+        await self._run_on_disk(self._make_root)
         return self.root
 
     def _make_root(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         # What imports left that were killed.
         for draft in self.root.glob(".*.import"):
-            if time.time() - draft.lstat().st_mtime > STALE_SECONDS:
+            if time.time() - draft.lstat().st_mtime > STALE_IMPORT_SECONDS:
                 draft.unlink(missing_ok=True)
 
-    def blobs(self, session_id: str) -> Callable[[str], bytes | None]:
+    def blob_reader(self, session_id: str) -> Callable[[str], bytes | None]:
         """Return what reads a blob of a session by its digest, waiting for the disk: None when it is not there whole.
 
         What is returned raises `OSError` when the session cannot be looked for.
         """
 
-        def blob(digest: str) -> bytes | None:
-            path = catalog.find(self.root, session_id)
-            return read(path, digest) if path else None
+        def find_blob(digest: str) -> bytes | None:
+            path = catalog.find_file(self.root, session_id)
+            return read_blob(path, digest) if path else None
 
-        return blob
+        return find_blob
 
     async def delete(self, session_id: str) -> None:
         """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while somebody writes it."""
         try:
-            await self._disk.run(catalog.remove, self.root, session_id)
+            await self._disk.run(catalog.delete_session, self.root, session_id)
         except OSError as error:
-            raise StorageError(f"the session {session_id} cannot be deleted: {in_words(error)}") from error
+            raise StorageError(f"the session {session_id} cannot be deleted: {describe_os_error(error)}") from error
 
     def close(self) -> None:
         """Let the threads of the disk end; call it when every log is closed."""
         self._disk.close()
 
-    async def _path(self, session_id: str) -> Path:
+    async def _find_path(self, session_id: str) -> Path:
         path = await self.find(session_id)
         if path is None:
             raise NotFound(f"there is no session {session_id!r}")
         return path
 
-    def _write(self, path: Path, draft: Draft, redactor: Redactor) -> None:
+    def _write_draft(self, path: Path, draft: SessionDraft, redactor: Redactor) -> None:
         """Write the blobs, so that they are there when the file appears that names them."""
         sync = self._sync != "none"
-        blobs = BlobFolder(path, self._disk.calls, sync=sync)
+        blobs = BlobFolder(path, self._disk.syscalls, sync=sync)
         try:
-            lines = [blobs.adopt(line, source) for line, source in draft.lines(redactor)]
-            blobs.settle()
-            create_file(self._disk.calls, path, b"".join((draft.header_line(redactor), *lines)), sync=sync)
+            lines = [blobs.adopt_line(line, source) for line, source in draft.encode_lines(redactor)]
+            blobs.sync_directories()
+            create_file(self._disk.syscalls, path, b"".join((draft.encode_header(redactor), *lines)), sync=sync)
         except FileExistsError:  # whoever made it meanwhile owns the folder too
             raise
         except BaseException:
-            shutil.rmtree(folder(path), ignore_errors=True)
+            shutil.rmtree(blob_folder_for(path), ignore_errors=True)
             raise
 
-    async def _look(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _run_on_disk(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await self._disk.run(function, *args, **kwargs)
         except OSError as error:
-            raise StorageError(f"the sessions in {self.root} cannot be read: {in_words(error)}") from error
+            raise StorageError(f"the sessions in {self.root} cannot be read: {describe_os_error(error)}") from error

@@ -12,7 +12,7 @@ class MemoryLog:
 
     def __init__(self, session_id: str) -> None:
         self._id = session_id
-        self._held = False
+        self._is_held = False
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[bool]:
@@ -25,14 +25,14 @@ class MemoryLog:
 
     async def acquire(self) -> bool:
         """Take the right to append or raise `Precondition` (LOCKED); return False."""
-        if self._held:
+        if self._is_held:
             raise Precondition(f"session {self._id} is being written by this process", code=Code.LOCKED)
-        self._held = True
+        self._is_held = True
         return False
 
     async def release(self) -> None:
         """Give the right to append back."""
-        self._held = False
+        self._is_held = False
 
     async def append(self, *records: Record) -> None:
         """Accept records, and forget them; needs the lock."""
@@ -41,9 +41,9 @@ class MemoryLog:
 
     async def flush(self) -> None:
         """Do nothing, for there is nothing to force; needs the lock all the same."""
-        if not self._held:
+        if not self._is_held:
             raise Precondition(f"session {self._id} is not locked for writing", code=Code.NOT_RUNNING)
 
     async def close(self) -> None:
         """Give the right to append back."""
-        self._held = False
+        self._is_held = False

@@ -9,22 +9,22 @@ from msgspec import Struct
 
 from yarrow.errors import NotFound, StorageError
 from yarrow.session.blobs import BlobReader
-from yarrow.session.files import in_words
-from yarrow.session.ids import timestamp
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import Bad, read_lines
+from yarrow.session.durable_files import describe_os_error
+from yarrow.session.ids import format_timestamp
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import BadLine, read_lines
 from yarrow.session.record import Header, Record
 
-READ_AT_ONCE = 64 * 1024
+READ_BUFFER_BYTES = 64 * 1024
 """Bytes; in the usual pieces of 8 KiB reading takes twice the time."""
-MAX_SKIPPED = 100
+MAX_DESCRIBED_PROBLEMS = 100
 """Skipped lines that a report describes; the rest is counted."""
 
 
-class Stored(Struct, frozen=True, gc=False):
+class StoredRecord(Struct, frozen=True, gc=False):
     """A record and where its raw line lies in the file: bytes from its start, without the line's end."""
 
-    value: Record | Unknown
+    value: Record | UnknownRecord
     offset: int
     length: int
 
@@ -36,18 +36,18 @@ class SkippedLine(Struct, frozen=True):
     reason: str
 
 
-class Report(Struct, frozen=True):
+class LoadReport(Struct, frozen=True):
     """What was wrong with a file that could be read all the same."""
 
     skipped: tuple[SkippedLine, ...] = ()
-    """The first `MAX_SKIPPED` of them."""
+    """The first `MAX_DESCRIBED_PROBLEMS` of them."""
     skipped_count: int = 0
     unsealed: int = 0
     """Good lines without a checksum."""
     header: str = ""
     """What was wrong with the header, as a sentence."""
     missing: tuple[str, ...] = ()
-    """The first `MAX_SKIPPED` blobs that are not there whole, as sentences."""
+    """The first `MAX_DESCRIBED_PROBLEMS` blobs that are not there whole, as sentences."""
     missing_count: int = 0
 
     def warnings(self) -> tuple[str, ...]:
@@ -66,18 +66,18 @@ class Report(Struct, frozen=True):
         return tuple(sentences)
 
 
-class Loaded(Struct, frozen=True):
+class StoredSession(Struct, frozen=True):
     """A session as its file tells it."""
 
     path: Path
     header: Header
-    records: tuple[Stored, ...]
+    records: tuple[StoredRecord, ...]
     """Every good line except the header's, in order."""
-    report: Report
+    report: LoadReport
     size: int
     """Bytes of the file that were read."""
 
-    def raw(self) -> Iterator[bytes]:
+    def read_raw_lines(self) -> Iterator[bytes]:
         """Yield the raw line of each record, read again from the file: with every field that we do not know."""
         with self.path.open("rb") as stream:
             for record in self.records:
@@ -85,22 +85,22 @@ class Loaded(Struct, frozen=True):
                 yield stream.read(record.length)
 
 
-def load(path: Path) -> Loaded:
+def load_session(path: Path) -> StoredSession:
     """Return what can be read of a session file.
 
     Raises `NotFound` when there is no such file and `StorageError` when it cannot be read or holds no good line.
     """
     try:
-        with path.open("rb", buffering=READ_AT_ONCE) as stream:
-            return _read(path, stream)
+        with path.open("rb", buffering=READ_BUFFER_BYTES) as stream:
+            return _read_session(path, stream)
     except FileNotFoundError:
         raise NotFound(f"there is no session file {path}") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {in_words(error)}") from error
+        raise StorageError(f"{path} cannot be read: {describe_os_error(error)}") from error
 
 
-def _read(path: Path, stream: BinaryIO) -> Loaded:
-    records: list[Stored] = []
+def _read_session(path: Path, stream: BinaryIO) -> StoredSession:
+    records: list[StoredRecord] = []
     skipped: list[SkippedLine] = []
     missing: list[str] = []
     blobs = BlobReader(path)
@@ -109,9 +109,9 @@ def _read(path: Path, stream: BinaryIO) -> Loaded:
     header_complaint = ""
     for line in read_lines(stream):
         value = line.value
-        if isinstance(value, Bad):
+        if isinstance(value, BadLine):
             skipped_count += 1
-            if skipped_count <= MAX_SKIPPED:
+            if skipped_count <= MAX_DESCRIBED_PROBLEMS:
                 skipped.append(SkippedLine(line.number, value.reason))
             continue
         unsealed += not line.sealed
@@ -120,31 +120,31 @@ def _read(path: Path, stream: BinaryIO) -> Loaded:
             if line.number > 1:
                 header_complaint = f"The header of the session is on line {line.number} instead of line 1."
         else:
-            value, complaints = blobs.brought_in(value)
-            records.append(Stored(value, line.offset, len(line.raw)))
+            value, complaints = blobs.inline_blobs(value)
+            records.append(StoredRecord(value, line.offset, len(line.raw)))
             if complaints:
                 missing_count += len(complaints)
-                shown = complaints[: MAX_SKIPPED - len(missing)]
+                shown = complaints[: MAX_DESCRIBED_PROBLEMS - len(missing)]
                 missing += (f"A block in line {line.number} {each}." for each in shown)
     if header is None:
         if not records:
-            raise _nothing_in(path, skipped)
-        header = made_up_header(path.stem, os.fstat(stream.fileno()).st_mtime, records[0].value)
+            raise _empty_error(path, skipped)
+        header = make_default_header(path.stem, os.fstat(stream.fileno()).st_mtime, records[0].value)
         header_complaint = "The session has no header: its directory, model and settings are not known."
-    report = Report(tuple(skipped), skipped_count, unsealed, header_complaint, tuple(missing), missing_count)
-    return Loaded(path, header, tuple(records), report, stream.tell())
+    report = LoadReport(tuple(skipped), skipped_count, unsealed, header_complaint, tuple(missing), missing_count)
+    return StoredSession(path, header, tuple(records), report, stream.tell())
 
 
-def _nothing_in(path: Path, skipped: list[SkippedLine]) -> StorageError:
+def _empty_error(path: Path, skipped: list[SkippedLine]) -> StorageError:
     if not skipped:
         return StorageError(f"{path}, line 1: the file is empty, so there is no session in it")
     first = skipped[0]
     return StorageError(f"{path}, line {first.line_number} {first.reason}, and no other line can be read")
 
 
-def made_up_header(session_id: str, created: float, first: Record | Unknown | None = None) -> Header:
+def make_default_header(session_id: str, created: float, first: Record | UnknownRecord | None = None) -> Header:
     """Return a header for a session without one; it was made when its first record was, else at `created` seconds."""
-    created_at = timestamp(created)
-    if first is not None and not isinstance(first, Unknown | Header):
+    created_at = format_timestamp(created)
+    if first is not None and not isinstance(first, UnknownRecord | Header):
         created_at = first.timestamp
     return Header(id=session_id, cwd="", created_at=created_at, updated_at=created_at)

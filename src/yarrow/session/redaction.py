@@ -17,20 +17,20 @@ from yarrow.session.record import Header, Record
 S = TypeVar("S", bound=Struct)
 
 REDACTED = "[redacted]"
-MIN_PART = 8
+MIN_LINE_CHARACTERS = 8
 """Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
-WORD_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
+ENUM_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
 """Fields whose values are words of the file format: a record would be lost without them, as without the others."""
 
-_NEEDLESS = re.compile(r"\\[u/]")
+_NEEDLESS_ESCAPE = re.compile(r"\\[u/]")
 """Escapes by which a letter or a slash can be written, at whatever depth."""
 
 
 @cache
-def _fields() -> frozenset[str]:
+def _known_fields() -> frozenset[str]:
     """Return the names of all fields of the format."""
     known = (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
-    return WORD_FIELDS.union(field.encode_name for each in known for field in msgspec.structs.fields(each))
+    return ENUM_FIELDS.union(field.encode_name for each in known for field in msgspec.structs.fields(each))
 
 
 class Redactor:
@@ -38,15 +38,15 @@ class Redactor:
 
     def __init__(self, secrets: Collection[str]) -> None:
         """Take the values of secrets; empty ones are none."""
-        self._look_for({way for secret in secrets for way in _spellings(secret)})
+        self._compile({way for secret in secrets for way in _list_spellings(secret)})
 
-    def of_bytes(self) -> "Redactor":
+    def for_bytes(self) -> "Redactor":
         """Return one for bytes in UTF-8, each of them written as the character of its number."""
         other = Redactor(())
-        other._look_for({way.encode(errors="surrogateescape").decode("latin-1") for way in self.spellings})
+        other._compile({way.encode(errors="surrogateescape").decode("latin-1") for way in self.spellings})
         return other
 
-    def _look_for(self, found: Collection[str]) -> None:
+    def _compile(self, found: Collection[str]) -> None:
         # The longest first, so that no secret leaves a rest of another that it is a part of.
         spellings = sorted(found, key=lambda way: (-len(way), way))
         self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
@@ -55,46 +55,46 @@ class Redactor:
         self._is_plain = not any("\\" in spelling for spelling in spellings)
 
     @property
-    def idle(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is no secret to look for."""
         return self._pattern is None
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return the text without secrets."""
-        return self._pattern.sub(REDACTED, text) if self._pattern is not None and self.has_any(text) else text
+        return self._pattern.sub(REDACTED, text) if self._pattern is not None and self.has_secret(text) else text
 
-    def has_any(self, text: str) -> bool:
+    def has_secret(self, text: str) -> bool:
         """Whether there is a secret in a text; the pattern, which tells where, takes several times as long."""
         return any(spelling in text for spelling in self.spellings)
 
-    def suspects(self, json_text: str) -> bool:
+    def may_have_secret(self, json_text: str) -> bool:
         """Whether there may be a secret in a JSON value: as it is written, or behind escapes that nobody needs."""
         if self._pattern is None:
             return False
-        if "\\" in json_text and not (self._is_plain and not _NEEDLESS.search(json_text)):
+        if "\\" in json_text and not (self._is_plain and not _NEEDLESS_ESCAPE.search(json_text)):
             return True
-        return self.has_any(json_text)
+        return self.has_secret(json_text)
 
-    def search(self, text: str, at: int) -> tuple[int, int] | None:
+    def find_secret(self, text: str, at: int) -> tuple[int, int] | None:
         """Return where the next secret from a place on begins and ends."""
         found = self._pattern.search(text, at) if self._pattern is not None else None
         return found.span() if found else None
 
-    def json(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         """Return the text of a JSON value without secrets, however they are escaped; as it was when it has none."""
-        if not self.suspects(text):
+        if not self.may_have_secret(text):
             return text
         try:
             plain = msgspec.json.decode(text)
-            changed = self.value(plain)
+            changed = self.redact_value(plain)
             if changed is plain:
                 return text
-            shown = self.text(text)
-            return shown if _says(shown, changed) else msgspec.json.encode(changed).decode()
+            shown = self.redact_text(text)
+            return shown if _decodes_to(shown, changed) else msgspec.json.encode(changed).decode()
         except (msgspec.DecodeError, RecursionError, UnicodeError):  # no JSON, or too deep a one
-            return self.text(text)
+            return self.redact_text(text)
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """Return a JSON value without secrets in its texts and names of fields; the same object when it has none.
 
         An object whose text changes loses its `opaque`, by which a provider signed what was there before, and one that
@@ -102,52 +102,53 @@ class Redactor:
         `RecursionError` for a value that is nested too deeply.
         """
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, list | tuple):
-            return self._items(cast("list[Any] | tuple[Any, ...]", value))
+            return self._redact_items(cast("list[Any] | tuple[Any, ...]", value))
         if isinstance(value, dict):
-            return self._object(cast("dict[str, Any]", value))
+            return self._redact_object(cast("dict[str, Any]", value))
         return value
 
-    def struct(self, value: S) -> S:
+    def redact_struct(self, value: S) -> S:
         """Return a record, or another frozen value, without secrets."""
-        if self.idle:
+        if self.is_empty:
             return value
         plain: Any = msgspec.to_builtins(value)
-        changed = self.value(plain)
+        changed = self.redact_value(plain)
         return value if changed is plain else msgspec.convert(changed, type(value))
 
-    def header(self, header: Header) -> Header:
+    def redact_header(self, header: Header) -> Header:
         """Return a header without secrets but for ids and paths, which lead nowhere when they are changed."""
-        name, prompt = self.text(header.name), self.text(header.system_prompt)
+        name, prompt = self.redact_text(header.name), self.redact_text(header.system_prompt)
         return replace(header, name=name, system_prompt=prompt)
 
-    def _items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
-        changed = [self.value(item) for item in value]
-        return value if all(map(_same, value, changed)) else changed
+    def _redact_items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+        changed = [self.redact_value(item) for item in value]
+        return value if all(map(_is_same, value, changed)) else changed
 
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _redact_object(self, value: dict[str, Any]) -> dict[str, Any]:
         changed = {
-            name if name in _fields() else self.text(name): self._field(name, item) for name, item in value.items()
+            name if name in _known_fields() else self.redact_text(name): self._redact_field(name, item)
+            for name, item in value.items()
         }
-        if changed.keys() == value.keys() and all(map(_same, value.values(), changed.values())):
+        if changed.keys() == value.keys() and all(map(_is_same, value.values(), changed.values())):
             return value
         changed.pop("opaque", None)
         return changed
 
-    def _field(self, name: str, item: Any) -> Any:
-        if _is_word(name, item):
+    def _redact_field(self, name: str, item: Any) -> Any:
+        if _is_enum_value(name, item):
             return item
         if name == "arguments" and isinstance(item, str):
-            return self.json(item)
+            return self.redact_json(item)
         if name == "content" and isinstance(item, list | tuple):
             blocks = cast("list[Any] | tuple[Any, ...]", item)
-            if any(_is_opaque(block) and self.value(block) is not block for block in blocks):
+            if any(_is_opaque(block) and self.redact_value(block) is not block for block in blocks):
                 item = [block for block in blocks if not _is_opaque(block)]
-        return self.value(item)
+        return self.redact_value(item)
 
 
-def _says(text: str, value: object) -> bool:
+def _decodes_to(text: str, value: object) -> bool:
     """Whether a text, in which secrets were replaced as they stand, is still that JSON value."""
     try:
         return bool(msgspec.json.decode(text) == value)
@@ -159,24 +160,24 @@ def _is_opaque(value: object) -> bool:
     return isinstance(value, dict) and cast("dict[str, Any]", value).get("type") == "opaque"
 
 
-def _is_word(name: str, value: object) -> bool:
-    return name in WORD_FIELDS and isinstance(value, str)
+def _is_enum_value(name: str, value: object) -> bool:
+    return name in ENUM_FIELDS and isinstance(value, str)
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same(one: object, other: object) -> bool:
     return one is other or (isinstance(one, str) and one == other)
 
 
-def _spellings(secret: str) -> Iterator[str]:
+def _list_spellings(secret: str) -> Iterator[str]:
     import json  # here, since without a secret there is nothing to spell
 
     lines = secret.splitlines()
-    parts = [line.strip() for line in lines if len(line.strip()) >= MIN_PART] if len(lines) > 1 else []
+    parts = [line.strip() for line in lines if len(line.strip()) >= MIN_LINE_CHARACTERS] if len(lines) > 1 else []
     for text in (secret, "\r\n".join(lines), *parts):
         if text:
             yield from (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
             yield from (quote(text, errors="replace"), quote(text, safe="", errors="replace"))
 
 
-NOTHING_SECRET = Redactor(())
+NO_REDACTION = Redactor(())
 """Leaves everything as it is."""

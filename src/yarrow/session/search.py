@@ -5,15 +5,15 @@ from pathlib import Path
 
 from yarrow.message import Message
 from yarrow.session.blobs import BlobReader
-from yarrow.session.line import Bad, read_lines
+from yarrow.session.line import BadLine, read_lines
 
-MAX_LINE = 100
+MAX_LINE_CHARACTERS = 100
 """Characters of a line that is found."""
-_BEFORE = 30
+_MAX_LEAD_CHARACTERS = 30
 """Of them, at most so many before what was looked for."""
 
 
-def found_in(path: Path, text: str) -> str | None:
+def find_line(path: Path, text: str) -> str | None:
     """Return the first line of a message in a session file that holds `text`, whatever the case of its letters.
 
     A long line is cut around it. None when no message does. Raises `OSError`.
@@ -21,34 +21,34 @@ def found_in(path: Path, text: str) -> str | None:
     wanted = text.casefold()
     # Most lines hold nothing of it and are never decoded: ASCII ones, so that no letter has another length in another
     # case, without the longest part of the text that JSON writes as it is.
-    plain = max(_plain_parts(text), key=len, default="").lower().encode()
+    plain = max(_split_plain_parts(text), key=len, default="").lower().encode()
     with path.open("rb") as stream:
         for block in stream:
             if plain not in block.lower() and block.isascii() and b"\\u" not in block and b'"blob"' not in block:
                 continue
             for line in read_lines(io.BytesIO(block)):
-                if isinstance(line.value, Bad):
+                if isinstance(line.value, BadLine):
                     continue
-                record, _ = BlobReader(path).brought_in(line.value)
+                record, _ = BlobReader(path).inline_blobs(line.value)
                 if isinstance(record, Message):
                     said = "\n".join((record.text, record.thinking))
                     if wanted in said.casefold():
-                        return _line(said, wanted)
+                        return _excerpt(said, wanted)
     return None
 
 
-def _line(said: str, wanted: str) -> str:
+def _excerpt(said: str, wanted: str) -> str:
     lines = said.splitlines()
     # What was looked for may itself have several lines.
     first = wanted.splitlines()[0] if wanted.splitlines() else ""
     line = " ".join(next((line for line in lines if first in line.casefold()), "").split())
     at = max(0, line.casefold().find(" ".join(first.split())))
-    start = 0 if len(line) <= MAX_LINE else max(0, at - _BEFORE)
-    end = start + MAX_LINE
+    start = 0 if len(line) <= MAX_LINE_CHARACTERS else max(0, at - _MAX_LEAD_CHARACTERS)
+    end = start + MAX_LINE_CHARACTERS
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
-def _plain_parts(text: str) -> list[str]:
+def _split_plain_parts(text: str) -> list[str]:
     """Return the runs of ASCII letters, digits and spaces."""
     kept = (
         character if character.isascii() and (character.isalnum() or character == " ") else "\0" for character in text

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import asdict, replace
 
 from yarrow.message import Message
-from yarrow.session.lenient import Unknown
+from yarrow.session.lenient_decoder import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,
@@ -50,7 +50,7 @@ class Messages(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return (self._items[at] for at in range(self._length))
 
-    def followed_by(self, more: Iterable[Message]) -> "Messages":
+    def concat(self, more: Iterable[Message]) -> "Messages":
         """Return these and `more`, in time proportional to `more` unless these were continued before."""
         if len(self._items) > self._length:
             return Messages([*self, *more])
@@ -76,24 +76,24 @@ class SessionState(Struct, frozen=True):
     """The last one."""
     compacted_at: int = 0
     """How many messages the last compaction was recorded after."""
-    rebegun_at: int = 0
+    prefix_changed_at: int = 0
     """How many messages were said before a compaction, another system prompt or other tools last changed what leads."""
 
 
-def leads_differently(change: Change) -> bool:
+def changes_prefix(change: Change) -> bool:
     """Tell whether what a model is sent begins differently after a change of settings."""
     return change.system_prompt is not UNSET or change.tools is not UNSET
 
 
-def apply(state: SessionState, record: Record | Unknown) -> SessionState:
+def apply_record(state: SessionState, record: Record | UnknownRecord) -> SessionState:
     """Return the state after one more record, in constant time for a message."""
-    return fold(state, (record,))
+    return fold_records(state, (record,))
 
 
-def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionState:
+def fold_records(state: SessionState, records: Iterable[Record | UnknownRecord]) -> SessionState:
     """Return the state after more records, in time proportional to them."""
     header, compaction, compacted_at = state.header, state.compaction, state.compacted_at
-    updated_at, rebegun_at, known = header.updated_at, state.rebegun_at, len(state.messages)
+    updated_at, rebegun_at, known = header.updated_at, state.prefix_changed_at, len(state.messages)
     messages: list[Message] = []
     queued = {text.id: text for text in state.queued}
     asked = {question.id: question for question in state.asked}
@@ -104,8 +104,8 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 messages.append(record)
                 queued.pop(record.id, None)
             case Change():
-                header = _changed(header, record)
-                rebegun_at = at if leads_differently(record) else rebegun_at
+                header = _apply_change(header, record)
+                rebegun_at = at if changes_prefix(record) else rebegun_at
             case Compaction():
                 compaction, compacted_at, rebegun_at = record, at, at
             case Queued():
@@ -116,22 +116,22 @@ def fold(state: SessionState, records: Iterable[Record | Unknown]) -> SessionSta
                 asked[record.id] = record
             case PermissionAnswered():
                 asked.pop(record.id, None)
-            case Header() | Unknown():  # neither says anything that counts here
+            case Header() | UnknownRecord():  # neither says anything that counts here
                 continue
             case _:
                 assert_never(record)
         updated_at = max(updated_at, record.timestamp)  # a copy is younger than what it was copied from
     return SessionState(
         header=replace(header, updated_at=updated_at),
-        messages=state.messages.followed_by(messages) if messages else state.messages,
+        messages=state.messages.concat(messages) if messages else state.messages,
         queued=tuple(queued.values()),
         asked=tuple(asked.values()),
         compaction=compaction,
         compacted_at=compacted_at,
-        rebegun_at=rebegun_at,
+        prefix_changed_at=rebegun_at,
     )
 
 
-def _changed(header: Header, change: Change) -> Header:
+def _apply_change(header: Header, change: Change) -> Header:
     given = {name: value for name, value in asdict(change).items() if value is not UNSET and name != "timestamp"}
     return replace(header, **given)

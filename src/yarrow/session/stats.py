@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from yarrow.message import Message, Role, Usage
-from yarrow.session.calls import answered
-from yarrow.session.ids import seconds
-from yarrow.session.lenient import Unknown
+from yarrow.session.ids import parse_seconds
+from yarrow.session.lenient_decoder import UnknownRecord
 from yarrow.session.record import Compaction, Header, Record
-from yarrow.session.state import SessionState, fold
+from yarrow.session.state import SessionState, fold_records
+from yarrow.session.tool_call_index import match_results
 
 
-class ModelFigures(Struct, frozen=True):
+class ModelStats(Struct, frozen=True):
     """What a model, of whatever provider, was asked."""
 
     name: str
@@ -23,7 +23,7 @@ class ModelFigures(Struct, frozen=True):
     """Answers and summaries that it wrote, also those that were cut."""
 
 
-class ToolFigures(Struct, frozen=True):
+class ToolStats(Struct, frozen=True):
     """How a tool was used; calls of a message that was cut never ran and do not count."""
 
     name: str
@@ -38,14 +38,14 @@ class ToolFigures(Struct, frozen=True):
     """
 
 
-class Stats(Struct, frozen=True):
+class SessionStats(Struct, frozen=True):
     """The figures of a session."""
 
     usage: Usage
     """Of all model calls that were recorded: answers, also those that were cut, and summaries of compactions."""
-    models: tuple[ModelFigures, ...]
+    models: tuple[ModelStats, ...]
     """By name."""
-    tools: tuple[ToolFigures, ...]
+    tools: tuple[ToolStats, ...]
     """By name."""
     compactions: tuple[Compaction, ...]
     """Oldest first."""
@@ -62,36 +62,36 @@ class Stats(Struct, frozen=True):
         return self.usage.thinking
 
 
-def stats(header: Header, records: Iterable[Record | Unknown]) -> Stats:
+def compute_stats(header: Header, records: Iterable[Record | UnknownRecord]) -> SessionStats:
     """Return the figures of a session in time linear in its records; what it took over from another counts too."""
-    kept = [record for record in records if not isinstance(record, Unknown)]
+    kept = [record for record in records if not isinstance(record, UnknownRecord)]
     messages = [record for record in kept if isinstance(record, Message)]
     compactions = tuple(record for record in kept if isinstance(record, Compaction))
     answers = [message for message in messages if message.role is Role.ASSISTANT]
-    models = by_model((*answers, *compactions))
+    models = count_by_model((*answers, *compactions))
     roles = Counter(message.role for message in messages)
-    return Stats(
+    return SessionStats(
         usage=sum((model.usage for model in models), Usage()),
         models=models,
-        tools=_tools(messages),
+        tools=_count_by_tool(messages),
         compactions=compactions,
         messages={role: roles[role] for role in Role},
         created=header.created_at,
-        updated=fold(SessionState(header), kept).header.updated_at,
+        updated=fold_records(SessionState(header), kept).header.updated_at,
     )
 
 
-def by_model(written: Iterable[Message | Compaction]) -> tuple[ModelFigures, ...]:
+def count_by_model(written: Iterable[Message | Compaction]) -> tuple[ModelStats, ...]:
     """Return the figures of each model that wrote some answers and summaries, by name."""
-    found: dict[str, ModelFigures] = {}
+    found: dict[str, ModelStats] = {}
     for record in written:
-        known = found.get(record.model) or ModelFigures(record.model)
+        known = found.get(record.model) or ModelStats(record.model)
         usage = known.usage + (record.usage or Usage())
-        found[record.model] = ModelFigures(record.model, usage, known.count + 1)
+        found[record.model] = ModelStats(record.model, usage, known.count + 1)
     return tuple(found[name] for name in sorted(found))
 
 
-def _tools(messages: Sequence[Message]) -> tuple[ToolFigures, ...]:
+def _count_by_tool(messages: Sequence[Message]) -> tuple[ToolStats, ...]:
     whole = (message for message in messages if message.role is Role.ASSISTANT and not message.incomplete)
     calls = Counter(call.name for message in whole for call in message.tool_calls)
     errors: Counter[str] = Counter()
@@ -99,19 +99,19 @@ def _tools(messages: Sequence[Message]) -> tuple[ToolFigures, ...]:
     """Milliseconds."""
     before: dict[int, str] = {}
     """By the index of a message with calls, the time of the last result that it got so far."""
-    for index, asked in answered(messages).items():
+    for index, asked in match_results(messages).items():
         asking, result = messages[asked.index], messages[index]
         if asking.incomplete:
             continue
         errors[asked.call.name] += result.is_error
-        spent[asked.call.name] += _between(before.get(asked.index, asking.timestamp), result.timestamp)
+        spent[asked.call.name] += _elapsed_milliseconds(before.get(asked.index, asking.timestamp), result.timestamp)
         before[asked.index] = result.timestamp
-    return tuple(ToolFigures(name, calls[name], errors[name], spent[name] / 1000) for name in sorted(calls))
+    return tuple(ToolStats(name, calls[name], errors[name], spent[name] / 1000) for name in sorted(calls))
 
 
-def _between(start: str, end: str) -> int:
+def _elapsed_milliseconds(start: str, end: str) -> int:
     """Return the milliseconds from one time to another; 0 where one is no time, or the clock was put back."""
     try:
-        return max(0, round(1000 * (seconds(end) - seconds(start))))
+        return max(0, round(1000 * (parse_seconds(end) - parse_seconds(start))))
     except ValueError:
         return 0

@@ -9,21 +9,21 @@ from types import TracebackType
 
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.platform import system
-from yarrow.session.files import in_words
+from yarrow.session.durable_files import describe_os_error
 from yarrow.session.ids import new_id
-from yarrow.session.lenient import Unknown
-from yarrow.session.line import encode, read_lines
-from yarrow.session.portable import portable
-from yarrow.session.reader import Loaded, load
+from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import encode_line, read_lines
+from yarrow.session.portable_line import make_portable
+from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
 
-MAX_IMPORT = 512 * 1024 * 1024
+MAX_IMPORT_BYTES = 512 * 1024 * 1024
 """Bytes of an export that arrives; a longer one is refused."""
-MAX_SNIFFED = 4096
+MAX_SNIFFED_BYTES = 4096
 """Bytes from the start that are looked at to say what was sent in place of a session."""
 
-_KINDS_OF_FILES = (
+_FILE_KINDS = (
     (rb"\s*<(?:!doctype html|html|head|body|!--)", "an HTML page: export the session to a path that ends in .jsonl"),
     (rb"\xff\xfe|\xfe\xff", "text in UTF-16: save it as UTF-8"),
     (rb"\x1f\x8b|PK\x03\x04|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", "a compressed file: unpack it first"),
@@ -35,7 +35,9 @@ _KINDS_OF_FILES = (
 """How files begin that are no sessions, and what they are."""
 
 
-def jsonl(loaded: Loaded, blob: Callable[[str], bytes | None], *, secrets: Collection[str] = ()) -> Iterator[bytes]:
+def export_lines(
+    loaded: StoredSession, blob: Callable[[str], bytes | None], *, secrets: Collection[str] = ()
+) -> Iterator[bytes]:
     """Yield a session as the lines of a file that needs nothing beside it: the header, then every other good line.
 
     A line is as in the file, unless one of `secrets` is replaced by `[redacted]` in it, or a blob comes into it:
@@ -43,16 +45,16 @@ def jsonl(loaded: Loaded, blob: Callable[[str], bytes | None], *, secrets: Colle
     """
     redactor = Redactor(secrets)
     try:
-        yield portable(_header_line(loaded), blob, redactor)
-        for record, raw in zip(loaded.records, loaded.raw(), strict=True):
+        yield make_portable(_read_header_line(loaded), blob, redactor)
+        for record, raw in zip(loaded.records, loaded.read_raw_lines(), strict=True):
             if len(raw) < record.length:
                 raise StorageError(f"{loaded.path} became shorter while it was read; try again")
-            yield portable(raw, blob, redactor)
+            yield make_portable(raw, blob, redactor)
     except OSError as error:
-        raise StorageError(f"{loaded.path} cannot be read: {in_words(error)}") from error
+        raise StorageError(f"{loaded.path} cannot be read: {describe_os_error(error)}") from error
 
 
-class Incoming:
+class ImportSpool:
     """An export that arrives in pieces, kept in a draft on the disk until its owner has taken what it needs.
 
     Use it as a context; at its end the draft is gone, and with it the raw lines of what `finish` returned. Its calls
@@ -64,12 +66,12 @@ class Incoming:
         self._path = directory / f".{new_id()}.import"
         self._size = 0
 
-    def __enter__(self) -> "Incoming":
+    def __enter__(self) -> "ImportSpool":
         """Make the draft. Raises `StorageError`."""
         try:
             self._stream = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600), "wb")
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._storage_error(error) from error
         return self
 
     def __exit__(
@@ -81,50 +83,50 @@ class Incoming:
         self._path.unlink(missing_ok=True)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes, cut anywhere. Raises `LimitExceeded` past `MAX_IMPORT`, and `StorageError`."""
+        """Take the next bytes, cut anywhere. Raises `LimitExceeded` past `MAX_IMPORT_BYTES`, and `StorageError`."""
         self._size += len(chunk)
-        if self._size > MAX_IMPORT:
-            raise LimitExceeded(f"an import takes {MAX_IMPORT} bytes at most; leave out what is not needed")
+        if self._size > MAX_IMPORT_BYTES:
+            raise LimitExceeded(f"an import takes {MAX_IMPORT_BYTES} bytes at most; leave out what is not needed")
         try:
             self._stream.write(chunk)
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._storage_error(error) from error
 
-    def finish(self) -> Loaded:
+    def finish(self) -> StoredSession:
         """Return what was sent as a session: every good line, the bad ones counted; its ids are data of a stranger.
 
         Raises `InvalidArgument` naming what it is when it is no session, and `StorageError`.
         """
         try:
             self._stream.close()
-            loaded = load(self._path)
+            loaded = load_session(self._path)
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._storage_error(error) from error
         except StorageError as error:
             if isinstance(error.__cause__, OSError):
                 raise
-            raise InvalidArgument("chunk", self._found()) from error
+            raise InvalidArgument("chunk", self._describe_content()) from error
         is_made_up = loaded.header.id == self._path.stem
-        if is_made_up and all(isinstance(record.value, Unknown) for record in loaded.records):
-            raise InvalidArgument("chunk", self._found())
+        if is_made_up and all(isinstance(record.value, UnknownRecord) for record in loaded.records):
+            raise InvalidArgument("chunk", self._describe_content())
         return loaded
 
-    def _found(self) -> str:
+    def _describe_content(self) -> str:
         with self._path.open("rb") as stream:
-            start = stream.read(MAX_SNIFFED).removeprefix(b"\xef\xbb\xbf")
+            start = stream.read(MAX_SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf")
         if not start.strip():
             return "what was sent is empty"
-        kinds = (name for pattern, name in _KINDS_OF_FILES if re.match(pattern, start, re.IGNORECASE))
+        kinds = (name for pattern, name in _FILE_KINDS if re.match(pattern, start, re.IGNORECASE))
         return f"what was sent is no exported session but {next(kinds, 'some other text')}"
 
-    def _refused(self, error: OSError) -> StorageError:
-        return StorageError(f"the import cannot be kept in {self._path.parent}: {in_words(error)}")
+    def _storage_error(self, error: OSError) -> StorageError:
+        return StorageError(f"the import cannot be kept in {self._path.parent}: {describe_os_error(error)}")
 
 
-def _header_line(loaded: Loaded) -> bytes:
+def _read_header_line(loaded: StoredSession) -> bytes:
     """Return the header as it is in the file; one that was made up is written out."""
     with loaded.path.open("rb") as stream:
         for line in read_lines(stream):
             if isinstance(line.value, Header):
                 return line.raw
-    return encode(loaded.header).rstrip(b"\n")
+    return encode_line(loaded.header).rstrip(b"\n")

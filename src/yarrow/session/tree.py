@@ -5,13 +5,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from yarrow.session.head import Head
+from yarrow.session.head import SessionHead
 
-MAX_INDENT = 50
+MAX_TREE_INDENT = 50
 """Steps of the deepest indentation; what lies deeper is drawn at that depth, so that a list stays linear in size."""
 
 
-class Mark(StrEnum):
+class ParentProblem(StrEnum):
     """What is wrong with the parent of a session, which is therefore shown as a root."""
 
     NONE = ""
@@ -19,7 +19,7 @@ class Mark(StrEnum):
     CYCLE = "cycle"
 
 
-class Row(Struct, frozen=True):
+class TreeRow(Struct, frozen=True):
     """One session in the list.
 
     It is drawn as `│  ` or three blanks for each gutter, from the left, and then, when there are fewer gutters than
@@ -27,41 +27,41 @@ class Row(Struct, frozen=True):
     stands right below its parent.
     """
 
-    head: Head
+    head: SessionHead
     indent: int
-    """Steps to the right, up to `MAX_INDENT`; children stand one step further than their parent if they are several."""
+    """Steps to the right, up to `MAX_TREE_INDENT`; several children stand one step further than their parent."""
     gutters: tuple[bool, ...]
     """For each step before the connector, whether a line goes on through it."""
     last: bool
     """Whether it is the last child of its parent, or the last root."""
-    mark: Mark
+    mark: ParentProblem
     parent_id: str | None
     """As the session names it, also when there is no such session."""
 
 
-def flatten(heads: Sequence[Head]) -> list[Row]:
+def flatten_tree(heads: Sequence[SessionHead]) -> list[TreeRow]:
     """Return each session once, parents before their children; but for the sorting in linear time.
 
     Roots come by the last update of any session of their tree, newest first; children by their creation, oldest
     first. A session whose parent is not among `heads`, and each member of a cycle of parents, is a root with a mark.
     Of several sessions with one id the first is the parent.
     """
-    parents = _parents(heads)
-    cyclic = _cyclic(parents)
+    parents = _find_parents(heads)
+    cyclic = _find_cycle_members(parents)
     children: list[list[int]] = [[] for _ in heads]
     roots: list[int] = []
     for node in sorted(range(len(heads)), key=lambda node: (heads[node].header.created_at, heads[node].id)):
         parent = parents[node]
         (roots if parent is None or node in cyclic else children[parent]).append(node)
-    trees = [list(_below(root, children)) for root in roots]
+    trees = [list(_walk_tree(root, children)) for root in roots]
     trees.sort(key=lambda tree: -max(heads[place.node].updated for place in tree))
     return [
-        Row(
+        TreeRow(
             head=heads[place.node],
             indent=place.indent,
             gutters=place.gutters,
             last=tree is trees[-1] if place is tree[0] else place.last,
-            mark=_mark(heads[place.node], parents[place.node], cyclic=place.node in cyclic),
+            mark=_find_problem(heads[place.node], parents[place.node], cyclic=place.node in cyclic),
             parent_id=heads[place.node].header.parent_id,
         )
         for tree in trees
@@ -69,7 +69,7 @@ def flatten(heads: Sequence[Head]) -> list[Row]:
     ]
 
 
-class _Place(Struct, frozen=True):
+class _TreePosition(Struct, frozen=True):
     """Where a session, by its index, stands in its tree."""
 
     node: int
@@ -78,12 +78,12 @@ class _Place(Struct, frozen=True):
     last: bool = True
 
     @property
-    def lines(self) -> tuple[bool, ...]:
+    def gutters_below(self) -> tuple[bool, ...]:
         """For each step, whether a line goes on through the rows below."""
         return self.gutters if self.indent == len(self.gutters) else (*self.gutters, not self.last)
 
 
-def _parents(heads: Sequence[Head]) -> list[int | None]:
+def _find_parents(heads: Sequence[SessionHead]) -> list[int | None]:
     """Return the index of each session's parent, None where it is not there."""
     places: dict[str | None, int] = {}
     for place, head in enumerate(heads):
@@ -91,7 +91,7 @@ def _parents(heads: Sequence[Head]) -> list[int | None]:
     return [places.get(head.header.parent_id) for head in heads]
 
 
-def _cyclic(parents: Sequence[int | None]) -> set[int]:
+def _find_cycle_members(parents: Sequence[int | None]) -> set[int]:
     """Return the members of all cycles."""
     cyclic: set[int] = set()
     walks: list[int | None] = [None] * len(parents)
@@ -108,25 +108,25 @@ def _cyclic(parents: Sequence[int | None]) -> set[int]:
     return cyclic
 
 
-def _below(root: int, children: Sequence[Sequence[int]]) -> Iterator[_Place]:
+def _walk_tree(root: int, children: Sequence[Sequence[int]]) -> Iterator[_TreePosition]:
     """Yield the places of a tree from top to bottom."""
-    waiting = [_Place(root)]
+    waiting = [_TreePosition(root)]
     while waiting:
         place = waiting.pop()
         yield place
-        waiting.extend(reversed(list(_placed(place, children[place.node]))))
+        waiting.extend(reversed(list(_place_children(place, children[place.node]))))
 
 
-def _placed(parent: _Place, nodes: Sequence[int]) -> Iterable[_Place]:
+def _place_children(parent: _TreePosition, nodes: Sequence[int]) -> Iterable[_TreePosition]:
     if len(nodes) == 1:
-        yield _Place(nodes[0], parent.indent, parent.lines)
+        yield _TreePosition(nodes[0], parent.indent, parent.gutters_below)
         return
-    gutters = parent.lines[: MAX_INDENT - 1]
+    gutters = parent.gutters_below[: MAX_TREE_INDENT - 1]
     for node in nodes:
-        yield _Place(node, len(gutters) + 1, gutters, last=node == nodes[-1])
+        yield _TreePosition(node, len(gutters) + 1, gutters, last=node == nodes[-1])
 
 
-def _mark(head: Head, parent: int | None, *, cyclic: bool) -> Mark:
+def _find_problem(head: SessionHead, parent: int | None, *, cyclic: bool) -> ParentProblem:
     if cyclic:
-        return Mark.CYCLE
-    return Mark.MISSING if parent is None and head.header.parent_id is not None else Mark.NONE
+        return ParentProblem.CYCLE
+    return ParentProblem.MISSING if parent is None and head.header.parent_id is not None else ParentProblem.NONE

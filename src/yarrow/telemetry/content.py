@@ -2,29 +2,29 @@
 
 import msgspec
 
-CHARACTERS = 16_384
+MAX_CONTENT_CHARACTERS = 16_384
 """Of one text that goes along; what is longer is cut."""
 
 
-def said(role: str, text: str, **more: str) -> str:
+def format_message(role: str, text: str, **more: str) -> str:
     """Return one message as the JSON text of a list."""
-    message = {"role": role, "parts": [{"type": "text", "content": text[:CHARACTERS]}], **more}
+    message = {"role": role, "parts": [{"type": "text", "content": text[:MAX_CONTENT_CHARACTERS]}], **more}
     return msgspec.json.encode([message]).decode()
 
 
-class Answer:
+class AnswerText:
     """Collects the text of one answer."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._room = CHARACTERS
+        self._room = MAX_CONTENT_CHARACTERS
 
     def add(self, text: str) -> None:
-        """Add a piece; beyond `CHARACTERS` it is left out."""
+        """Add a piece; beyond `MAX_CONTENT_CHARACTERS` it is left out."""
         if self._room > 0:
             self._pieces.append(text[: self._room])
             self._room -= len(text)
 
-    def message(self, reason: str) -> str:
+    def format(self, reason: str) -> str:
         """Return the answer as a message."""
-        return said("assistant", "".join(self._pieces), finish_reason=reason)
+        return format_message("assistant", "".join(self._pieces), finish_reason=reason)

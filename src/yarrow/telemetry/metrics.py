@@ -2,8 +2,8 @@
 
 from opentelemetry.metrics import Meter
 
-SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 """Bounds of the buckets, as the GenAI conventions advise."""
 
 
@@ -15,13 +15,13 @@ class Metrics:
             "gen_ai.client.operation.duration",
             unit="s",
             description="Of one model call.",
-            explicit_bucket_boundaries_advisory=SECONDS,
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
         )
         self.tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
             description="Of one model call, by gen_ai.token.type.",
-            explicit_bucket_boundaries_advisory=TOKENS,
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
         )
         self.runs = meter.create_counter("yarrow.runs", unit="{run}", description="That ended, by how.")
         self.dropped = meter.create_counter(

@@ -9,16 +9,16 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from yarrow.errors import Failure
 from yarrow.event import events as ev
 from yarrow.message import Usage
-from yarrow.telemetry.content import CHARACTERS, Answer, said
+from yarrow.telemetry.content import MAX_CONTENT_CHARACTERS, AnswerText, format_message
 from yarrow.telemetry.metrics import Metrics
 
 Attributes = dict[str, str | int | float]
 
-MAX_CALLS = 256
+MAX_REMEMBERED_CALLS = 256
 """Tool calls of a session of which something is remembered at one time; then the oldest is not measured."""
-PLAIN_NAME = r"[\w.:-]{1,128}"
+PLAIN_NAME_PATTERN = r"[\w.:-]{1,128}"
 """What a tool's name and a call's id may look like."""
-WELL_KNOWN = {"gemini": "gcp.gemini"}
+PROVIDER_NAMES = {"gemini": "gcp.gemini"}
 """Providers' ids that the conventions call otherwise."""
 V = TypeVar("V")
 
@@ -27,7 +27,7 @@ def _nanoseconds(seconds: float) -> int:
     return int(seconds * 1_000_000_000)
 
 
-class Spans:
+class SpanRecorder:
     """Of one session. Everything is in memory; what is finished goes to a bounded queue that drops when full."""
 
     def __init__(
@@ -45,37 +45,38 @@ class Spans:
         self._model = model
         self._content = content
         self._run = self._turn = self._chat = self._compaction = INVALID_SPAN
-        self._called: float | None = None
+        self._call_started_at: float | None = None
         """When the model call that goes on began, in seconds since the epoch."""
-        self._answer = Answer()
-        self._ran: dict[str, tuple[float, float]] = {}
+        self._answer = AnswerText()
+        self._tool_runs: dict[str, tuple[float, float]] = {}
         self._arguments: dict[str, str] = {}
 
-    def see(self, event: ev.Event) -> None:
+    def record_event(self, event: ev.Event) -> None:
         """Take what an event tells."""
         body, at = event.body, event.time
         match body:
             case ev.TextDelta() | ev.ToolCallEvent():
                 if self._content:
-                    self._keep_content(body)
+                    self._record_content(body)
             case ev.AgentStart() | ev.AgentEnd():
-                self._see_run(body, event.run_id, at)
+                self._record_run(body, event.run_id, at)
             case ev.TurnStart() | ev.TurnEnd():
-                self._see_turn(body, at)
+                self._record_turn(body, at)
             case ev.MessageStart():
                 self._begin_call(at)
             case ev.MessageEnd():
                 self._end_call(body, at)
             case ev.ToolOutput():
-                self._tool(body)
+                self._record_tool(body)
             case ev.CompactionStart() | ev.CompactionEnd():
-                self._see_compaction(body, at)
+                self._record_compaction(body, at)
             case ev.UsageReport(usage):
                 # Of an answer its end tells it, as it was last reported; of a summary nothing else does.
-                if self._called is None:
-                    self._count(usage, self._named("chat"))
+                if self._call_started_at is None:
+                    self._record_tokens(usage, self._make_attributes("chat"))
             case ev.RetryScheduled(attempt, delay, code, _):
-                self._retry({"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}, at)
+                about = {"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}
+                self._record_retry(about, at)
             case (
                 ev.ThinkingDelta()
                 | ev.ToolDelta()
@@ -91,84 +92,84 @@ class Spans:
             case _:
                 assert_never(body)
 
-    def ran(self, tool_call_id: str, begun: float, ended: float) -> None:
+    def record_tool_run(self, tool_call_id: str, begun: float, ended: float) -> None:
         """Take when a tool ran; its output is told later, in the order of the calls."""
-        _keep(self._ran, tool_call_id, (begun, ended))
+        _remember(self._tool_runs, tool_call_id, (begun, ended))
 
-    def _keep_content(self, body: ev.TextDelta | ev.ToolCallEvent) -> None:
+    def _record_content(self, body: ev.TextDelta | ev.ToolCallEvent) -> None:
         if isinstance(body, ev.TextDelta):
             self._answer.add(body.text)
         else:
-            _keep(self._arguments, body.id, body.arguments[:CHARACTERS])
+            _remember(self._arguments, body.id, body.arguments[:MAX_CONTENT_CHARACTERS])
 
-    def _see_run(self, body: ev.AgentStart | ev.AgentEnd, run_id: str, at: float) -> None:
+    def _record_run(self, body: ev.AgentStart | ev.AgentEnd, run_id: str, at: float) -> None:
         if isinstance(body, ev.AgentStart):
-            about = self._named("invoke_agent") | {"gen_ai.agent.name": "yarrow", "yarrow.run.id": run_id}
+            about = self._make_attributes("invoke_agent") | {"gen_ai.agent.name": "yarrow", "yarrow.run.id": run_id}
             self._run = self._start("invoke_agent yarrow", INVALID_SPAN, at, about=about)
             if self._content:
-                self._run.set_attribute("gen_ai.input.messages", said("user", body.text))
+                self._run.set_attribute("gen_ai.input.messages", format_message("user", body.text))
             return
         reason: Attributes = {"yarrow.run.end_reason": body.reason}
         failed: Attributes = {"error.type": body.error.code} if body.error else {}
         self.metrics.runs.add(1, reason | failed)
-        self._run.set_attributes(reason | _usage(body.usage))
+        self._run.set_attributes(reason | _usage_attributes(body.usage))
         self._run = self._end(self._run, at, body.error)
-        self._ran.clear()
+        self._tool_runs.clear()
         self._arguments.clear()
 
-    def _see_turn(self, body: ev.TurnStart | ev.TurnEnd, at: float) -> None:
+    def _record_turn(self, body: ev.TurnStart | ev.TurnEnd, at: float) -> None:
         if isinstance(body, ev.TurnStart):
             self._turn = self._start("turn", self._run, at, about={"yarrow.turn": body.turn})
         else:
             self._turn = self._end(self._turn, at)
 
     def _begin_call(self, at: float) -> None:
-        self._called = at
-        self._answer = Answer()
-        about = self._named("chat")
+        self._call_started_at = at
+        self._answer = AnswerText()
+        about = self._make_attributes("chat")
         self._chat = self._start(
             f"chat {about['gen_ai.request.model']}", self._turn, at, about=about, kind=SpanKind.CLIENT
         )
 
     def _end_call(self, body: ev.MessageEnd, at: float) -> None:
-        about = self._named("chat")
+        about = self._make_attributes("chat")
         reason = body.stop_reason or ("error" if body.error else "aborted")
         self._chat.set_attribute("gen_ai.response.finish_reasons", (reason,))
         if body.usage is not None:
-            self._count(body.usage, about)
-            self._chat.set_attributes(_usage(body.usage))
+            self._record_tokens(body.usage, about)
+            self._chat.set_attributes(_usage_attributes(body.usage))
         if self._content:
-            self._chat.set_attribute("gen_ai.output.messages", self._answer.message(reason))
+            self._chat.set_attribute("gen_ai.output.messages", self._answer.format(reason))
         failed: Attributes = {"error.type": body.error.code} if body.error else {}
-        if self._called is not None:
-            self.metrics.duration.record(max(0.0, at - self._called), _of_metric(about) | failed)
-        self._called = None
+        if self._call_started_at is not None:
+            self.metrics.duration.record(max(0.0, at - self._call_started_at), _metric_attributes(about) | failed)
+        self._call_started_at = None
         self._chat = self._end(self._chat, at, body.error)
 
-    def _tool(self, body: ev.ToolOutput) -> None:
+    def _record_tool(self, body: ev.ToolOutput) -> None:
         """Make the span of a tool that ran; a call that was only answered, since its message was cut, has none."""
         arguments = self._arguments.pop(body.tool_call_id, "")
-        times = self._ran.pop(body.tool_call_id, None)
+        times = self._tool_runs.pop(body.tool_call_id, None)
         if times is None:
             return
-        name = _plain(body.name)
+        name = _check_name(body.name)
         about: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
-            "gen_ai.tool.call.id": _plain(body.tool_call_id),
+            "gen_ai.tool.call.id": _check_name(body.tool_call_id),
             "gen_ai.tool.type": "function",
             "gen_ai.conversation.id": self._session_id,
         }
         span = self._start(f"execute_tool {name}", self._turn, times[0], about=about)
         if self._content:
             span.set_attribute("gen_ai.tool.call.arguments", arguments)
-            span.set_attribute("gen_ai.tool.call.result", body.text[:CHARACTERS])
+            span.set_attribute("gen_ai.tool.call.result", body.text[:MAX_CONTENT_CHARACTERS])
         if body.is_error:
             span.set_attribute("error.type", "tool_failed")
             span.set_status(Status(StatusCode.ERROR))
         self._end(span, times[1])
 
-    def _see_compaction(self, body: ev.CompactionStart | ev.CompactionEnd, at: float) -> None:
+    def _record_compaction(self, body: ev.CompactionStart | ev.CompactionEnd, at: float) -> None:
         if isinstance(body, ev.CompactionStart):
             before: Attributes = {
                 "yarrow.compaction.reason": body.reason,
@@ -181,20 +182,20 @@ class Spans:
             self._compaction.set_attribute("yarrow.compaction.tokens_after", body.tokens_after)
         self._compaction = self._end(self._compaction, at, body.error)
 
-    def _retry(self, about: Attributes, at: float) -> None:
+    def _record_retry(self, about: Attributes, at: float) -> None:
         span = self._compaction if self._compaction is not INVALID_SPAN else self._run
         span.add_event("retry", about, _nanoseconds(at))
 
-    def _count(self, usage: Usage, about: Attributes) -> None:
+    def _record_tokens(self, usage: Usage, about: Attributes) -> None:
         kinds = {"input": usage.input + usage.cache_read + usage.cache_write, "output": usage.output}
         for kind, tokens in kinds.items():
-            self.metrics.tokens.record(tokens, _of_metric(about) | {"gen_ai.token.type": kind})
+            self.metrics.tokens.record(tokens, _metric_attributes(about) | {"gen_ai.token.type": kind})
 
-    def _named(self, operation: str) -> Attributes:
+    def _make_attributes(self, operation: str) -> Attributes:
         provider, model = self._model()
         return {
             "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": WELL_KNOWN.get(provider, provider),
+            "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
             "gen_ai.request.model": model,
             "gen_ai.conversation.id": self._session_id,
         }
@@ -215,7 +216,7 @@ class Spans:
         return INVALID_SPAN
 
 
-def _usage(usage: Usage) -> Attributes:
+def _usage_attributes(usage: Usage) -> Attributes:
     """Return the tokens as attributes; those of the cache are counted among the input, as the conventions say."""
     return {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
@@ -225,17 +226,17 @@ def _usage(usage: Usage) -> Attributes:
     }
 
 
-def _of_metric(about: Attributes) -> Attributes:
+def _metric_attributes(about: Attributes) -> Attributes:
     """Return the attributes that few values have: a session's id in a metric would make a series of each."""
     return {key: value for key, value in about.items() if key != "gen_ai.conversation.id"}
 
 
-def _plain(name: str) -> str:
+def _check_name(name: str) -> str:
     """Return a name; a model may write any text where a name should be, which is not told."""
-    return name if re.fullmatch(PLAIN_NAME, name) else "_OTHER"
+    return name if re.fullmatch(PLAIN_NAME_PATTERN, name) else "_OTHER"
 
 
-def _keep(calls: dict[str, V], call_id: str, value: V) -> None:
-    if len(calls) >= MAX_CALLS:
+def _remember(calls: dict[str, V], call_id: str, value: V) -> None:
+    if len(calls) >= MAX_REMEMBERED_CALLS:
         calls.pop(next(iter(calls)))
     calls[call_id] = value

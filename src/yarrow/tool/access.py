@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from yarrow.policy.permission.request import Kind
 
-PATH = "path"
+PATH_ARGUMENT = "path"
 """Argument that makes a tool without a declared access a file tool."""
-COMMAND = "command"
+COMMAND_ARGUMENT = "command"
 """Argument that makes a tool without a declared access a shell tool."""
 
 
@@ -27,16 +27,16 @@ class Access(Struct, frozen=True):
     """Whether the tool says so itself, which spares the question about tools of unknown reach."""
 
     @classmethod
-    def file(cls, argument: str = PATH) -> "Access":
+    def file(cls, argument: str = PATH_ARGUMENT) -> "Access":
         """Return the access of a tool that touches the file or directory in an argument, through the workspace."""
         return cls(Kind.FILE, argument)
 
     @classmethod
-    def shell(cls, argument: str = COMMAND, *, directory: str = "", sandboxed: bool = False) -> "Access":
+    def shell(cls, argument: str = COMMAND_ARGUMENT, *, directory: str = "", sandboxed: bool = False) -> "Access":
         """Return the access of a tool that runs the shell command in an argument."""
         return cls(Kind.SHELL, argument, directory, sandboxed)
 
-    def named(self, arguments: Struct) -> str | None:
+    def get_subject(self, arguments: Struct) -> str | None:
         """Return the path or the command of a call; None if it has none."""
         value: object = getattr(arguments, self.argument, None) if self.argument else None
         return value if isinstance(value, str) else None
@@ -49,19 +49,19 @@ class Access(Struct, frozen=True):
                 raise ValueError(f"access names the argument {name!r}; the arguments are {', '.join(known)}")
 
 
-OTHER = Access(Kind.OTHER)
+OTHER_ACCESS = Access(Kind.OTHER)
 
 
-def access_of(tool: Any) -> Access:
+def get_access(tool: Any) -> Access:
     """Return the access that a tool declares, or the one that the names of its arguments suggest."""
     declared: object = getattr(tool, "access", None)
-    return declared if isinstance(declared, Access) else _suggested(tool.arguments)
+    return declared if isinstance(declared, Access) else _infer_access(tool.arguments)
 
 
-def _suggested(arguments: type[Struct]) -> Access:
+def _infer_access(arguments: type[Struct]) -> Access:
     fields = arguments.__struct_fields__
-    if PATH in fields:
-        return Access(Kind.FILE, PATH, declared=False)
-    if COMMAND in fields:
-        return Access(Kind.SHELL, COMMAND, declared=False)
-    return msgspec.structs.replace(OTHER, declared=False)
+    if PATH_ARGUMENT in fields:
+        return Access(Kind.FILE, PATH_ARGUMENT, declared=False)
+    if COMMAND_ARGUMENT in fields:
+        return Access(Kind.SHELL, COMMAND_ARGUMENT, declared=False)
+    return msgspec.structs.replace(OTHER_ACCESS, declared=False)

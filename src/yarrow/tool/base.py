@@ -13,7 +13,7 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.workspace import Workspace
 
 
-class Sieve(Protocol):
+class OutputFilter(Protocol):
     """Takes secrets out of one output; what may become one is held back until more comes."""
 
     def feed(self, piece: bytes) -> bytes:
@@ -25,7 +25,7 @@ class Sieve(Protocol):
         ...
 
 
-class Open:
+class PassThrough:
     """Passes on all there is, where there are no secrets."""
 
     def feed(self, piece: bytes) -> bytes:
@@ -47,7 +47,7 @@ class ToolContext(Struct, frozen=True):
     bash: BashSettings = BashSettings()
     sandbox: Box | None = None
     """What shell commands run in; None is nothing."""
-    sieve: Callable[[], Sieve] = Open
+    output_filter: Callable[[], OutputFilter] = PassThrough
     """Returns what an output goes through before any of it is cut, or kept in a file."""
     outside: Path | None = None
     """The real directory in which a command was allowed to run outside the session's sandbox; None for all others."""

@@ -19,19 +19,19 @@ from yarrow.policy.sandbox.box import Box
 from yarrow.policy.scratch import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.names import told
-from yarrow.tool.paths import locate, os_problem
+from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import describe_os_error, locate
 
 if TYPE_CHECKING:
     from yarrow.policy.sandbox.sandbox import Boxed
 
-MOST_SECONDS = 3_600
+MAX_TIMEOUT_SECONDS = 3_600
 """The longest timeout a call may ask for."""
-ARGUMENT_BYTES = 131_072
+MAX_ARGUMENT_BYTES = 131_072
 """Of so many a command is too long on Linux; other systems take more."""
-REASON_CHARACTERS = 200
+MAX_REASON_CHARACTERS = 200
 """Longest reason for running outside the sandbox."""
-CWD_CHARACTERS = 200
+MAX_CWD_CHARACTERS = 200
 """How much of a directory's name an error repeats."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
 """Where a command runs in a sandbox whose directory is gone."""
@@ -50,8 +50,8 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse a call that leaves the sandbox without saying why."""
         if self.outside and not self.reason.strip():
             raise ValueError("`outside` needs a `reason`, which the user is shown")
-        if len(self.reason) > REASON_CHARACTERS:
-            raise ValueError(f"`reason` has {len(self.reason):,} characters; at most {REASON_CHARACTERS} are shown")
+        if len(self.reason) > MAX_REASON_CHARACTERS:
+            raise ValueError(f"`reason` has {len(self.reason):,} characters; at most {MAX_REASON_CHARACTERS} are shown")
 
 
 class Bash:
@@ -64,37 +64,43 @@ class Bash:
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield output as it comes, then all of it within the limits, with the exit code when it is not 0."""
-        planned = _plan(arguments, context)
+        planned = _plan_command(arguments, context)
         if isinstance(planned, ToolFailed):
             yield planned
             return
         command, note = planned
-        from yarrow.tool.capture import Capture, Deltas
+        from yarrow.tool.capture import DeltaThrottle, OutputCapture
 
-        capture, deltas, sieve = Capture(), Deltas(asyncio.get_running_loop().time), context.sieve()
+        capture, deltas, sieve = (
+            OutputCapture(),
+            DeltaThrottle(asyncio.get_running_loop().time),
+            context.output_filter(),
+        )
         result: Result = ToolFailed("The command did not end.")
         try:
-            boxed = None if context.sandbox is None else await asyncio.to_thread(_boxed, context.sandbox, command)
-            async with aclosing(_run(command, boxed)) as pieces:
+            boxed = (
+                None if context.sandbox is None else await asyncio.to_thread(_make_sandboxed, context.sandbox, command)
+            )
+            async with aclosing(_run_command(command, boxed)) as pieces:
                 async for piece in pieces:
                     seen = sieve.flush() if isinstance(piece, Exit) else sieve.feed(piece)
                     capture.add(seen)
                     if text := deltas.add(seen):
                         yield Progress(text)
                     if isinstance(piece, Exit):
-                        note += await _notes(boxed, command, capture.text(), end=piece)
-                        result = _result(piece, capture.text(), timeout=command.timeout, note=note)
+                        note += await _make_notes(boxed, command, capture.text(), end=piece)
+                        result = _make_result(piece, capture.text(), timeout=command.timeout, note=note)
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
-            result = ToolFailed(_not_run(error, arguments.command))
+            result = ToolFailed(_describe_start_error(error, arguments.command))
         finally:
             capture.close()
-        if text := deltas.rest():
+        if text := deltas.flush():
             yield Progress(text)
         yield result
 
     async def preview(self, arguments: BashArguments, context: ToolContext) -> Result:
         """Return the command and how it would be run."""
-        planned = _plan(arguments, context)
+        planned = _plan_command(arguments, context)
         if isinstance(planned, ToolFailed):
             return planned
         command, note = planned
@@ -103,20 +109,20 @@ class Bash:
         return Done(f"{where}, it would run:\n{arguments.command}{note}")
 
 
-def _boxed(box: Box, command: Command) -> "Boxed":
+def _make_sandboxed(box: Box, command: Command) -> "Boxed":
     """Return a command in a sandbox. Raises OSError."""
     from yarrow.policy.sandbox.sandbox import Boxed  # many sessions run no command
 
     return Boxed(box, command)
 
 
-async def _notes(boxed: "Boxed | None", command: Command, output: str, *, end: Exit) -> str:
-    from yarrow.tool.command_notes import notes  # with what explains failures of a sandbox
+async def _make_notes(boxed: "Boxed | None", command: Command, output: str, *, end: Exit) -> str:
+    from yarrow.tool.command_notes import make_notes  # with what explains failures of a sandbox
 
-    return await notes(boxed, command, output, end=end)
+    return await make_notes(boxed, command, output, end=end)
 
 
-async def _run(command: Command, boxed: "Boxed | None") -> AsyncGenerator[bytes | Exit]:
+async def _run_command(command: Command, boxed: "Boxed | None") -> AsyncGenerator[bytes | Exit]:
     """Run a command, in its sandbox if it has one; what it planted is gone also when this is cancelled."""
     try:
         async with aclosing(run(boxed.command if boxed else command)) as pieces:
@@ -129,11 +135,11 @@ async def _run(command: Command, boxed: "Boxed | None") -> AsyncGenerator[bytes 
             boxed.close()
 
 
-def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:
+def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Command, str] | ToolFailed:
     """Return the command and a note for its result."""
-    timeout = arguments.timeout or min(context.bash.timeout, MOST_SECONDS)
-    if not 0 < timeout <= MOST_SECONDS:
-        return ToolFailed(f"timeout is in seconds, above 0 and at most {MOST_SECONDS}.")
+    timeout = arguments.timeout or min(context.bash.timeout, MAX_TIMEOUT_SECONDS)
+    if not 0 < timeout <= MAX_TIMEOUT_SECONDS:
+        return ToolFailed(f"timeout is in seconds, above 0 and at most {MAX_TIMEOUT_SECONDS}.")
     if not arguments.command.strip():
         return ToolFailed("The command is empty.")
     cwd, note = context.outside or context.cwd, ""
@@ -142,8 +148,8 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
             return ToolFailed(f"The command was not run: {cwd} is not the directory any more that the user allowed.")
     elif arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
-        if why := _unfit(cwd, context):
-            return ToolFailed(f"The command was not run: cwd {_told_cwd(arguments.cwd)} {why}.")
+        if why := _find_cwd_error(cwd, context):
+            return ToolFailed(f"The command was not run: cwd {_quote_cwd(arguments.cwd)} {why}.")
     elif not cwd.is_dir():
         note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
         if not context.dry_run:
@@ -161,7 +167,7 @@ def _plan(arguments: BashArguments, context: ToolContext) -> tuple[Command, str]
     return Command((shell, "-c", arguments.command), cwd, environment, timeout), note
 
 
-def _unfit(cwd: Path, context: ToolContext) -> str:
+def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
     """Return why a command does not run in a directory that the call named, empty when it can."""
     try:
         where = cwd
@@ -179,24 +185,24 @@ def _unfit(cwd: Path, context: ToolContext) -> str:
     return "" if stat.S_ISDIR(mode) else "is not a directory; name the directory, or leave cwd out"
 
 
-def _not_run(error: OSError | ValueError, command: str) -> str:
+def _describe_start_error(error: OSError | ValueError, command: str) -> str:
     """Return why a command could not be started."""
     size = len(command.encode("utf-8", "replace"))
-    if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= ARGUMENT_BYTES:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= MAX_ARGUMENT_BYTES:
         return f"The command has {size:,} bytes, more than can be run. Write most of it to a file, and use that."
     what = "The command could not be run"
     if isinstance(error, OSError) and isinstance(error.filename, str | Path):
-        what = f"{what}: {told(str(error.filename))}"
-    return os_problem(error, what)
+        what = f"{what}: {quote_path(str(error.filename))}"
+    return describe_os_error(error, what)
 
 
-def _told_cwd(text: str) -> str:
+def _quote_cwd(text: str) -> str:
     """Return what a call named, short enough for an error."""
-    name = told(text)
-    return name if len(name) <= CWD_CHARACTERS else f"{name[:CWD_CHARACTERS]}... ({len(text):,} characters)"
+    name = quote_path(text)
+    return name if len(name) <= MAX_CWD_CHARACTERS else f"{name[:MAX_CWD_CHARACTERS]}... ({len(text):,} characters)"
 
 
-def _result(end: Exit, output: str, *, timeout: float, note: str) -> Result:
+def _make_result(end: Exit, output: str, *, timeout: float, note: str) -> Result:
     output = output or "[no output]"
     if end.timed_out:
         return ToolFailed(f"{output}\n[timed out after {timeout:g} s, and was ended]{note}")

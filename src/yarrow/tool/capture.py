@@ -4,21 +4,28 @@ import codecs
 from collections.abc import Callable
 
 from yarrow.policy.scratch import scratch_file
-from yarrow.tool.limits import PROGRESS_BYTES, RESULT_BYTES, RESULT_LINES, first_bytes, last_bytes, readable
+from yarrow.tool.limits import (
+    MAX_PROGRESS_BYTES,
+    MAX_RESULT_BYTES,
+    MAX_RESULT_LINES,
+    decode_output,
+    take_first_bytes,
+    take_last_bytes,
+)
 
 HEAD_BYTES = 16_384
 HEAD_LINES = 500
-TAIL_BYTES = RESULT_BYTES - HEAD_BYTES - 1_024
-TAIL_LINES = RESULT_LINES - HEAD_LINES - 1
+TAIL_BYTES = MAX_RESULT_BYTES - HEAD_BYTES - 1_024
+TAIL_LINES = MAX_RESULT_LINES - HEAD_LINES - 1
 """What a result shows of output that exceeds its limits; a line between the two, of at most 1 KiB, says so."""
-FILE_BYTES = 67_108_864
+MAX_FILE_BYTES = 67_108_864
 """The most of the output that the file holds, from its start; 64 MiB."""
 DELTAS_PER_SECOND = 20
 DELTA_NOTE_BYTES = 64
 """What of a delta is left for the note that some output was not streamed."""
 
 
-class Capture:
+class OutputCapture:
     """All that a command writes, in bounded memory."""
 
     def __init__(self) -> None:
@@ -26,46 +33,47 @@ class Capture:
         self._tail = bytearray()
         self._bytes = 0
         self._lines = 0
-        self._whole: _Whole | None = None
+        self._file: _OutputFile | None = None
 
     def add(self, data: bytes) -> None:
         """Take a piece. From the one on that exceeds the limits of a result, all goes to a file, and is cut here."""
         self._bytes += len(data)
         self._lines += data.count(b"\n")
         self._tail += data
-        if self._whole is not None:
-            self._whole.write(data)
-        elif self._bytes > RESULT_BYTES or self._lines > RESULT_LINES:
-            self._whole = _Whole()
-            self._whole.write(self._tail)
-            self._head = _first_lines(bytes(self._tail[:HEAD_BYTES]), HEAD_LINES)
+        if self._file is not None:
+            self._file.write(data)
+        elif self._bytes > MAX_RESULT_BYTES or self._lines > MAX_RESULT_LINES:
+            self._file = _OutputFile()
+            self._file.write(self._tail)
+            self._head = _take_first_lines(bytes(self._tail[:HEAD_BYTES]), HEAD_LINES)
             del self._tail[: len(self._head)]
-        if self._whole is not None and len(self._tail) > 2 * TAIL_BYTES:  # seldom, so that little is moved
+        if self._file is not None and len(self._tail) > 2 * TAIL_BYTES:  # seldom, so that little is moved
             del self._tail[:-TAIL_BYTES]
 
     def text(self) -> str:
         """Return the output, without the line feed at its end; of more than the limits, head and tail with a note."""
-        if self._whole is None:
-            return readable(bytes(self._tail)).removesuffix("\n")
+        if self._file is None:
+            return decode_output(bytes(self._tail)).removesuffix("\n")
         tail = bytes(self._tail[-TAIL_BYTES:])
         if len(self._tail) >= TAIL_BYTES:  # its first line may be half of one
             tail = tail[tail.find(b"\n", 0, -1) + 1 :]
         last_end = tail.endswith(b"\n")
         tail = b"\n".join(tail.removesuffix(b"\n").split(b"\n")[-TAIL_LINES:])
         hidden = self._bytes - len(self._head) - len(tail) - last_end
-        shown_head = first_bytes(readable(self._head).removesuffix("\ufffd"), HEAD_BYTES).removesuffix("\n")
-        shown_tail = last_bytes(readable(tail).lstrip("\ufffd"), TAIL_BYTES)
-        note = f"{hidden:,} of {self._bytes:,} bytes not shown ({self._lines:,} lines in all); {self._whole.where()}"
+        shown_head = take_first_bytes(decode_output(self._head).removesuffix("\ufffd"), HEAD_BYTES).removesuffix("\n")
+        shown_tail = take_last_bytes(decode_output(tail).lstrip("\ufffd"), TAIL_BYTES)
+        location = self._file.describe_location()
+        note = f"{hidden:,} of {self._bytes:,} bytes not shown ({self._lines:,} lines in all); {location}"
         return f"{shown_head}\n[... {note} ...]\n{shown_tail}"
 
     def close(self) -> None:
         """Close the file; it stays."""
-        if self._whole is not None:
-            self._whole.close()
+        if self._file is not None:
+            self._file.close()
 
 
-class _Whole:
-    """The file that holds the output, or its first `FILE_BYTES`. A disk that is full costs the file, no more."""
+class _OutputFile:
+    """The file that holds the output, or its first `MAX_FILE_BYTES`. A disk that is full costs the file, no more."""
 
     def __init__(self) -> None:
         descriptor, self._path = scratch_file()
@@ -76,7 +84,7 @@ class _Whole:
 
     def write(self, data: bytes | bytearray) -> None:
         self._given += len(data)
-        data = data[: FILE_BYTES - self._written]
+        data = data[: MAX_FILE_BYTES - self._written]
         try:
             while data and not self._problem:
                 count = self._file.write(data)
@@ -85,7 +93,7 @@ class _Whole:
         except OSError as error:
             self._problem = f" ({error.strerror})"
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         """Return where the output is, and how much of it."""
         if self._written < self._given:
             return f"its first {self._written:,} bytes are in {self._path}{self._problem}"
@@ -95,8 +103,8 @@ class _Whole:
         self._file.close()
 
 
-class Deltas:
-    """Joins pieces of output to at most `DELTAS_PER_SECOND` readable ones, each of at most `PROGRESS_BYTES`."""
+class DeltaThrottle:
+    """Joins pieces of output to at most `DELTAS_PER_SECOND` readable ones, each of at most `MAX_PROGRESS_BYTES`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -111,7 +119,7 @@ class Deltas:
         Of more than fits, the end is kept, and it says so.
         """
         self._pending += data
-        excess = len(self._pending) - PROGRESS_BYTES
+        excess = len(self._pending) - MAX_PROGRESS_BYTES
         if excess > 0:
             del self._pending[:excess]
             self._dropped += excess
@@ -120,7 +128,7 @@ class Deltas:
         self._due = self._clock() + 1 / DELTAS_PER_SECOND
         return self._take(final=False)
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what was not shown yet."""
         return self._take(final=True)
 
@@ -133,10 +141,10 @@ class Deltas:
         self._dropped = 0
         self._decoder.reset()
         text = self._decoder.decode(data, final).lstrip("\ufffd").replace("\0", "\u2400")
-        return note + last_bytes(text, PROGRESS_BYTES - DELTA_NOTE_BYTES)
+        return note + take_last_bytes(text, MAX_PROGRESS_BYTES - DELTA_NOTE_BYTES)
 
 
-def _first_lines(data: bytes, count: int) -> bytes:
+def _take_first_lines(data: bytes, count: int) -> bytes:
     """Return at most `count` lines from the start, whole ones if there are any."""
     lines = data.split(b"\n", count)[:count]
     if len(lines) == count:

@@ -9,79 +9,79 @@ from yarrow.tool.arguments import Schema
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,3})?")
-_TEXTS = frozenset({"content"})
+_TEXT_ARGUMENTS = frozenset({"content"})
 """Arguments that are the text of a file: an object is meant as its JSON."""
 
 
-def coerced(value: object, schema: Schema, name: str = "") -> object:
+def coerce(value: object, schema: Schema, name: str = "") -> object:
     """Return a value as the schema wants it, or as it is where that is right already or has no single reading.
 
     `name` is that of the argument. It goes to any depth; what it returns may still be refused.
     """
-    kinds = _kinds(schema)
+    kinds = _list_alternatives(schema)
     if len(kinds) != 1:
         return value
     (chosen,) = kinds
     match chosen.get("type"):
         case "integer":
-            return _integer(value)
+            return _coerce_integer(value)
         case "number":
             return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
         case "boolean":
             return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
         case "array":
-            return _array(value, chosen, name)
+            return _coerce_array(value, chosen, name)
         case "object":
-            return _object(value, chosen)
-        case "string" if name in _TEXTS and isinstance(value, dict | list):
+            return _coerce_object(value, chosen)
+        case "string" if name in _TEXT_ARGUMENTS and isinstance(value, dict | list):
             return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
         case _:
             return value
 
 
-def _kinds(schema: Schema) -> list[Schema]:
+def _list_alternatives(schema: Schema) -> list[Schema]:
     """Return the alternatives of a schema other than null."""
     alternatives: list[Schema] = schema.get("anyOf", [schema])
     return [one for one in alternatives if one.get("type") != "null"]
 
 
-def _integer(value: object) -> object:
+def _coerce_integer(value: object) -> object:
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _array(value: object, schema: Schema, name: str) -> object:
+def _coerce_array(value: object, schema: Schema, name: str) -> object:
     items: Schema = schema.get("items", {})
     if isinstance(value, str):
-        inner = _decoded(value)
-        if isinstance(inner, list) or (isinstance(inner, dict) and _holds(items, "object")):
+        inner = _decode_json(value)
+        if isinstance(inner, list) or (isinstance(inner, dict) and _accepts(items, "object")):
             value = cast("object", inner)
-        elif _holds(items, "string"):
+        elif _accepts(items, "string"):
             value = [value]
-    if isinstance(value, dict) and _holds(items, "object"):
+    if isinstance(value, dict) and _accepts(items, "object"):
         value = [cast("object", value)]
     if not isinstance(value, list):
         return cast("object", value)
-    return [coerced(one, items, name) for one in cast("list[object]", value)]
+    return [coerce(one, items, name) for one in cast("list[object]", value)]
 
 
-def _object(value: object, schema: Schema) -> object:
-    if isinstance(value, str) and isinstance(inner := _decoded(value), dict):
+def _coerce_object(value: object, schema: Schema) -> object:
+    if isinstance(value, str) and isinstance(inner := _decode_json(value), dict):
         value = cast("object", inner)
     if not isinstance(value, dict):
         return value
     properties: dict[str, Schema] = schema.get("properties", {})
     members = cast("dict[str, object]", value).items()
-    return {name: coerced(one, properties[name], name) if name in properties else one for name, one in members}
+    return {name: coerce(one, properties[name], name) if name in properties else one for name, one in members}
 
 
-def _holds(items: Schema, kind: str) -> bool:
-    kinds = _kinds(items)
+def _accepts(items: Schema, kind: str) -> bool:
+    kinds = _list_alternatives(items)
     return len(kinds) == 1 and kinds[0].get("type") == kind
 
 
-def _decoded(text: str) -> object:
+def _decode_json(text: str) -> object:
     """Return the value of a JSON text; None for what is none."""
     if text.lstrip()[:1] not in ("{", "["):
         return None

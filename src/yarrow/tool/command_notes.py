@@ -13,28 +13,28 @@ from yarrow.policy.sandbox.covers import NOTHING
 from yarrow.policy.sandbox.protected import shortfalls
 from yarrow.policy.sandbox.quarantine import Entry, quarantined
 from yarrow.policy.sandbox.sandbox import Boxed
-from yarrow.tool.paths import shown
+from yarrow.tool.paths import format_path
 
-LEFT = "background processes were ended with this command; start a server and use it in one call"
-WAY_OUT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
+PROCESSES_ENDED = "background processes were ended with this command; start a server and use it in one call"
+OUTSIDE_HINT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
 LOCAL_CHANGES = r"\b(?:local|unstaged|uncommitted) changes\b"
 """Words of git when a file differs from its index and it names none."""
-NO_WAY_OUT = "The strict sandbox cannot be left: ask the user to run the command."
+STRICT_HINT = "The strict sandbox cannot be left: ask the user to run the command."
 
 
-async def notes(boxed: Boxed | None, command: Command, output: str, *, end: Exit) -> str:
+async def make_notes(boxed: Boxed | None, command: Command, output: str, *, end: Exit) -> str:
     """Return the notes on a command that ended, each on a line of its own; those of a way out come last."""
     told: list[str] = []
     if boxed is not None:
-        told = await asyncio.to_thread(_of_sandbox, boxed, command, output, end=end)
+        told = await asyncio.to_thread(_make_sandbox_notes, boxed, command, output, end=end)
     if end.left_processes or (boxed is not None and boxed.left_processes()):
-        told.insert(0, LEFT)
+        told.insert(0, PROCESSES_ENDED)
     return "".join(f"\n[{note}]" for note in told)
 
 
-def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> list[str]:
+def _make_sandbox_notes(boxed: Boxed, command: Command, output: str, *, end: Exit) -> list[str]:
     """Return notes of what the sandbox did that a model would wonder at."""
-    named = partial(shown, cwd=command.cwd)
+    named = partial(format_path, cwd=command.cwd)
     notes: list[str] = []
     if taken := boxed.take_away():
         notes.append(quarantined(taken, named))
@@ -55,8 +55,8 @@ def _of_sandbox(boxed: Boxed, command: Command, output: str, *, end: Exit) -> li
     why = cause(ran, boxed.limits)
     if closed and is_git:
         why = f"{', '.join(closed)} is closed to commands" if ran.failed else ""
-    if why := why or _refused_settings(taken, named):
-        way = NO_WAY_OUT if boxed.limits.box.level == "strict" else WAY_OUT
+    if why := why or _describe_refused_settings(taken, named):
+        way = STRICT_HINT if boxed.limits.box.level == "strict" else OUTSIDE_HINT
         notes.append(f"sandbox: {why}. {way}")
     return notes
 
@@ -69,6 +69,6 @@ def _closed(covered: Mapping[Path, Path], output: str, named: Callable[[Path], s
     return [named(path) for path, cover in covered.items() if cover != NOTHING]
 
 
-def _refused_settings(taken: Sequence[Entry], named: Callable[[Path], str]) -> str:
+def _describe_refused_settings(taken: Sequence[Entry], named: Callable[[Path], str]) -> str:
     """Return which configuration of git a command could not change, as the end of a sentence; empty when none."""
     return next((f"{named(entry.path)} was not changed" for entry in taken if entry.reason == EXECUTES), "")

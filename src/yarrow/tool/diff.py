@@ -4,33 +4,33 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 CONTEXT_LINES = 3
-COMPARED_LINES = 5_000
+MAX_COMPARED_LINES = 5_000
 """When more lines than these differ on either side, from the first to the last difference, they are one hunk."""
 
 Opcode: TypeAlias = tuple[str, int, int, int, int]
 
 
-def unified_diff(name: str, old: str | None, new: str) -> str:
+def make_unified_diff(name: str, old: str | None, new: str) -> str:
     """Return the diff, empty when the texts are equal; `old` is None when there was no file."""
-    before, after = _lines(old or ""), _lines(new)
+    before, after = _split_lines(old or ""), _split_lines(new)
     if old is not None and before == after:
         return ""
     header = [f"--- {'/dev/null' if old is None else f'a/{name}'}\n", f"+++ b/{name}\n"]
-    return "".join(header + [line for hunk in _hunks(before, after) for line in _shown(hunk, before, after)])
+    return "".join(header + [line for hunk in _make_hunks(before, after) for line in _format_hunk(hunk, before, after)])
 
 
-def common_start(one: Sequence[str], other: Sequence[str]) -> int:
+def count_common_start(one: Sequence[str], other: Sequence[str]) -> int:
     """Return how many elements two sequences have in common at their starts."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def change_counts(diff: str) -> tuple[int, int]:
+def count_changes(diff: str) -> tuple[int, int]:
     """Return how many lines a diff adds and removes."""
     body = [line for line in diff.split("\n")[2:] if line]
     return sum(line[0] == "+" for line in body), sum(line[0] == "-" for line in body)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Cut at line feeds alone; a last line without one is marked as `diff` marks it."""
     lines = [line + "\n" for line in text.split("\n")]
     if lines[-1] == "\n":
@@ -40,16 +40,16 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Opcode]]:
+def _make_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Opcode]]:
     """Group what differs, with `CONTEXT_LINES` around it."""
     import difflib
 
-    head = common_start(before, after)
-    tail = common_start(before[head:][::-1], after[head:][::-1])
+    head = count_common_start(before, after)
+    tail = count_common_start(before[head:][::-1], after[head:][::-1])
     # Only what lies between the first and the last difference is compared, with enough around it for context.
     start, stop = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
     old, new = before[start : len(before) - stop], after[start : len(after) - stop]
-    if max(len(old), len(new)) > COMPARED_LINES:
+    if max(len(old), len(new)) > MAX_COMPARED_LINES:
         i, k, j, m = head - start, head - start, len(old) - tail + stop, len(new) - tail + stop
         groups = [[("equal", 0, i, 0, k), ("replace", i, j, k, m), ("equal", j, len(old), m, len(new))]]
     else:
@@ -58,9 +58,9 @@ def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Opcode]
         yield [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in group]
 
 
-def _shown(hunk: list[Opcode], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+def _format_hunk(hunk: list[Opcode], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     first, last = hunk[0], hunk[-1]
-    yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@\n"
+    yield f"@@ -{_format_range(first[1], last[2])} +{_format_range(first[3], last[4])} @@\n"
     for tag, i, j, k, m in hunk:
         if tag == "equal":
             yield from (f" {line}" for line in before[i:j])
@@ -69,7 +69,7 @@ def _shown(hunk: list[Opcode], before: Sequence[str], after: Sequence[str]) -> I
             yield from (f"+{line}" for line in after[k:m])
 
 
-def _range(start: int, stop: int) -> str:
+def _format_range(start: int, stop: int) -> str:
     """Return a range of lines as a hunk names it; an empty one is named by the line before it."""
     count = stop - start
     return f"{start + 1 if count else start},{count}"

@@ -8,14 +8,14 @@ from msgspec import Meta, Struct
 
 from yarrow.tool.access import Access
 from yarrow.tool.base import Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.changing import Change, Plan, Planned, make_change, tell_change
-from yarrow.tool.content import FALLBACK, SNIFF_BYTES, binary_kind, decode, is_utf16
-from yarrow.tool.diff import unified_diff
-from yarrow.tool.limits import plural
-from yarrow.tool.matching import Edit as OneEdit
-from yarrow.tool.matching import Mismatch, apply_edits
-from yarrow.tool.paths import locate, missing, shown
-from yarrow.tool.threads import in_thread
+from yarrow.tool.diff import make_unified_diff
+from yarrow.tool.file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
+from yarrow.tool.file_content import FALLBACK_ENCODING, SNIFF_BYTES, decode_text, find_binary_kind, is_utf16
+from yarrow.tool.limits import pluralize
+from yarrow.tool.paths import describe_missing, format_path, locate
+from yarrow.tool.text_edit import EditMismatch, apply_edits
+from yarrow.tool.text_edit import TextEdit as OneEdit
+from yarrow.tool.worker_thread import run_in_thread
 
 
 class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,24 +35,28 @@ class Edit:
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield how many places were changed, and the diff."""
-        yield await in_thread(partial(make_change, arguments.path, context, plan=_plan(arguments, context)))
+        yield await run_in_thread(partial(apply_change, arguments.path, context, plan=_plan_edit(arguments, context)))
 
     async def preview(self, arguments: EditArguments, context: ToolContext) -> Result:
         """Return how many places would be changed and the exact diff, or why the edits do not fit."""
-        return await in_thread(partial(tell_change, arguments.path, context, plan=_plan(arguments, context)))
+        return await run_in_thread(
+            partial(preview_change, arguments.path, context, plan=_plan_edit(arguments, context))
+        )
 
 
-def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
+def _plan_edit(arguments: EditArguments, context: ToolContext) -> ChangePlanner:
     path = locate(arguments.path, context.cwd)
-    name = shown(path, context.cwd)
+    name = format_path(path, context.cwd)
 
-    def plan(data: bytes | None) -> Planned:
+    def plan(data: bytes | None) -> PlannedChange:
         if data is None:
-            return ToolFailed(f"{missing(context.workspace.beside(path), name)} To make a new file, use write.")
-        if kind := binary_kind(data[:SNIFF_BYTES]):
+            return ToolFailed(
+                f"{describe_missing(context.workspace.beside(path), name)} To make a new file, use write."
+            )
+        if kind := find_binary_kind(data[:SNIFF_BYTES]):
             return ToolFailed(f"{name} is {kind}, and is not edited.")
-        file = decode(data)
-        if is_utf16(data) and file.encoding == FALLBACK:
+        file = decode_text(data)
+        if is_utf16(data) and file.encoding == FALLBACK_ENCODING:
             return ToolFailed(
                 f"{name} is not edited: by its BOM it is UTF-16, and it ends in the middle of a character. "
                 "Ask the user, or write the whole file anew."
@@ -60,7 +64,7 @@ def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
         if "\0" in file.text:
             return ToolFailed(f"{name} is a binary file, and is not edited.")
         outcome = apply_edits(file.text, arguments.edits)
-        if isinstance(outcome, Mismatch):
+        if isinstance(outcome, EditMismatch):
             return ToolFailed(f"{name} was not changed. {outcome.text}")
         text, count = outcome
         try:
@@ -70,8 +74,8 @@ def _plan(arguments: EditArguments, context: ToolContext) -> Plan:
                 f"{name} was not changed. It is not UTF-8 and is edited as Latin-1, which has no "
                 f"{error.object[error.start : error.end]!r}."
             )
-        diff = unified_diff(name, file.text, text)
-        places = plural(count, "place") + (", as Latin-1," if file.encoding == FALLBACK else "")
-        return Change(new, f"Changed {name} in {places}", f"Would change {name} in {places}", diff)
+        diff = make_unified_diff(name, file.text, text)
+        places = pluralize(count, "place") + (", as Latin-1," if file.encoding == FALLBACK_ENCODING else "")
+        return FileChange(new, f"Changed {name} in {places}", f"Would change {name} in {places}", diff)
 
     return plan

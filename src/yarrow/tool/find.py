@@ -16,16 +16,16 @@ from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.globs import Glob, note_on
-from yarrow.tool.hits import SEARCH_SECONDS
+from yarrow.tool.directory_walk import walk
+from yarrow.tool.globs import Glob, describe_scope
+from yarrow.tool.hits import MAX_SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
-from yarrow.tool.names import told
-from yarrow.tool.paths import locate, missing, os_problem, prefix_of
-from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_program
-from yarrow.tool.threads import in_thread
-from yarrow.tool.walk import walk
+from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix
+from yarrow.tool.ripgrep import RipgrepError, find_ripgrep, list_files_with_ripgrep
+from yarrow.tool.worker_thread import run_in_thread
 
-FIND_LIMIT = 1_000
+DEFAULT_FIND_LIMIT = 1_000
 """Paths shown unless the call says otherwise."""
 
 
@@ -35,7 +35,7 @@ class FindArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     path: str = "."
     type: Literal["file", "directory"] = "file"
-    limit: int = FIND_LIMIT
+    limit: int = DEFAULT_FIND_LIMIT
 
 
 class Find:
@@ -48,37 +48,39 @@ class Find:
 
     async def run(self, arguments: FindArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the paths, sorted, a directory's with a slash behind it."""
-        search = await in_thread(partial(_prepare, arguments, context))
+        search = await run_in_thread(partial(_prepare_search, arguments, context))
         if isinstance(search, ToolFailed):
             yield search
             return
-        program = None if context.dry_run or arguments.type != "file" else ripgrep_program(context.workspace)
-        if program is None or not await search.by_ripgrep(program):
-            await in_thread(search.by_ourselves)
-        yield search.result()
+        program = None if context.dry_run or arguments.type != "file" else find_ripgrep(context.workspace)
+        if program is None or not await search.search_with_ripgrep(program):
+            await run_in_thread(search.search_in_process)
+        yield search.make_result()
 
     async def preview(self, arguments: FindArguments, context: ToolContext) -> Result:
         """Say what would be looked for."""
         return Done(f"Would look for {arguments.pattern!r} below {arguments.path} in {context.cwd}.")
 
 
-def _prepare(arguments: FindArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+def _prepare_search(
+    arguments: FindArguments, context: ToolContext, _stop: threading.Event
+) -> "_FindSearch | ToolFailed":
     path = locate(arguments.path, context.cwd)
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
         return ToolFailed(real.text)
     try:
         if not real.exists():
-            return ToolFailed(missing(path, arguments.path))
+            return ToolFailed(describe_missing(path, arguments.path))
     except OSError as error:  # a name that is too long, a directory that may not be entered
-        return ToolFailed(os_problem(error, arguments.path))
+        return ToolFailed(describe_os_error(error, arguments.path))
     if not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a directory.")
     glob = Glob(arguments.pattern, real, path)
-    return _Search(arguments, real, prefix_of(path, context.cwd), workspace=context.workspace, glob=glob)
+    return _FindSearch(arguments, real, make_prefix(path, context.cwd), workspace=context.workspace, glob=glob)
 
 
-def _names(directory: Path) -> set[str]:
+def _list_names(directory: Path) -> set[str]:
     """Return the names in a directory that no link leads to. Raises OSError."""
     descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     try:
@@ -87,7 +89,7 @@ def _names(directory: Path) -> set[str]:
         os.close(descriptor)
 
 
-class _Search:
+class _FindSearch:
     """One search, by ripgrep or by ourselves, with the same result."""
 
     def __init__(self, arguments: FindArguments, root: Path, prefix: str, *, workspace: Workspace, glob: Glob) -> None:
@@ -106,44 +108,44 @@ class _Search:
         self._secrets = 0
         self._closed = 0
 
-    async def by_ripgrep(self, program: str) -> bool:
+    async def search_with_ripgrep(self, program: str) -> bool:
         """Look; return False when ripgrep refused."""
         try:
-            async with aclosing(ripgrep_files(program, self._root)) as paths:
+            async with aclosing(list_files_with_ripgrep(program, self._root)) as paths:
                 async for path in paths:
-                    self._take(path)
+                    self._add_path(path)
         except RipgrepError as error:
             self._was_slow = error.timed_out
             return error.timed_out
-        return await in_thread(self._are_there)
+        return await run_in_thread(self._all_exist)
 
-    def _are_there(self, _stop: threading.Event) -> bool:
+    def _all_exist(self, _stop: threading.Event) -> bool:
         """Whether all that would be shown is reached without a link: ripgrep may have met one that is gone again."""
-        kept = self._found.kept()
+        kept = self._found.list_smallest()
         try:
-            known = {above: _names(self._root.joinpath(*above)) for above in {tuple(names[:-1]) for names in kept}}
+            known = {above: _list_names(self._root.joinpath(*above)) for above in {tuple(names[:-1]) for names in kept}}
         except OSError:
             return False
         return all(names[-1] in known[tuple(names[:-1])] for names in kept)
 
-    def by_ourselves(self, stop: threading.Event) -> None:
+    def search_in_process(self, stop: threading.Event) -> None:
         """Look, from the start."""
         self._start()
-        deadline = time.monotonic() + SEARCH_SECONDS
+        deadline = time.monotonic() + MAX_SEARCH_SECONDS
         for entry in walk(self._root, stop):
             if time.monotonic() > deadline:
                 self._was_slow = True
                 return
             if entry.is_dir == (self._arguments.type == "directory"):
-                self._take(entry.path)
+                self._add_path(entry.path)
 
-    def result(self) -> Result:
+    def make_result(self) -> Result:
         """Return what was found so far."""
         slash = "/" if self._arguments.type == "directory" else ""
-        lines = [told(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.kept()]
+        lines = [quote_path(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.list_smallest()]
         if not lines:
             lines = [f"Nothing matches {self._arguments.pattern!r}."]
-            note = note_on(self._arguments.pattern)
+            note = describe_scope(self._arguments.pattern)
             lines += [f"[{note}]"] if note else []
         elif len(lines) < self._found.count:
             lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern, or set limit]")
@@ -152,10 +154,10 @@ class _Search:
         if self._closed:
             lines.append(f"[{self._closed:,} left out: closed by the user's settings]")
         if self._was_slow:
-            lines.append(f"[stopped after {SEARCH_SECONDS:g} s; narrow the path]")
+            lines.append(f"[stopped after {MAX_SEARCH_SECONDS:g} s; narrow the path]")
         return Done("\n".join(lines))
 
-    def _take(self, path: str) -> None:
+    def _add_path(self, path: str) -> None:
         if not self._glob.matches(path):
             return
         real = f"{self._root}/{path}"

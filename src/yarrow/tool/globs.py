@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-ALTERNATIVES = 64
+MAX_ALTERNATIVES = 64
 """The most globs that braces make of one; of more, the rest is left out."""
 
-Name: TypeAlias = Callable[[str], object] | None
+NameMatcher: TypeAlias = Callable[[str], object] | None
 """Whether a name matches; None stands for `**`, any number of names."""
 
 
-ESCAPED = re.compile(r"\\([*?\[\]{}!\\])")
+ESCAPED_CHARACTER = re.compile(r"\\([*?\[\]{}!\\])")
 
 
 class Glob:
@@ -27,10 +27,10 @@ class Glob:
         """`roots` are spellings of the directory that paths are relative to; an absolute pattern may start with one."""
         first = pattern.partition("/")[0]
         self._inverted = first.startswith("!") and not _exists(first, roots)
-        pattern = _relative(pattern[1:] if self._inverted else pattern, roots).removeprefix("./")
+        pattern = _make_relative(pattern[1:] if self._inverted else pattern, roots).removeprefix("./")
         self._whole = "/" in pattern.rstrip("/")
-        alternatives = dict.fromkeys([pattern, *_without_braces(pattern)])
-        self._alternatives = [_compiled(one, roots if self._whole else ()) for one in alternatives]
+        alternatives = dict.fromkeys([pattern, *_expand_braces(pattern)])
+        self._alternatives = [_compile_path(one, roots if self._whole else ()) for one in alternatives]
 
     def matches(self, path: str) -> bool:
         """Whether a path, relative and with slashes, matches."""
@@ -38,25 +38,25 @@ class Glob:
         return any(match_names(alternative, names) for alternative in self._alternatives) != self._inverted
 
 
-def note_on(pattern: str) -> str:
+def describe_scope(pattern: str) -> str:
     """Return how a pattern that reaches outside is understood, for a search without a result; empty for any other."""
     is_outside = pattern.startswith(("/", "~/")) or ".." in pattern.split("/")
     return "a glob matches only below path; set path to search another directory" if is_outside else ""
 
 
-def _without_braces(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     done: list[str] = []
     waiting = [pattern]
-    while waiting and len(done) < ALTERNATIVES:
+    while waiting and len(done) < MAX_ALTERNATIVES:
         head, *rest = re.split(r"(?<!\\)\{([^{}]*,[^{}]*)\}", waiting.pop(), maxsplit=1)
         if rest:
-            waiting += [head + middle + rest[1] for middle in rest[0].split(",")][::-1][:ALTERNATIVES]
+            waiting += [head + middle + rest[1] for middle in rest[0].split(",")][::-1][:MAX_ALTERNATIVES]
         else:
             done.append(head)
     return done
 
 
-def _relative(pattern: str, roots: Sequence[Path]) -> str:
+def _make_relative(pattern: str, roots: Sequence[Path]) -> str:
     """Return a pattern that starts with a root as one anchored there; any other unchanged."""
     if pattern.startswith("~/") and not _exists("~", roots):
         pattern = os.path.expanduser(pattern)  # noqa: PTH111  (Path would also take ~somebody, and raise)
@@ -71,9 +71,9 @@ def _exists(name: str, roots: Sequence[Path]) -> bool:
     return any(os.path.lexists(root / name) for root in roots)
 
 
-def _compiled(pattern: str, roots: Sequence[Path]) -> list[Name]:
+def _compile_path(pattern: str, roots: Sequence[Path]) -> list[NameMatcher]:
     """Return what each name of a path must match; a leading part that exists as written matches only itself."""
-    names: list[Name] = []
+    names: list[NameMatcher] = []
     written: list[str] = []
     is_literal = bool(roots)
     for name in pattern.split("/"):
@@ -84,22 +84,22 @@ def _compiled(pattern: str, roots: Sequence[Path]) -> list[Name]:
         if name == "**":
             names += [None] if names[-1:] != [None] else []
         else:
-            names.append(re.compile(re.escape(name) if is_literal else _either(name)).fullmatch)
+            names.append(re.compile(re.escape(name) if is_literal else _make_expression(name)).fullmatch)
     return names
 
 
-def _either(name: str) -> str:
+def _make_expression(name: str) -> str:
     """Return a regular expression for a name: its brackets as sets, as themselves, and with escapes resolved."""
     if "[" not in name and "\\" not in name:
         return fnmatch.translate(name)
-    unescaped = ESCAPED.sub(lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], name)
+    unescaped = ESCAPED_CHARACTER.sub(lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], name)
     readings = (name.replace("[^", "[!"), name.replace("[", "[[]"), unescaped.replace("[^", "[!"))
     return "|".join(map(fnmatch.translate, readings))
 
 
-def compile_names(pattern: str) -> list[Name]:
+def compile_names(pattern: str) -> list[NameMatcher]:
     """Return what each name of a path must match, for a line of an ignore file."""
-    names: list[Name] = []
+    names: list[NameMatcher] = []
     for name in pattern.strip("/").split("/"):
         if name == "**":
             names += [None] if names[-1:] != [None] else []  # two in a row mean what one does
@@ -108,22 +108,22 @@ def compile_names(pattern: str) -> list[Name]:
     return names
 
 
-def match_names(pattern: Sequence[Name], names: Sequence[str]) -> bool:
+def match_names(pattern: Sequence[NameMatcher], names: Sequence[str]) -> bool:
     """Whether the names match, trying all ways to read `**` at once, so that many of them cost no more than one."""
-    at = _reach(pattern, 0)
+    at = _find_reachable(pattern, 0)
     for name in names:
         step: set[int] = set()
         for place in at - {len(pattern)}:
             part = pattern[place]
             if part is None:
-                step |= _reach(pattern, place)  # `**` takes the name and goes on
+                step |= _find_reachable(pattern, place)  # `**` takes the name and goes on
             elif part(name):
-                step |= _reach(pattern, place + 1)
+                step |= _find_reachable(pattern, place + 1)
         at = step
     return len(pattern) in at
 
 
-def _reach(pattern: Sequence[Name], place: int) -> set[int]:
+def _find_reachable(pattern: Sequence[NameMatcher], place: int) -> set[int]:
     """Return the place, and those reached from it when each `**` that follows stands for no name."""
     reached = {place}
     while place < len(pattern) and pattern[place] is None:

@@ -13,23 +13,23 @@ from msgspec import Struct
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.globs import Glob, note_on
-from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, Report
-from yarrow.tool.names import told
-from yarrow.tool.paths import locate, missing, os_problem, prefix_of
-from yarrow.tool.ripgrep import RipgrepError, ripgrep_files, ripgrep_hits, ripgrep_program
-from yarrow.tool.threads import in_thread
+from yarrow.tool.globs import Glob, describe_scope
+from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, HitReport, SearchQuery
+from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix
+from yarrow.tool.ripgrep import RipgrepError, find_hits_with_ripgrep, find_ripgrep, list_files_with_ripgrep
+from yarrow.tool.worker_thread import run_in_thread
 
-GREP_LIMIT = 100
+DEFAULT_GREP_LIMIT = 100
 """Matching lines shown unless the call says otherwise."""
-MOST_CONTEXT = 50
-CONFIRMED_AT_ONCE = 64
+MAX_CONTEXT_LINES = 50
+CONFIRM_BATCH_FILES = 64
 """Files whose hits are confirmed in one go; as many wait at most."""
-LISTED_AT_ONCE = 4_096
+SIZE_BATCH_FILES = 4_096
 """Maximum files whose size is read in one go; as many wait at most."""
-LINE_FEED = r"(?<!\\)(?:\\\\)*\\n"
+LINE_FEED_PATTERN = r"(?<!\\)(?:\\\\)*\\n"
 """A line feed as a pattern writes it."""
-SLOW = f"the search was stopped after {SEARCH_SECONDS:g} s; narrow it"
+TIMEOUT_NOTE = f"the search was stopped after {MAX_SEARCH_SECONDS:g} s; narrow it"
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ignore_case: bool = False
     literal: bool = False
     context: int = 0
-    limit: int = GREP_LIMIT
+    limit: int = DEFAULT_GREP_LIMIT
 
 
 class Grep:
@@ -54,63 +54,65 @@ class Grep:
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the matching lines as `path:line:text`, in order of paths."""
-        search = await in_thread(partial(_prepare, arguments, context))
+        search = await run_in_thread(partial(_prepare_search, arguments, context))
         if isinstance(search, ToolFailed):
             yield search
             return
-        program = None if context.dry_run else ripgrep_program(context.workspace)
-        if program is None or not await search.by_ripgrep(program):
-            yield await in_thread(search.by_ourselves)
+        program = None if context.dry_run else find_ripgrep(context.workspace)
+        if program is None or not await search.search_with_ripgrep(program):
+            yield await run_in_thread(search.search_in_process)
         else:
-            yield search.result()
+            yield search.make_result()
 
     async def preview(self, arguments: GrepArguments, context: ToolContext) -> Result:
         """Say what would be searched."""
         return Done(f"Would search {arguments.path} in {context.cwd} for {arguments.pattern!r}.")
 
 
-def _prepare(arguments: GrepArguments, context: ToolContext, _stop: threading.Event) -> "_Search | ToolFailed":
+def _prepare_search(
+    arguments: GrepArguments, context: ToolContext, _stop: threading.Event
+) -> "_GrepSearch | ToolFailed":
     try:
-        return _search(arguments, context)
+        return _make_search(arguments, context)
     except OSError as error:
-        return ToolFailed(os_problem(error, arguments.path))
+        return ToolFailed(describe_os_error(error, arguments.path))
 
 
-def _search(arguments: GrepArguments, context: ToolContext) -> "_Search | ToolFailed":
+def _make_search(arguments: GrepArguments, context: ToolContext) -> "_GrepSearch | ToolFailed":
     path = locate(arguments.path, context.cwd)
     real = context.workspace.resolve_read(path)
     if isinstance(real, Refused):
         return ToolFailed(real.text)
     if not real.exists():
-        return ToolFailed(missing(path, arguments.path))
+        return ToolFailed(describe_missing(path, arguments.path))
     if not real.is_file() and not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a regular file.")
-    if real.is_file() and real.stat().st_size > SEARCHED_BYTES:
-        return ToolFailed(f"{arguments.path} is larger than {SEARCHED_BYTES:,} bytes. Use bash to search it.")
+    if real.is_file() and real.stat().st_size > MAX_SEARCHED_BYTES:
+        return ToolFailed(f"{arguments.path} is larger than {MAX_SEARCHED_BYTES:,} bytes. Use bash to search it.")
     if not arguments.pattern:
         return ToolFailed("The pattern is empty.")
-    if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED, arguments.pattern)):
+    if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED_PATTERN, arguments.pattern)):
         return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
-    prefix = prefix_of(path if real.is_dir() else path.parent, context.cwd)
+    prefix = make_prefix(path if real.is_dir() else path.parent, context.cwd)
     glob = Glob(arguments.glob, real, path) if arguments.glob and real.is_dir() else None
-    return _Search(arguments, real, prefix, context=context, glob=glob)
+    return _GrepSearch(arguments, real, prefix, context=context, glob=glob)
 
 
-class _Search:
+class _GrepSearch:
     """One search, by ripgrep or by ourselves, with the same result."""
 
     def __init__(
         self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
     ) -> None:
-        from yarrow.tool.large import Large
+        from yarrow.tool.large_files import LargeFiles
 
         workspace = context.workspace
         self._arguments = arguments
-        self._query = Query(
+        self._query = SearchQuery(
             pattern=arguments.pattern,
             literal=arguments.literal,
             ignore_case=arguments.ignore_case,
-            context=min(max(0, arguments.context), MOST_CONTEXT),
+            context=min(max(0, arguments.context), MAX_CONTEXT_LINES),
             limit=max(1, arguments.limit),
         )
         self._target = target
@@ -119,93 +121,93 @@ class _Search:
         self._keys = workspace.keys()
         self._is_file = target.is_file()
         self._glob = glob
-        self._large = Large(prefix)
+        self._large = LargeFiles(prefix)
         self._is_partial = False
         """Whether the search ended early, so that not all large files are known."""
         self._prefix = prefix
-        self._sieve = context.sieve
-        self._report = Report(self._query, prefix, self._sieve)
-        self._notes = [] if self._is_file else _notes(target, workspace)
+        self._output_filter = context.output_filter
+        self._report = HitReport(self._query, prefix, self._output_filter)
+        self._notes = [] if self._is_file else _list_notes(target, workspace)
 
-    async def by_ripgrep(self, program: str) -> bool:
+    async def search_with_ripgrep(self, program: str) -> bool:
         """Search; return False when ripgrep refused."""
         # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
         glob = self._arguments.glob
         globs = (glob,) if self._glob and re.fullmatch(r"[\w.*?-]+", glob) else ()
         if self._is_file:
-            return await self._search_by_ripgrep(program, globs)
+            return await self._collect_hits(program, globs)
         async with asyncio.TaskGroup() as group:
             # Ripgrep does not say which files it skipped.
             listing = group.create_task(self._list_large(program, globs))
-            is_done = await self._search_by_ripgrep(program, globs)
+            is_done = await self._collect_hits(program, globs)
             if self._is_partial or not is_done:
                 listing.cancel()
         return is_done
 
-    async def _search_by_ripgrep(self, program: str, globs: tuple[str, ...]) -> bool:
-        waiting: list[Hits] = []
+    async def _collect_hits(self, program: str, globs: tuple[str, ...]) -> bool:
+        waiting: list[FileHits] = []
         try:
-            async with aclosing(ripgrep_hits(program, self._target, self._query, globs=globs)) as found:
+            async with aclosing(find_hits_with_ripgrep(program, self._target, self._query, globs=globs)) as found:
                 async for hits in found:
                     waiting += [hits] if self._is_wanted(hits.path) else []
-                    if len(waiting) == CONFIRMED_AT_ONCE:
-                        if not await in_thread(partial(self._take, waiting)):
+                    if len(waiting) == CONFIRM_BATCH_FILES:
+                        if not await run_in_thread(partial(self._report_hits, waiting)):
                             return True
                         waiting.clear()
         except RipgrepError as error:
             if not error.timed_out:
                 return False
             self._is_partial = True
-            self._notes.append(SLOW)
-        await in_thread(partial(self._take, waiting))
+            self._notes.append(TIMEOUT_NOTE)
+        await run_in_thread(partial(self._report_hits, waiting))
         return True
 
     async def _list_large(self, program: str, globs: tuple[str, ...]) -> None:
         """List the files that are too large for the search."""
         names: list[str] = []
         try:
-            async with aclosing(ripgrep_files(program, self._target, globs=globs)) as paths:
+            async with aclosing(list_files_with_ripgrep(program, self._target, globs=globs)) as paths:
                 async for path in paths:
                     names.append(path)
-                    if len(names) == LISTED_AT_ONCE:
-                        await self._take_large(names)
+                    if len(names) == SIZE_BATCH_FILES:
+                        await self._add_large(names)
                         names.clear()
         except RipgrepError:
             self._is_partial = True
-        await self._take_large(names)
+        await self._add_large(names)
 
-    async def _take_large(self, names: list[str]) -> None:
-        await in_thread(lambda _stop: self._large.add_those_of(self._target, names, self._is_wanted))
+    async def _add_large(self, names: list[str]) -> None:
+        await run_in_thread(lambda _stop: self._large.add_from(self._target, names, self._is_wanted))
 
-    def _take(self, waiting: list[Hits], stop: threading.Event) -> bool:
+    def _report_hits(self, waiting: list[FileHits], stop: threading.Event) -> bool:
         """Report hits that were confirmed; return whether more are wanted."""
         for hits in waiting:
-            confirmed = self._confirmed(hits, stop)
+            confirmed = self._confirm_hits(hits, stop)
             if confirmed is not None and not self._report.add(confirmed):
                 self._is_partial = True
                 return False
         return not stop.is_set()
 
-    def _confirmed(self, hits: Hits, stop: threading.Event) -> Hits | None:
+    def _confirm_hits(self, hits: FileHits, stop: threading.Event) -> FileHits | None:
         """Return the hits when the file holds them, else what is found in it now.
 
         Ripgrep opens paths in which a link may stand by then; what it found behind one is nobody's to see.
         """
-        from yarrow.tool.search import Searcher, SearchError, is_there
+        from yarrow.tool.search import Searcher, SearchError, contains_hits
 
         path = self._target if self._is_file else self._target / hits.path
-        if is_there(path, hits):
+        if contains_hits(path, hits):
             return hits
         with suppress(SearchError):
             return Searcher(self._query).search(path, hits.path, stop)
         return None
 
-    def by_ourselves(self, stop: threading.Event) -> Result:
+    def search_in_process(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
-        from yarrow.tool.large import Large
-        from yarrow.tool.search import Searcher, SearchError, search_below  # without ripgrep alone
+        from yarrow.tool.large_files import LargeFiles
+        from yarrow.tool.search import Searcher, SearchError, search_directory  # without ripgrep alone
 
-        self._report, self._large = Report(self._query, self._prefix, self._sieve), Large(self._prefix)
+        self._report, self._large = HitReport(self._query, self._prefix, self._output_filter), LargeFiles(self._prefix)
         self._is_partial = False
         try:
             searcher = Searcher(self._query, self._large)
@@ -213,8 +215,8 @@ class _Search:
                 hits = searcher.search(self._target, self._target.name, stop)
                 if hits is not None:
                     self._report.add(hits)
-                return self.result()
-            for hits in search_below(self._target, searcher, stop, wanted=self._is_wanted):
+                return self.make_result()
+            for hits in search_directory(self._target, searcher, stop, wanted=self._is_wanted):
                 if not self._report.add(hits):
                     self._is_partial = True
                     break
@@ -222,14 +224,14 @@ class _Search:
             return ToolFailed(str(error))
         except TimeoutError:
             self._is_partial = True
-            self._notes.append(SLOW)
-        return self.result()
+            self._notes.append(TIMEOUT_NOTE)
+        return self.make_result()
 
-    def result(self) -> Result:
+    def make_result(self) -> Result:
         """Return what was found so far."""
-        glob_note = note_on(self._arguments.glob) if self._glob and self._report.is_empty() else ""
-        notes = [note for note in ("" if self._is_partial else self._large.note(), glob_note) if note]
-        return Done(self._report.text([*self._notes, *notes]))
+        glob_note = describe_scope(self._arguments.glob) if self._glob and self._report.is_empty() else ""
+        notes = [note for note in ("" if self._is_partial else self._large.format_note(), glob_note) if note]
+        return Done(self._report.format([*self._notes, *notes]))
 
     def _is_wanted(self, path: str) -> bool:
         real = str(self._target) if self._is_file else f"{self._target}/{path}"
@@ -238,9 +240,9 @@ class _Search:
         return self._is_file or not (self._linked.has(real) or self._keys.has(real) or self._workspace.leaves_out(real))
 
 
-def _notes(directory: Path, workspace: Workspace) -> list[str]:
+def _list_notes(directory: Path, workspace: Workspace) -> list[str]:
     """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
     secret = (path for path in directory.iterdir() if workspace.is_secret_name(str(path)))
-    names = sorted(told(path.name) for path in secret if path.is_symlink() or not path.is_dir())
+    names = sorted(quote_path(path.name) for path in secret if path.is_symlink() or not path.is_dir())
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""
     return [note for note in (secrets, workspace.closed.note()) if note]

@@ -4,22 +4,22 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from yarrow.tool.base import Sieve
-from yarrow.tool.content import FALLBACK
-from yarrow.tool.limits import RESULT_BYTES, RESULT_LINES, plural, without_half
-from yarrow.tool.names import told
+from yarrow.tool.base import OutputFilter
+from yarrow.tool.file_content import FALLBACK_ENCODING
+from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, pluralize
+from yarrow.tool.path_notation import quote_path
 
-LINE_CHARACTERS = 500
+MAX_LINE_CHARACTERS = 500
 """The most of a line that is shown."""
-SEARCH_SECONDS = 30.0
+MAX_SEARCH_SECONDS = 30.0
 """The longest a search may take."""
-SEARCHED_BYTES = 67_108_864
+MAX_SEARCHED_BYTES = 67_108_864
 """Larger files are passed over; 64 MiB."""
-COUNTED_MATCHES = 10_000
+MAX_COUNTED_MATCHES = 10_000
 """A search ends when it has found so many, shown or not."""
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     """What is looked for."""
 
     pattern: str
@@ -30,7 +30,7 @@ class Query(Struct, frozen=True):
     """The most matching lines that are shown."""
 
 
-class Hits:
+class FileHits:
     """The matching lines of one file with the lines around them, kept while they can still be shown."""
 
     def __init__(self, path: str, limit: int) -> None:
@@ -48,13 +48,13 @@ class Hits:
             self.lines.append((number, line, is_match))
 
 
-class Report:
+class HitReport:
     """Writes hits down until a limit, and counts the rest."""
 
-    def __init__(self, query: Query, prefix: str, sieve: Callable[[], Sieve]) -> None:
+    def __init__(self, query: SearchQuery, prefix: str, output_filter: Callable[[], OutputFilter]) -> None:
         self._query = query
         self._prefix = prefix
-        self._sieve = sieve
+        self._output_filter = output_filter
         self._shown: list[str] = []
         self._shown_bytes = 0
         self._is_full = False
@@ -62,14 +62,14 @@ class Report:
         self._matches = 0
         self._files = 0
 
-    def add(self, hits: Hits) -> bool:
+    def add(self, hits: FileHits) -> bool:
         """Take the hits of a file; return whether more are wanted."""
         self._files += 1
-        path = told(self._prefix + hits.path)
+        path = quote_path(self._prefix + hits.path)
         if hits.is_binary:
             self._matches += 1
-            self._show(f"{path}: binary file matches", is_match=True)
-            return self._matches < COUNTED_MATCHES
+            self._append_line(f"{path}: binary file matches", is_match=True)
+            return self._matches < MAX_COUNTED_MATCHES
         self._matches += hits.matches
         before, last_match = -1, -1
         for number, line, is_match in hits.lines:
@@ -77,29 +77,31 @@ class Report:
                 break
             mark = ":" if is_match else "-"
             gap = "--\n" if self._query.context and self._shown and number != before + 1 else ""
-            self._show(f"{gap}{path}{mark}{number}{mark}{shortened(line, self._sieve)}", is_match=is_match)
+            self._append_line(
+                f"{gap}{path}{mark}{number}{mark}{shorten_line(line, self._output_filter)}", is_match=is_match
+            )
             before, last_match = number, number if is_match else last_match
-        return self._matches < COUNTED_MATCHES
+        return self._matches < MAX_COUNTED_MATCHES
 
     def is_empty(self) -> bool:
         """Whether no match was found."""
         return not self._matches
 
-    def text(self, notes: list[str]) -> str:
+    def format(self, notes: list[str]) -> str:
         """Return the report with notes behind it."""
         if not self._matches:
             return "\n".join([f"No matches for {self._query.pattern!r}.", *(f"[{note}]" for note in notes)])
         if self._shown_matches < self._matches:
-            more = "at least " if self._matches >= COUNTED_MATCHES else ""
-            total = f"{more}{self._matches:,} matches in {plural(self._files, 'file')}"
+            more = "at least " if self._matches >= MAX_COUNTED_MATCHES else ""
+            total = f"{more}{self._matches:,} matches in {pluralize(self._files, 'file')}"
             notes = [f"{self._shown_matches:,} of {total}; narrow the search, or set limit", *notes]
         return "\n".join([*self._shown, *(f"[{note}]" for note in notes)])
 
-    def _show(self, line: str, *, is_match: bool) -> None:
+    def _append_line(self, line: str, *, is_match: bool) -> None:
         size = len(line.encode("utf-8", "replace")) + 1
         self._is_full |= (  # and then nothing after it is shown either, or there would be holes
-            len(self._shown) >= RESULT_LINES
-            or self._shown_bytes + size > RESULT_BYTES
+            len(self._shown) >= MAX_RESULT_LINES
+            or self._shown_bytes + size > MAX_RESULT_BYTES
             or (is_match and self._shown_matches >= self._query.limit)
         )
         if self._is_full:
@@ -109,18 +111,20 @@ class Report:
         self._shown_matches += is_match
 
 
-def shortened(line: str, sieve: Callable[[], Sieve]) -> str:
-    """Return at most `LINE_CHARACTERS` of a line, with a mark when it is cut."""
-    if len(line) <= LINE_CHARACTERS:
+def shorten_line(line: str, output_filter: Callable[[], OutputFilter]) -> str:
+    """Return at most `MAX_LINE_CHARACTERS` of a line, with a mark when it is cut."""
+    if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    shown = without_half(line[:LINE_CHARACTERS].encode("utf-8", "surrogatepass"), sieve()).decode("utf-8", "ignore")
+    shown = drop_partial_secret(line[:MAX_LINE_CHARACTERS].encode("utf-8", "surrogatepass"), output_filter()).decode(
+        "utf-8", "ignore"
+    )
     return f"{shown} [... {len(line) - len(shown):,} more characters]"
 
 
-def lossless(line: bytes) -> str:
+def decode_line(line: bytes) -> str:
     """Return a line without its end; one that is not UTF-8 is read as Latin-1."""
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return line.decode()
     except UnicodeDecodeError:
-        return line.decode(FALLBACK)
+        return line.decode(FALLBACK_ENCODING)

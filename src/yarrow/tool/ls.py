@@ -13,11 +13,11 @@ from yarrow.policy.workspace import READING, Refused
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
-from yarrow.tool.names import told
-from yarrow.tool.paths import locate, missing, os_problem
-from yarrow.tool.threads import in_thread
+from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import describe_missing, describe_os_error, locate
+from yarrow.tool.worker_thread import run_in_thread
 
-LS_LIMIT = 500
+DEFAULT_LS_LIMIT = 500
 """Names shown unless the call says otherwise."""
 
 
@@ -25,7 +25,7 @@ class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of `ls`."""
 
     path: str = "."
-    limit: int = LS_LIMIT
+    limit: int = DEFAULT_LS_LIMIT
 
 
 class Ls:
@@ -38,7 +38,7 @@ class Ls:
 
     async def run(self, arguments: LsArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield the names, sorted, a directory's with a slash behind it."""
-        yield await in_thread(partial(self._list, arguments, context))
+        yield await run_in_thread(partial(self._list, arguments, context))
 
     async def preview(self, arguments: LsArguments, context: ToolContext) -> Result:
         """Say what would be listed."""
@@ -51,24 +51,24 @@ class Ls:
             if isinstance(descriptor, Refused):
                 return ToolFailed(descriptor.text)
             try:
-                return Done(listing(descriptor, max(1, arguments.limit), left_out_of(path, context)))
+                return Done(format_listing(descriptor, max(1, arguments.limit), make_closed_filter(path, context)))
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
-            return ToolFailed(missing(path, arguments.path))
+            return ToolFailed(describe_missing(path, arguments.path))
         except NotADirectoryError:
             return ToolFailed(f"{arguments.path} is not a directory. Use read for a file.")
         except OSError as error:
-            return ToolFailed(os_problem(error, arguments.path))
+            return ToolFailed(describe_os_error(error, arguments.path))
 
 
-def left_out_of(directory: Path, context: ToolContext) -> Callable[[str], bool]:
+def make_closed_filter(directory: Path, context: ToolContext) -> Callable[[str], bool]:
     """Return what tells whether the rules of the settings close a name of a directory."""
     real = context.workspace.real(directory)
     return lambda name: context.workspace.leaves_out(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
 
 
-def listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> str:
+def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> str:
     """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
     left_out = 0
@@ -78,7 +78,7 @@ def listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> s
                 left_out += 1
             else:
                 names.add(entry.name + ("/" if _is_directory(entry) else ""))
-    lines = [told(name) for name in names.kept()] or ["[the directory is empty]"][left_out:]
+    lines = [quote_path(name) for name in names.list_smallest()] or ["[the directory is empty]"][left_out:]
     if names.count > limit:
         lines.append(f"[{limit:,} of {names.count:,} names; set limit to see more]")
     if left_out:

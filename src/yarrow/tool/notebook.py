@@ -6,24 +6,24 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from yarrow.tool.limits import plural
+from yarrow.tool.limits import pluralize
 
-OUTPUT_CHARACTERS = 8_192
+MAX_OUTPUT_CHARACTERS = 8_192
 """The most of one output that is shown."""
-TERMINAL_COMMANDS = r"\x1b\[[0-9;?]*[ -/]*[@-~]"
-DATA_ADDRESS = r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=]*"
+TERMINAL_SEQUENCE = r"\x1b\[[0-9;?]*[ -/]*[@-~]"
+DATA_URL = r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=]*"
 """A picture within the text of a cell."""
 
-Lines = str | list[str]
+CellText = str | list[str]
 """A text, whole or in pieces."""
 
 
-class _Output(Struct, frozen=True):
+class _NotebookOutput(Struct, frozen=True):
     """What a cell put out, of whichever kind."""
 
     output_type: str
     name: str = ""
-    text: Lines = ""
+    text: CellText = ""
     data: dict[str, object] = {}
     ename: str = ""
     evalue: str = ""
@@ -32,9 +32,9 @@ class _Output(Struct, frozen=True):
 
 class _Cell(Struct, frozen=True):
     cell_type: str
-    source: Lines = ""
+    source: CellText = ""
     execution_count: int | None = None
-    outputs: list[_Output] = []
+    outputs: list[_NotebookOutput] = []
     attachments: dict[str, object] = {}
 
 
@@ -52,61 +52,61 @@ class _Notebook(Struct, frozen=True):
     metadata: _Metadata = field(default_factory=_Metadata)
 
 
-def cells_of(data: bytes) -> str | None:
+def render_notebook(data: bytes) -> str | None:
     """Return a notebook as text; None when it is none, or of a format before 4."""
     try:
         notebook = msgspec.json.decode(data, type=_Notebook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     language = notebook.metadata.language_info.name
-    head = f"[notebook of {plural(len(notebook.cells), 'cell')}{f', {language}' if language else ''}; "
+    head = f"[notebook of {pluralize(len(notebook.cells), 'cell')}{f', {language}' if language else ''}; "
     parts = [f"{head}the file is JSON, and edit matches that, as grep shows it]"]
     for number, cell in enumerate(notebook.cells, 1):
         run = f", run {cell.execution_count}" if cell.execution_count is not None else ""
         parts.append(f"[cell {number}: {cell.cell_type}{run}]")
-        parts += filter(None, [_without_pictures(_joined(cell.source))])
+        parts += filter(None, [_replace_data_urls(_join_lines(cell.source))])
         parts += [f"[attachment {name} not shown]" for name in cell.attachments]
         for output in cell.outputs:
-            parts += _told(output)
+            parts += _render_output(output)
     return "\n".join(parts) + "\n"
 
 
-def _told(output: _Output) -> list[str]:
+def _render_output(output: _NotebookOutput) -> list[str]:
     if output.output_type == "stream":
-        return [f"[output: {output.name or 'stream'}]", _short(_joined(output.text))]
+        return [f"[output: {output.name or 'stream'}]", _shorten_output(_join_lines(output.text))]
     if output.output_type == "error":
         trace = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
-        return [f"[output: error {output.ename}]", _short(trace)]
+        return [f"[output: error {output.ename}]", _shorten_output(trace)]
     parts = [f"[output: {output.output_type}]"]
     has_plain = "text/plain" in output.data
     for kind, value in output.data.items():
         is_text = kind.startswith("text/") or kind.endswith("json") or kind == "application/javascript"
-        text = _text(value)
+        text = _to_text(value)
         if kind == "text/plain" or (is_text and not has_plain):
-            parts.append(_short(text))
+            parts.append(_shorten_output(text))
         else:
             parts.append(f"[{kind}, {len(text):,} characters, not shown]")
     return parts
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Return the data of an output as text: pieces joined, anything else as JSON."""
     try:
-        return _joined(msgspec.convert(value, Lines))
+        return _join_lines(msgspec.convert(value, CellText))
     except msgspec.ValidationError:
         return msgspec.json.encode(value).decode()
 
 
-def _joined(lines: Lines) -> str:
+def _join_lines(lines: CellText) -> str:
     return (lines if isinstance(lines, str) else "".join(lines)).removesuffix("\n")
 
 
-def _short(text: str) -> str:
-    text = _without_pictures(re.sub(TERMINAL_COMMANDS, "", text)).removesuffix("\n")
-    if len(text) <= OUTPUT_CHARACTERS:
+def _shorten_output(text: str) -> str:
+    text = _replace_data_urls(re.sub(TERMINAL_SEQUENCE, "", text)).removesuffix("\n")
+    if len(text) <= MAX_OUTPUT_CHARACTERS:
         return text
-    return f"{text[:OUTPUT_CHARACTERS]}\n[... {len(text) - OUTPUT_CHARACTERS:,} more characters]"
+    return f"{text[:MAX_OUTPUT_CHARACTERS]}\n[... {len(text) - MAX_OUTPUT_CHARACTERS:,} more characters]"
 
 
-def _without_pictures(text: str) -> str:
-    return re.sub(DATA_ADDRESS, lambda found: f"[data of {len(found[0]):,} characters not shown]", text)
+def _replace_data_urls(text: str) -> str:
+    return re.sub(DATA_URL, lambda found: f"[data of {len(found[0]):,} characters not shown]", text)

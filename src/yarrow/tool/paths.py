@@ -3,19 +3,19 @@
 import os
 from pathlib import Path
 
-from yarrow.tool.names import meant, told
+from yarrow.tool.path_notation import quote_path, unquote_path
 
-NEAREST_NAMES = 1_000
+MAX_COMPARED_NAMES = 1_000
 """How many names of a directory are looked at for one that was meant."""
 
 
 def locate(text: str, cwd: Path) -> Path:
     """Return the absolute path, with no link followed.
 
-    It is relative to `cwd`; `~` is the home directory; quoted names are those of `yarrow.tool.names`. Models copy
+    It is relative to `cwd`; `~` is the home directory; quoted names are those of `path_notation`. Models copy
     the `@` of a mention: it is dropped when nothing is there by the name that has it.
     """
-    text = meant(text)
+    text = unquote_path(text)
     if text == "~" or text.startswith("~/"):
         text = os.path.expanduser(text)  # noqa: PTH111  (Path would also take ~somebody, and raise)
     if text.startswith("@") and not os.path.lexists(cwd / text.split("/", 1)[0].replace("\0", "")):
@@ -23,7 +23,7 @@ def locate(text: str, cwd: Path) -> Path:
     return cwd / text
 
 
-def unknown_home(text: str, cwd: Path) -> str:
+def check_home(text: str, cwd: Path) -> str:
     """Return why a path to write that begins with `~somebody/` is not taken, empty for any other.
 
     Such a directory is never made, for what was meant is a home directory; one that exists is an ordinary name.
@@ -34,23 +34,23 @@ def unknown_home(text: str, cwd: Path) -> str:
     return f"{text!r} is not written: only ~ alone stands for a home directory. Give the whole path."
 
 
-def shown(path: Path, cwd: Path) -> str:
+def format_path(path: Path, cwd: Path) -> str:
     """Return the path as a model is told it: relative to `cwd` when it lies below, as written otherwise."""
-    return told(_relative(path, cwd))
+    return quote_path(_make_relative(path, cwd))
 
 
-def prefix_of(directory: Path, cwd: Path) -> str:
+def make_prefix(directory: Path, cwd: Path) -> str:
     """Return what goes before a path relative to `directory` to make it one relative to `cwd`."""
-    name = _relative(directory, cwd)
+    name = _make_relative(directory, cwd)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
-def os_problem(error: OSError | ValueError, name: str) -> str:
+def describe_os_error(error: OSError | ValueError, name: str) -> str:
     """Return what a file operation could not do, as the model is told."""
     return f"{name}: {error.strerror if isinstance(error, OSError) and error.strerror else error}."
 
 
-def missing(path: Path, name: str) -> str:
+def describe_missing(path: Path, name: str) -> str:
     """Return that a path does not exist, and which name beside it may have been meant."""
     import difflib
     import itertools
@@ -59,15 +59,15 @@ def missing(path: Path, name: str) -> str:
         if path.is_symlink():
             return f"{name} is a link that leads to nothing. Look with ls or find."
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, NEAREST_NAMES)]
+            names = [entry.name for entry in itertools.islice(entries, MAX_COMPARED_NAMES)]
     except OSError:
         return f"{name} does not exist, nor does the directory it would be in. Look with ls or find."
-    nearest = [told(near) for near in difflib.get_close_matches(path.name, names, n=3)]
+    nearest = [quote_path(near) for near in difflib.get_close_matches(path.name, names, n=3)]
     hint = f"Did you mean {' or '.join(nearest)}, in the same directory?" if nearest else "Look with ls or find."
     return f"{name} does not exist. {hint}"
 
 
-def _relative(path: Path, cwd: Path) -> str:
+def _make_relative(path: Path, cwd: Path) -> str:
     try:
         return str(path.relative_to(cwd))
     except ValueError:

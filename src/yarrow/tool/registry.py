@@ -10,20 +10,20 @@ from msgspec import Struct
 
 from yarrow.message import ToolCall, ToolSpec
 from yarrow.policy.permission.request import Kind
-from yarrow.tool.access import OTHER, Access, access_of
-from yarrow.tool.arguments import Invalid, decode, schema_of
+from yarrow.tool.access import OTHER_ACCESS, Access, get_access
+from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
-from yarrow.tool.limits import PROGRESS_BYTES, bounded, bounded_diff, clean, last_bytes
+from yarrow.tool.limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
 
-Permit = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
+Authorize = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
 """Returns where a call may run, which may be wider than what it was given, or why it does not run."""
 
-SHOWN_ARGUMENTS = 200
+MAX_SHOWN_ARGUMENTS = 200
 """Characters of invalid arguments that an error repeats."""
-NOTHING_CHANGED = "Dry run: nothing was changed."
+DRY_RUN_NOTE = "Dry run: nothing was changed."
 
 
-class Registry:
+class ToolRegistry:
     """All the tools there are, each under its own name."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -42,28 +42,28 @@ class Registry:
     def specs(self, names: Iterable[str] | None = None) -> tuple[ToolSpec, ...]:
         """Return the tools as a model sees them, those named or all, in the registry's order whatever theirs is."""
         wanted = set(self._tools if names is None else names)
-        return tuple(self._spec(tool) for tool in self._tools.values() if tool.name in wanted)
+        return tuple(self._get_spec(tool) for tool in self._tools.values() if tool.name in wanted)
 
-    def read_only(self, name: str) -> bool:
+    def is_read_only(self, name: str) -> bool:
         """Whether a call of that name changes nothing; so it is for an unknown one, which only yields an error."""
         tool = self._tools.get(name)
         return tool is None or tool.read_only
 
-    def access(self, name: str) -> Access:
+    def get_access(self, name: str) -> Access:
         """Return what a tool touches; an unknown one touches nothing that is known."""
         tool = self._tools.get(name)
-        return OTHER if tool is None else access_of(tool)
+        return OTHER_ACCESS if tool is None else get_access(tool)
 
-    def shell(self) -> str:
+    def find_shell_tool(self) -> str:
         """Return the name of the first tool that runs shell commands, empty if there is none."""
-        return next((name for name in self._tools if self.access(name).kind is Kind.SHELL), "")
+        return next((name for name in self._tools if self.get_access(name).kind is Kind.SHELL), "")
 
     async def execute(
         self,
         call: ToolCall,
         context: ToolContext,
         *,
-        permit: Permit,
+        authorize: Authorize,
         dry_run: bool,
         offered: frozenset[str] | None = None,
     ) -> AsyncGenerator[Progress | Result]:
@@ -75,15 +75,15 @@ class Registry:
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
-            yield within_limits(prepared, context)
+            yield limit_result(prepared, context)
             return
         tool, arguments = prepared
         context = msgspec.structs.replace(context, dry_run=dry_run)
-        permitted = await permit(tool, arguments, context)
+        permitted = await authorize(tool, arguments, context)
         if isinstance(permitted, ToolFailed):
-            yield within_limits(permitted, context)
+            yield limit_result(permitted, context)
             return
-        async with aclosing(_done(tool, arguments, permitted)) as pieces:
+        async with aclosing(_run_tool(tool, arguments, permitted)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -91,20 +91,20 @@ class Registry:
         """Return the tool and its valid arguments, or why the call is not run."""
         tool = self._tools.get(call.name) if offered is None or call.name in offered else None
         if tool is None:
-            return self._unknown(call.name, offered)
+            return self._describe_unknown(call.name, offered)
         if call.invalid_arguments:
-            return ToolFailed(_unreadable(call))
-        arguments = decode(call.arguments, tool.arguments)
-        if isinstance(arguments, Invalid):
+            return ToolFailed(_describe_unreadable(call))
+        arguments = decode_arguments(call.arguments, tool.arguments)
+        if isinstance(arguments, InvalidArguments):
             return ToolFailed(f"The arguments of {call.name} are wrong, so it was not run: {arguments.text}.")
         return tool, arguments
 
-    def _spec(self, tool: Tool) -> ToolSpec:
+    def _get_spec(self, tool: Tool) -> ToolSpec:
         if tool.name not in self._specs:
-            self._specs[tool.name] = ToolSpec(tool.name, _description(tool), schema_of(tool.arguments))
+            self._specs[tool.name] = ToolSpec(tool.name, _find_description(tool), make_schema(tool.arguments))
         return self._specs[tool.name]
 
-    def _unknown(self, name: str, offered: frozenset[str] | None) -> ToolFailed:
+    def _describe_unknown(self, name: str, offered: frozenset[str] | None) -> ToolFailed:
         import difflib
 
         names = [known for known in self._tools if offered is None or known in offered]
@@ -114,14 +114,14 @@ class Registry:
         return ToolFailed(f"There is no tool called {name!r}. {there_are}")
 
 
-async def _done(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGenerator[Progress | Result]:
+async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGenerator[Progress | Result]:
     """Run a tool, or in a dry run let it say what it would do; its result comes last, whatever it raises."""
     result: Result = ToolFailed(f"The tool {tool.name} is broken: it ended without a result.")
     try:
         if context.dry_run and not tool.read_only:
-            result = within_limits(_nothing_changed(await tool.preview(arguments, context)), context)
+            result = limit_result(_mark_dry_run(await tool.preview(arguments, context)), context)
         else:
-            async with aclosing(_checked(tool.run(arguments, context), tool.name, context)) as output:
+            async with aclosing(_check_output(tool.run(arguments, context), tool.name, context)) as output:
                 async for item in output:
                     if isinstance(item, Progress):
                         yield item
@@ -129,11 +129,11 @@ async def _done(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGen
                         result = item
     except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        result = within_limits(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."), context)
+        result = limit_result(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."), context)
     yield result
 
 
-async def _checked(
+async def _check_output(
     output: AsyncIterator[Progress | Result], name: str, context: ToolContext
 ) -> AsyncGenerator[Progress | Result]:
     """Pass on what a tool yields, within the limits; its result comes last, and is an error if the tool went on."""
@@ -144,9 +144,9 @@ async def _checked(
                 result = ToolFailed(f"The tool {name} is broken: it went on after its result.")
                 break
             if not isinstance(item, Progress):
-                result = within_limits(item, context)
+                result = limit_result(item, context)
             elif item.text:
-                yield Progress(last_bytes(clean(item.text), PROGRESS_BYTES))
+                yield Progress(take_last_bytes(replace_unstorable(item.text), MAX_PROGRESS_BYTES))
     finally:
         if isinstance(output, AsyncGenerator):
             await output.aclose()
@@ -154,7 +154,7 @@ async def _checked(
         yield result
 
 
-def _description(tool: Tool) -> str:
+def _find_description(tool: Tool) -> str:
     """Return the tool's own `description`, else the `.md` beside its module, else the first line of its docstring."""
     if told := getattr(tool, "description", ""):
         return told
@@ -167,7 +167,7 @@ def _description(tool: Tool) -> str:
     return (type(tool).__doc__ or "").strip().partition("\n")[0]
 
 
-def _unreadable(call: ToolCall) -> str:
+def _describe_unreadable(call: ToolCall) -> str:
     """Return what is wrong with arguments that are not a JSON object, with their beginning."""
     text = call.invalid_arguments
     try:
@@ -175,20 +175,20 @@ def _unreadable(call: ToolCall) -> str:
         reason = "not an object"
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         reason = str(error)
-    begins = text if len(text) <= SHOWN_ARGUMENTS else f"{text[:SHOWN_ARGUMENTS]}..."
+    begins = text if len(text) <= MAX_SHOWN_ARGUMENTS else f"{text[:MAX_SHOWN_ARGUMENTS]}..."
     return (
         f"The arguments of {call.name} were incomplete or not a JSON object ({reason}), so it was not run. "
         f"Send the whole call again. They begin: {begins}"
     )
 
 
-def _nothing_changed(result: Result) -> Result:
-    return msgspec.structs.replace(result, text=f"{NOTHING_CHANGED} {result.text}")
+def _mark_dry_run(result: Result) -> Result:
+    return msgspec.structs.replace(result, text=f"{DRY_RUN_NOTE} {result.text}")
 
 
-def within_limits(result: Result, context: ToolContext) -> Result:
+def limit_result(result: Result, context: ToolContext) -> Result:
     """Return the result as it may be stored and sent: within the limits, and of characters any file can hold."""
-    text = bounded(clean(result.text), context.sieve())
+    text = limit_text(replace_unstorable(result.text), context.output_filter())
     if isinstance(result, ToolFailed):
         return ToolFailed(text)
-    return Done(text, bounded_diff(clean(result.diff)), result.images)
+    return Done(text, limit_diff(replace_unstorable(result.diff)), result.images)

@@ -19,24 +19,24 @@ from yarrow.policy.environment import search_environment
 from yarrow.policy.family import has_own_proc
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.workspace import Workspace
-from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
-from yarrow.tool.threads import in_thread
-from yarrow.tool.walk import has_odd_ignore_file, odd_ignore_files
+from yarrow.tool.directory_walk import find_unusable_ignore_files, has_unusable_ignore_file
+from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
+from yarrow.tool.worker_thread import run_in_thread
 
-MEMORY_KIB = 1_048_576
+MAX_MEMORY_KIB = 1_048_576
 """The most address space ripgrep is given, 1 GiB: an ignore file may be a link to a device that never ends."""
-CPU_SECONDS = 360
-"""The most processor time it is given: what its 12 threads, the most it starts, can use in `SEARCH_SECONDS`."""
-WITHIN_BOUNDS = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MEMORY_KIB}; ulimit -t {CPU_SECONDS}; exec "$@"'
+MAX_CPU_SECONDS = 360
+"""The most processor time it is given: what its 12 threads, the most it starts, can use in `MAX_SEARCH_SECONDS`."""
+BOUNDED_EXEC = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MAX_MEMORY_KIB}; ulimit -t {MAX_CPU_SECONDS}; exec "$@"'
 """The shell sets the bounds, so that they hold for a ripgrep that outlives us too, and becomes ripgrep. Where
 one of them cannot be set it is done without. Messages go nowhere, for they would mix with results."""
 
 STALL_SECONDS = 0.5
 """After that time it is looked whether ripgrep waits for a FIFO, ..."""
-RELEASE_SECONDS = 0.05
+UNBLOCK_SECONDS = 0.05
 """... and how far apart it is let go on then."""
 
-SAME_AS_OURS = (
+COMMON_OPTIONS = (
     *("--no-config", "--no-messages", "--no-mmap", "--color=never", "--hidden", "--glob=!.git"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude"),
 )
@@ -50,7 +50,7 @@ class RipgrepError(Exception):
         self.timed_out = timed_out
 
 
-class _Content(Struct, frozen=True):
+class _RipgrepText(Struct, frozen=True):
     """A path or a line: as text, or in base64 when it is not UTF-8."""
 
     text: str = ""
@@ -60,19 +60,19 @@ class _Content(Struct, frozen=True):
         return self.text.encode() if self.encoded is None else self.encoded
 
 
-class _Data(Struct, frozen=True):
-    path: _Content = _Content()
-    lines: _Content = _Content()
+class _RipgrepData(Struct, frozen=True):
+    path: _RipgrepText = _RipgrepText()
+    lines: _RipgrepText = _RipgrepText()
     line_number: int | None = None
     binary_offset: int | None = None
 
 
-class _Message(Struct, frozen=True):
+class _RipgrepMessage(Struct, frozen=True):
     type: Literal["begin", "match", "context", "end", "summary"]
-    data: _Data
+    data: _RipgrepData
 
 
-def ripgrep_program(workspace: Workspace) -> str | None:
+def find_ripgrep(workspace: Workspace) -> str | None:
     """Return the path of ripgrep, None when it is not on PATH or nothing can bound it.
 
     One inside the workspace is not run.
@@ -86,20 +86,22 @@ def ripgrep_program(workspace: Workspace) -> str | None:
     return None if any(real.is_relative_to(root) for root in workspace.writable) else found
 
 
-async def ripgrep_files(program: str, directory: Path, *, globs: tuple[str, ...] = ()) -> AsyncGenerator[str]:
+async def list_files_with_ripgrep(program: str, directory: Path, *, globs: tuple[str, ...] = ()) -> AsyncGenerator[str]:
     """Yield the files below a directory, of these names if any, by relative path, in no order. Raises RipgrepError."""
-    options = (*SAME_AS_OURS, *_named(globs), "--files", "--null", "./")
-    async with aclosing(_records(program, directory, options)) as records:
+    options = (*COMMON_OPTIONS, *_make_glob_options(globs), "--files", "--null", "./")
+    async with aclosing(_read_records(program, directory, options)) as records:
         async for record in records:
             yield os.fsdecode(record.removeprefix(b"./"))
 
 
-async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple[str, ...]) -> AsyncGenerator[Hits]:
+async def find_hits_with_ripgrep(
+    program: str, target: Path, query: SearchQuery, *, globs: tuple[str, ...]
+) -> AsyncGenerator[FileHits]:
     """Yield what is found in a file or below a directory, in order, among files of these names. Raises RipgrepError."""
     directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
     options = [
-        *SAME_AS_OURS,
-        f"--max-filesize={SEARCHED_BYTES}",
+        *COMMON_OPTIONS,
+        f"--max-filesize={MAX_SEARCHED_BYTES}",
         "--json",
         "--binary",
         "--crlf",
@@ -108,19 +110,19 @@ async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple
         f"--context={query.context}",
     ]
     options += ["--fixed-strings"] * query.literal + ["--ignore-case"] * query.ignore_case
-    options += _named(globs)
-    hits = Hits("", query.limit)
-    decoder = msgspec.json.Decoder(_Message)
-    async with aclosing(_records(program, directory, (*options, "-e", query.pattern, "--", name))) as records:
+    options += _make_glob_options(globs)
+    hits = FileHits("", query.limit)
+    decoder = msgspec.json.Decoder(_RipgrepMessage)
+    async with aclosing(_read_records(program, directory, (*options, "-e", query.pattern, "--", name))) as records:
         async for record in records:
             message = decoder.decode(record)
             data = message.data
             match message.type:
                 case "begin":
-                    hits = Hits(os.fsdecode(data.path.raw().removeprefix(b"./")), query.limit)
+                    hits = FileHits(os.fsdecode(data.path.raw().removeprefix(b"./")), query.limit)
                 case "match" | "context":
                     is_match = message.type == "match"
-                    hits.add(data.line_number or 0, lossless(data.lines.raw()), is_match=is_match)
+                    hits.add(data.line_number or 0, decode_line(data.lines.raw()), is_match=is_match)
                 case "end":
                     hits.is_binary = data.binary_offset is not None
                     yield hits
@@ -128,21 +130,21 @@ async def ripgrep_hits(program: str, target: Path, query: Query, *, globs: tuple
                     return
 
 
-def _named(globs: tuple[str, ...]) -> list[str]:
+def _make_glob_options(globs: tuple[str, ...]) -> list[str]:
     return [f"--type-add=wanted:{glob}" for glob in globs] + ["--type=wanted"] * bool(globs)
 
 
-async def _records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
+async def _read_records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
     """Yield what it prints, cut at line feeds or, for paths, at NULs. Raises RipgrepError when it failed."""
-    if has_odd_ignore_file(directory):
+    if has_unusable_ignore_file(directory):
         raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
-    bounded = (system.BOUNDING_SHELL, "-c", WITHIN_BOUNDS, "sh", program, *options)
+    bounded = (system.BOUNDING_SHELL, "-c", BOUNDED_EXEC, "sh", program, *options)
     unfinished: list[bytes] = []
     has_any = False
-    with _held(directory) as held:
-        command = Command(bounded, held, search_environment(os.environ), SEARCH_SECONDS)
-        async with _released(directory), aclosing(run(command)) as pieces:
+    with _hold_directory(directory) as held:
+        command = Command(bounded, held, search_environment(os.environ), MAX_SEARCH_SECONDS)
+        async with _unblock_fifos(directory), aclosing(run(command)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Exit):
                     # 2 also tells of files it could not read; whatever else it is, it died on the way.
@@ -161,7 +163,7 @@ async def _records(program: str, directory: Path, options: Sequence[str]) -> Asy
 
 
 @contextmanager
-def _held(directory: Path) -> Generator[Path]:
+def _hold_directory(directory: Path) -> Generator[Path]:
     """Hold a real directory open, and give the path by which a child starts in it, whatever its own becomes."""
     try:
         descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
@@ -174,9 +176,9 @@ def _held(directory: Path) -> Generator[Path]:
 
 
 @asynccontextmanager
-async def _released(directory: Path) -> AsyncGenerator[None]:
+async def _unblock_fifos(directory: Path) -> AsyncGenerator[None]:
     """Let a ripgrep go on that waits for somebody to write to a FIFO, which an ignore file may be."""
-    releasing = asyncio.create_task(_release(directory))
+    releasing = asyncio.create_task(_unblock_after_stall(directory))
     try:
         yield
     finally:
@@ -184,16 +186,16 @@ async def _released(directory: Path) -> AsyncGenerator[None]:
         await asyncio.wait((releasing,))
 
 
-async def _release(directory: Path) -> None:
+async def _unblock_after_stall(directory: Path) -> None:
     await asyncio.sleep(STALL_SECONDS)
-    await in_thread(partial(_write_nothing, directory))
+    await run_in_thread(partial(_open_fifos, directory))
 
 
-def _write_nothing(directory: Path, stop: threading.Event) -> None:
+def _open_fifos(directory: Path, stop: threading.Event) -> None:
     """Find the ignore files that are FIFOs; open each to write, again and again, and write nothing."""
-    paths = [path for path in odd_ignore_files(directory, stop) if Path(path).is_fifo()]
+    paths = [path for path in find_unusable_ignore_files(directory, stop) if Path(path).is_fifo()]
     while paths and not stop.is_set():
         for path in paths:
             with suppress(OSError):  # nobody waits there
                 os.close(os.open(path, os.O_WRONLY | system.NO_WAIT | system.PLAIN))
-        stop.wait(RELEASE_SECONDS)
+        stop.wait(UNBLOCK_SECONDS)

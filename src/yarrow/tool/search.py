@@ -10,14 +10,14 @@ from pathlib import Path
 
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import READING
-from yarrow.tool.content import BOM, UTF16_BOMS
-from yarrow.tool.hits import SEARCH_SECONDS, SEARCHED_BYTES, Hits, Query, lossless
-from yarrow.tool.large import Large, is_large
-from yarrow.tool.walk import walk
+from yarrow.tool.directory_walk import walk
+from yarrow.tool.file_content import UTF8_BOM, UTF16_BOMS
+from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
+from yarrow.tool.large_files import LargeFiles, is_large
 
-PATTERN_SECONDS = 1.0
+MAX_PATTERN_SECONDS = 1.0
 """The longest a pattern may take on one line. The engine looks at the clock and lets other threads run meanwhile."""
-NEEDS_LINES = (r"\A", r"\Z", r"\z", r"\G", "(?")
+LINE_SENSITIVE_PARTS = (r"\A", r"\Z", r"\z", r"\G", "(?")
 """What a pattern may hold that means something else in a whole text than in one line."""
 
 
@@ -28,7 +28,7 @@ class SearchError(Exception):
 class Searcher:
     """One pattern, ready to be looked for."""
 
-    def __init__(self, query: Query, large: Large | None = None) -> None:
+    def __init__(self, query: SearchQuery, large: LargeFiles | None = None) -> None:
         """Add files that are too large to `large`. Raises SearchError if the pattern is invalid."""
         import regex
 
@@ -42,26 +42,26 @@ class Searcher:
             raise SearchError(
                 f"The pattern {query.pattern!r} is wrong: {error}. For plain text, set literal."
             ) from error
-        self._whole_first = query.literal or not any(part in query.pattern for part in NEEDS_LINES)
+        self._tests_whole_text = query.literal or not any(part in query.pattern for part in LINE_SENSITIVE_PARTS)
 
-    def search(self, path: Path, name: str, stop: threading.Event) -> Hits | None:
+    def search(self, path: Path, name: str, stop: threading.Event) -> FileHits | None:
         """Return the hits of a file, to be called `name`, None when there are none or it cannot be read.
 
         Raises SearchError when the pattern takes too long.
         """
-        data = _data(path)
+        data = _read_file(path)
         if data is None:
             if self._large is not None and is_large(path):
                 self._large.add(name)
             return None
-        hits = Hits(name, self._query.limit)
+        hits = FileHits(name, self._query.limit)
         hits.is_binary = b"\0" in data and not data.startswith(UTF16_BOMS)
-        text = _text(data)
+        text = _decode_lines(data)
         if self._may_match(text):
             self._search_lines(text, hits, stop)
         return hits if hits.matches else None
 
-    def _search_lines(self, text: str, hits: Hits, stop: threading.Event) -> None:
+    def _search_lines(self, text: str, hits: FileHits, stop: threading.Event) -> None:
         waiting: deque[tuple[int, str]] = deque(maxlen=self._query.context)
         after = 0
         for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
@@ -69,42 +69,42 @@ class Searcher:
                 return
             if self._matches(line):
                 while waiting:
-                    _add(hits, *waiting.popleft(), is_match=False)
-                _add(hits, number, line, is_match=True)
+                    _add_line(hits, *waiting.popleft(), is_match=False)
+                _add_line(hits, number, line, is_match=True)
                 after = self._query.context
             elif after:
-                _add(hits, number, line, is_match=False)
+                _add_line(hits, number, line, is_match=False)
                 after -= 1
             else:
                 waiting.append((number, line))
 
     def _may_match(self, text: str) -> bool:
         """Whether any line can match, by a look at the whole text, which is many times faster than line by line."""
-        if not self._whole_first:
+        if not self._tests_whole_text:
             return True
         try:
-            return self._pattern.search(text, timeout=PATTERN_SECONDS, concurrent=True) is not None
+            return self._pattern.search(text, timeout=MAX_PATTERN_SECONDS, concurrent=True) is not None
         except TimeoutError:
-            self._whole_first = False  # such a pattern is only slower that way
+            self._tests_whole_text = False  # such a pattern is only slower that way
             return True
 
     def _matches(self, line: str) -> bool:
         try:
-            return self._pattern.search(line, timeout=PATTERN_SECONDS, concurrent=True) is not None
+            return self._pattern.search(line, timeout=MAX_PATTERN_SECONDS, concurrent=True) is not None
         except TimeoutError as error:
             raise SearchError(
                 f"The pattern {self._query.pattern!r} takes too long. Repeat less within what is repeated."
             ) from error
 
 
-def search_below(
+def search_directory(
     root: Path, searcher: Searcher, stop: threading.Event, *, wanted: Callable[[str], bool]
-) -> Iterator[Hits]:
+) -> Iterator[FileHits]:
     """Yield the hits below a real directory, in order, in files whose relative path is wanted.
 
-    Raises SearchError, and TimeoutError after `SEARCH_SECONDS`.
+    Raises SearchError, and TimeoutError after `MAX_SEARCH_SECONDS`.
     """
-    deadline = time.monotonic() + SEARCH_SECONDS
+    deadline = time.monotonic() + MAX_SEARCH_SECONDS
     for entry in walk(root, stop):
         if time.monotonic() > deadline:
             raise TimeoutError
@@ -114,37 +114,37 @@ def search_below(
                 yield hits
 
 
-def is_there(path: Path, hits: Hits) -> bool:
+def contains_hits(path: Path, hits: FileHits) -> bool:
     """Whether a file, reached without any link, holds the lines that are said to be found in it."""
-    data = _data(path)
+    data = _read_file(path)
     if data is None:
         return False
-    lines = _text(data).removesuffix("\n").split("\n")
+    lines = _decode_lines(data).removesuffix("\n").split("\n")
     return all(
-        0 < number <= len(lines) and lossless(lines[number - 1].encode("utf-8", "surrogateescape")) == line
+        0 < number <= len(lines) and decode_line(lines[number - 1].encode("utf-8", "surrogateescape")) == line
         for number, line, _ in hits.lines
     )
 
 
-def _data(path: Path) -> bytes | None:
+def _read_file(path: Path) -> bytes | None:
     """Return what a regular file holds, None when it is none, too large, or reached by a link."""
     try:
         with os.fdopen(open_beneath(Path(path.anchor), path, READING), "rb") as file:
             status = os.fstat(file.fileno())
-            is_fit = stat.S_ISREG(status.st_mode) and status.st_size <= SEARCHED_BYTES
-            return file.read(SEARCHED_BYTES) if is_fit else None
+            is_fit = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SEARCHED_BYTES
+            return file.read(MAX_SEARCHED_BYTES) if is_fit else None
     except OSError:
         return None
 
 
-def _text(data: bytes) -> str:
+def _decode_lines(data: bytes) -> str:
     """Decode a file so that a line can be had back as it was; a NUL ends a line, as does CR LF."""
     if data.startswith(UTF16_BOMS):
         text = data.decode("utf-16", "replace")
     else:
-        text = data.removeprefix(BOM).replace(b"\0", b"\n").decode("utf-8", "surrogateescape")
+        text = data.removeprefix(UTF8_BOM).replace(b"\0", b"\n").decode("utf-8", "surrogateescape")
     return text.replace("\r\n", "\n")
 
 
-def _add(hits: Hits, number: int, line: str, *, is_match: bool) -> None:
-    hits.add(number, lossless(line.encode("utf-8", "surrogateescape")), is_match=is_match)
+def _add_line(hits: FileHits, number: int, line: str, *, is_match: bool) -> None:
+    hits.add(number, decode_line(line.encode("utf-8", "surrogateescape")), is_match=is_match)

@@ -33,9 +33,9 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.gemini.adapter import WINDOW, GeminiProvider
-from yarrow.provider.gemini.address import Address, address_of, is_official
-from yarrow.provider.gemini.models import MAX_PAGES
+from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, GeminiProvider
+from yarrow.provider.gemini.address import GeminiAddress, is_official, parse_address
+from yarrow.provider.gemini.model_list import MAX_PAGES
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 
@@ -496,7 +496,7 @@ async def test_what_a_model_can_do(server: GeminiServer) -> None:
 async def test_a_server_that_does_not_say(server: GeminiServer, provider: GeminiProvider, reply: Reply | None) -> None:
     if reply is not None:
         server.pages["/v1beta/models/m"] = reply
-    assert (await provider.info()).context_window == WINDOW
+    assert (await provider.info()).context_window == DEFAULT_CONTEXT_WINDOW
 
 
 async def test_a_model_must_be_named(server: GeminiServer) -> None:
@@ -518,7 +518,7 @@ def test_the_library_is_not_imported_before_it_is_needed() -> None:
 
 
 async def test_without_the_library(provider: GeminiProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yarrow.provider.gemini.bridge", None)
+    monkeypatch.setitem(sys.modules, "yarrow.provider.gemini.httpx_transport", None)
     for ask in (provider.info(), provider.list_models(), stream(provider)):
         with pytest.raises(ProviderError, match=r"pip install '\.\[gemini\]'") as caught:
             await ask
@@ -539,7 +539,7 @@ async def test_without_the_library(provider: GeminiProvider, monkeypatch: pytest
     ],
 )
 def test_base_urls(url: str, base: str, version: str) -> None:
-    assert address_of(url) == Address(base, version)
+    assert parse_address(url) == GeminiAddress(base, version)
 
 
 @pytest.mark.parametrize(

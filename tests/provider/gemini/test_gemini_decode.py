@@ -7,10 +7,10 @@ from google.genai.types import GenerateContentResponse
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from yarrow.provider.chat_completions.calls import MAX_CALLS
-from yarrow.provider.failures import Speaker
-from yarrow.provider.gemini.decode import GeminiDecoder
+from yarrow.provider.chat_completions.tool_calls import MAX_CALLS
+from yarrow.provider.gemini.decoder import GeminiDecoder
 
 
 def chunk(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> GenerateContentResponse:
@@ -28,7 +28,7 @@ def call(name: str | None = "ls", **more: Any) -> dict[str, Any]:
 
 
 def decoded(*chunks: GenerateContentResponse) -> list[Any]:
-    decoder = GeminiDecoder(Speaker("acme"))
+    decoder = GeminiDecoder(Backend("acme"))
     return [event for one in chunks for event in decoder.take(one)] + decoder.end()
 
 
@@ -151,5 +151,5 @@ def test_only_the_first_candidate_speaks() -> None:
 
 def test_an_object_of_another_shape() -> None:
     with pytest.raises(ProviderError) as caught:
-        GeminiDecoder(Speaker("acme")).take({"candidates": 5})
+        GeminiDecoder(Backend("acme")).take({"candidates": 5})
     assert (caught.value.code, caught.value.retryable) == (Code.MALFORMED_RESPONSE, True)

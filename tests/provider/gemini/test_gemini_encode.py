@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.failures import Speaker
-from yarrow.provider.gemini.address import Endpoint, address_of
-from yarrow.provider.gemini.bridge import Bridge, new_client
-from yarrow.provider.gemini.encode import Call, encode
+from yarrow.provider.call_pairs import MISSING_RESULT
+from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
+from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
+from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
 from yarrow.provider.gemini.rules import violations
-from yarrow.provider.gemini.schema import WORDS, reduced
-from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target
-from yarrow.provider.pairing import NO_RESULT
+from yarrow.provider.gemini.tool_schema import ALLOWED_KEYWORDS, reduce_schema
+from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
 
 MODEL = "gemini-3-flash"
 HERE = Target("here", MODEL)
@@ -41,11 +41,11 @@ def library() -> tuple[Any, list[dict[str, Any]]]:
         sent.append(json.loads(request.content))
         return httpx2.Response(200, content=b'{"candidates":[{"finishReason":"STOP"}]}')
 
-    wire = cast("Bridge", httpx2.MockTransport(answer))
-    return new_client(Endpoint(address_of(""), Speaker("here", "key")), wire), sent
+    wire = cast("HttpxTransport", httpx2.MockTransport(answer))
+    return new_client(GeminiEndpoint(parse_address(""), Backend("here", "key")), wire), sent
 
 
-def body_of(call: Call) -> dict[str, Any]:
+def body_of(call: GeminiRequest) -> dict[str, Any]:
     """The body that the library sends for a call."""
     client, sent = library()
 
@@ -63,7 +63,7 @@ def body_of(call: Call) -> dict[str, Any]:
 def body(*messages: Message, target: Target = HERE, configured: ProviderSettings | None = None, **more: Any) -> Any:
     """The body of a request; legal."""
     request = CompletionRequest(model=target.model, messages=messages, **more)
-    made = body_of(encode(request, target, configured or ProviderSettings()))
+    made = body_of(encode_gemini_request(request, target, configured or ProviderSettings()))
     assert violations(made, target.model) == []
     return made
 
@@ -185,13 +185,13 @@ def test_every_history_becomes_a_legal_request(request: CompletionRequest, sees:
     if not any(message.text.strip() for message in request.messages):
         request = CompletionRequest(model=request.model, messages=(*request.messages, user("hi")), tools=request.tools)
     target = Target("here", request.model, lambda _: sees)
-    call = encode(request, target, ProviderSettings(temperature=1.0))
+    call = encode_gemini_request(request, target, ProviderSettings(temperature=1.0))
     assert violations(body_of(call), request.model) == []
-    assert encode(request, target, ProviderSettings(temperature=1.0)) == call
+    assert encode_gemini_request(request, target, ProviderSettings(temperature=1.0)) == call
 
 
 def test_the_law_can_fail() -> None:
-    call = encode(CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings())
+    call = encode_gemini_request(CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings())
     call.contents.append({"role": "user", "parts": [{"text": " "}]})
     assert len(violations(body_of(call), MODEL)) == 3
 
@@ -203,11 +203,11 @@ def test_user_and_model_take_turns() -> None:
     history = (assistant("a"), assistant("b"), user("c"), user("d", PNG), assistant("e"))
     image = {"inlineData": {"mime_type": "image/png", "data": PNG.data}}
     assert sent(*history) == [
-        [{"text": BEGINNING}],
+        [{"text": HISTORY_START}],
         [{"text": "a"}, {"text": "b"}],
         [{"text": "c"}, {"text": "d"}, image],
         [{"text": "e"}],
-        [{"text": GO_ON}],
+        [{"text": CONTINUE_PROMPT}],
     ]
 
 
@@ -230,7 +230,7 @@ def test_case_P_19_one_content_has_all_results_in_call_order() -> None:
 
 def test_case_P_16_a_call_without_a_result_is_answered() -> None:
     assert sent(user("go"), assistant(*calls("a")), user("on"))[2] == [
-        wire_result(NO_RESULT, key="error"),
+        wire_result(MISSING_RESULT, key="error"),
         {"text": "on"},
     ]
 
@@ -314,7 +314,9 @@ def test_a_signature_alone_and_a_signed_thought() -> None:
 
 
 def test_the_library_does_nothing_by_itself() -> None:
-    config = encode(CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings()).config
+    config = encode_gemini_request(
+        CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings()
+    ).config
     assert config == {"automatic_function_calling": {"disable": True}, "automatic_continuation": False}
 
 
@@ -389,6 +391,6 @@ def test_a_tool_without_parameters() -> None:
 @given(schemas)
 @settings(max_examples=200, deadline=None)
 def test_reducing_twice_changes_nothing(schema: Any) -> None:
-    once = reduced(schema)
-    assert reduced(once) == once
-    assert once.keys() <= WORDS
+    once = reduce_schema(schema)
+    assert reduce_schema(once) == once
+    assert once.keys() <= ALLOWED_KEYWORDS

@@ -8,7 +8,7 @@ import pytest
 from byte_script_server import ByteServer, Step, serve
 
 from yarrow.errors import ProviderError
-from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 USER, PASSWORD = "a user", "p@ss:w\xf6rd/#"
 QUOTED = "a%20user:p%40ss:w%C3%B6rd%2F%23"
@@ -27,7 +27,7 @@ async def behind(proxy: str, variable: str = "https_proxy") -> AsyncGenerator[Ht
 
 
 async def fetch(client: HttpClient, url: str = URL, connect: float = 10, body: bytes = b"") -> bytes:
-    async with client.send(Request("POST", url, body=body, timeouts=Timeouts(connect=connect))) as response:
+    async with client.send(HttpRequest("POST", url, body=body, timeouts=Timeouts(connect=connect))) as response:
         return b"".join([piece async for piece in response])
 
 

@@ -7,7 +7,7 @@ import pytest
 from byte_script_server import Do, answer, chunked, serve, turns
 
 from yarrow.provider.http import pool
-from yarrow.provider.http.client import HttpClient, Request
+from yarrow.provider.http.client import HttpClient, HttpRequest
 
 BIG = bytes(32 * 1024 * 1024)
 LOOK = asyncio.Event
@@ -24,7 +24,7 @@ STAGES: dict[str, tuple[str, list[bytes | Do | type[asyncio.Event]], bytes]] = {
 }
 
 
-async def use(client: HttpClient, request: Request, *, read: bool) -> None:
+async def use(client: HttpClient, request: HttpRequest, *, read: bool) -> None:
     async with client.send(request) as response:
         if read:
             await response.read()
@@ -48,7 +48,7 @@ async def test_cancel_closes(client: HttpClient, stage: str) -> None:
     scheme, steps, body = STAGES[stage]
     look = asyncio.Event()
     async with serve([step if isinstance(step, bytes | Do) else look for step in steps]) as server:
-        request = Request("POST", f"{scheme}://127.0.0.1:{server.port}/", body=body)
+        request = HttpRequest("POST", f"{scheme}://127.0.0.1:{server.port}/", body=body)
         tasks = [asyncio.create_task(use(client, request, read="unread" not in stage)) for _ in range(3)]
         await server.visit(2)
         await turns(50)
@@ -70,7 +70,7 @@ async def test_cancel_while_connecting_leaves_no_task(client: HttpClient, monkey
         await never.wait()
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-    task = asyncio.create_task(use(client, Request("GET", "http://model.test/"), read=True))
+    task = asyncio.create_task(use(client, HttpRequest("GET", "http://model.test/"), read=True))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -80,9 +80,9 @@ async def test_cancel_while_connecting_leaves_no_task(client: HttpClient, monkey
 async def test_a_cancelled_request_gives_its_place_free(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
     async with serve([Do.READ], [Do.READ, answer(b"ok")]) as server:
-        first = asyncio.create_task(use(client, Request("GET", server.url), read=True))
+        first = asyncio.create_task(use(client, HttpRequest("GET", server.url), read=True))
         await (await server.visit(0)).asked.wait()
-        second = asyncio.create_task(use(client, Request("GET", server.url), read=False))
+        second = asyncio.create_task(use(client, HttpRequest("GET", server.url), read=False))
         await turns()
         assert len(server.visits) == 1
         first.cancel()

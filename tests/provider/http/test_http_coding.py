@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http import coding
-from yarrow.provider.http.client import HttpClient, Request
-from yarrow.provider.http.coding import Decoded
+from yarrow.provider.http import content_encoding
+from yarrow.provider.http.client import HttpClient, HttpRequest
+from yarrow.provider.http.content_encoding import ContentDecoder
 
 TEXT = b'data: {"text": "caf\xc3\xa9"}\n\n' * 9
 BARE = zlib.compressobj(wbits=-15)
@@ -33,7 +33,7 @@ CODED: dict[str, tuple[bytes, bytes]] = {
 
 
 async def get(client: HttpClient, url: str) -> bytes:
-    async with client.send(Request("GET", url)) as response:
+    async with client.send(HttpRequest("GET", url)) as response:
         return b"".join([piece async for piece in response])
 
 
@@ -89,7 +89,7 @@ async def test_what_is_flushed_is_not_held_back(client: HttpClient) -> None:
     steps = [step for pair in zip(pieces, seen, strict=True) for step in pair]
     async with (
         serve([Do.READ, begin, *steps, coder.flush(), Do.CLOSE]) as server,
-        client.send(Request("GET", server.url)) as response,
+        client.send(HttpRequest("GET", server.url)) as response,
     ):
         body = aiter(response)
         for number, event in enumerate(seen):
@@ -108,7 +108,7 @@ async def test_what_was_whole_before_the_cut_is_handed_out_first(client: HttpCli
     coder = zlib.compressobj(wbits=31)
     half = chunked(coder.compress(b"first") + coder.flush(zlib.Z_SYNC_FLUSH), end=b"")
     half = half.replace(b"\r\n", b"\r\ncontent-encoding: gzip\r\n", 1)
-    async with serve([Do.READ, half, Do.CLOSE]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, half, Do.CLOSE]) as server, client.send(HttpRequest("GET", server.url)) as response:
         pieces = aiter(response)
         assert await anext(pieces) == b"first"
         with pytest.raises(ProviderError, match="closed the connection in the middle") as caught:
@@ -149,7 +149,7 @@ async def test_a_body_without_bytes_needs_no_encoding(client: HttpClient, encodi
 async def test_a_limit_is_on_what_was_decoded(client: HttpClient) -> None:
     async with (
         serve([Do.READ, coded(gzip.compress(bytes(10_000_000), mtime=0))]) as server,
-        client.send(Request("GET", server.url)) as response,
+        client.send(HttpRequest("GET", server.url)) as response,
     ):
         assert await response.read(1000) == bytes(1000)
 
@@ -164,7 +164,7 @@ async def test_a_body_that_swells_comes_in_pieces_and_lets_others_run(client: Ht
             turns += 1
             await asyncio.sleep(0)
 
-    async with serve([Do.READ, coded(bomb)]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, coded(bomb)]) as server, client.send(HttpRequest("GET", server.url)) as response:
         await server.visits[0].asked.wait()
         other = asyncio.create_task(count())
         tracemalloc.start()
@@ -172,7 +172,7 @@ async def test_a_body_that_swells_comes_in_pieces_and_lets_others_run(client: Ht
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         other.cancel()
-    assert (sum(sizes), max(sizes)) == (64 * 1024 * 1024, coding.MAX_PIECE)
+    assert (sum(sizes), max(sizes)) == (64 * 1024 * 1024, content_encoding.MAX_PIECE_BYTES)
     assert turns >= len(sizes) - 1
     assert peak < 4 * 1024 * 1024
 
@@ -190,7 +190,7 @@ async def test_any_members_in_any_pieces_are_their_texts_together(members: list[
         piece, raw = raw[:size], raw[size:]
         return piece
 
-    body, text = Decoded("server", "gzip", source), b""
+    body, text = ContentDecoder("server", "gzip", source), b""
     while piece := await body.receive():
         text += piece
     assert text == b"".join(members)

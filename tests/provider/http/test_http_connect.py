@@ -12,8 +12,8 @@ from authority import Authority
 from byte_script_server import Do, answer, chunked, serve
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http import dial
-from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.http import dialer
+from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 OK = answer(b"ok")
 BIG = bytes(range(256)) * 8192
@@ -21,14 +21,14 @@ BIG = bytes(range(256)) * 8192
 
 async def failure(client: HttpClient, url: str, connect: float = 10) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        async with client.send(Request("GET", url, timeouts=Timeouts(connect=connect))):
+        async with client.send(HttpRequest("GET", url, timeouts=Timeouts(connect=connect))):
             pass
     assert caught.value.code is Code.UNREACHABLE
     return caught.value
 
 
 async def fetch(client: HttpClient, url: str) -> bytes:
-    async with client.send(Request("GET", url)) as response:
+    async with client.send(HttpRequest("GET", url)) as response:
         return b"".join([piece async for piece in response])
 
 
@@ -67,7 +67,7 @@ async def test_refused(client: HttpClient, closed_port: int) -> None:
     error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
     assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
     # Nobody listens on this machine: it is known at once, and waiting long is of no use.
-    assert error.retry_after == dial.REFUSED_SECONDS
+    assert error.retry_after == dialer.REFUSED_RETRY_SECONDS
     assert error.retryable
 
 
@@ -83,7 +83,7 @@ async def test_refused_by_every_address_is_said_once(
 async def test_a_dead_first_address_costs_a_moment(
     client: HttpClient, full_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dial, "ATTEMPT_SECONDS", 0.05)
+    monkeypatch.setattr(dialer, "MAX_ATTEMPT_SECONDS", 0.05)
     async with serve([Do.READ, OK]) as server:
         resolve_to(monkeypatch, full_port, server.port)
         assert await fetch(client, "http://model.test") == b"ok"
@@ -136,7 +136,7 @@ async def test_tls_body_to_the_end_of_the_connection_arrives_whole_at_a_slow_rea
 ) -> None:
     async with serve([Do.READ, b"HTTP/1.1 200 OK\r\n\r\n", BIG, Do.CLOSE], tls=trusted.context) as server:
         body = bytearray()
-        async with client.send(Request("GET", f"https://127.0.0.1:{server.port}/")) as response:
+        async with client.send(HttpRequest("GET", f"https://127.0.0.1:{server.port}/")) as response:
             async for piece in response:
                 body += piece
                 await asyncio.sleep(0.001)
@@ -145,7 +145,7 @@ async def test_tls_body_to_the_end_of_the_connection_arrives_whole_at_a_slow_rea
 
 async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, trusted: Authority) -> None:
     async with serve([Do.READ, chunked(b"x", end=b"")], tls=trusted.context) as server:
-        async with client.send(Request("GET", f"https://127.0.0.1:{server.port}/")) as response:
+        async with client.send(HttpRequest("GET", f"https://127.0.0.1:{server.port}/")) as response:
             async for _ in response:
                 break
         await server.visits[0].gone.wait()

@@ -4,7 +4,7 @@ import pytest
 from byte_script_server import Do, Script, answer, chunked, serve
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 WHOLE: dict[str, tuple[bytes, int, bytes]] = {
@@ -29,7 +29,7 @@ TO_THE_END = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1
 
 
 async def get(client: HttpClient, url: str) -> tuple[int, bytes]:
-    async with client.send(Request("GET", url, timeouts=Timeouts(first_byte=10, idle=10))) as response:
+    async with client.send(HttpRequest("GET", url, timeouts=Timeouts(first_byte=10, idle=10))) as response:
         return response.status, b"".join([piece async for piece in response])
 
 
@@ -84,7 +84,7 @@ async def test_a_reset_is_not_the_end_of_a_body_without_length(client: HttpClien
 
 async def test_what_arrived_before_the_cut_is_handed_out_first(client: HttpClient) -> None:
     half = chunked(b"first", end=b"")
-    async with serve([Do.READ, half, Do.CLOSE]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, half, Do.CLOSE]) as server, client.send(HttpRequest("GET", server.url)) as response:
         await server.visits[0].gone.wait()
         pieces = aiter(response)
         assert await anext(pieces) == b"first"
@@ -95,7 +95,7 @@ async def test_what_arrived_before_the_cut_is_handed_out_first(client: HttpClien
 async def test_the_chunks_of_one_read_come_as_one_piece(client: HttpClient) -> None:
     raw = chunked(*[b"data: x\n\n"] * 50)
     cut = [Do.READ, raw[:100], raw[100:200], raw[200:]]
-    async with serve(cut) as server, client.send(Request("GET", server.url)) as response:
+    async with serve(cut) as server, client.send(HttpRequest("GET", server.url)) as response:
         pieces = [piece async for piece in response]
     assert len(pieces) == 3
     assert b"".join(pieces) == b"data: x\n\n" * 50
@@ -146,14 +146,14 @@ async def test_a_line_without_end_is_given_up(client: HttpClient, begin: bytes) 
 async def test_a_long_head_within_the_limits_is_read(client: HttpClient) -> None:
     lines = [b"x-%d: %b" % (i, b"v" * 240) for i in range(250)]
     raw = answer(b"ok", *lines)
-    async with serve([Do.READ, raw]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
         assert len(response.headers) == 251
         assert await response.read() == b"ok"
 
 
 async def test_head_is_given_as_sent(client: HttpClient) -> None:
     raw = answer(b"", b"X-One:  a \t", b"x-Two: 1", b"X-TWO: 2", b"x-empty:", b"x-latin: \xe9", status=b"429 Slow down")
-    async with serve([Do.READ, raw]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
         assert (response.status, response.reason) == (429, "Slow down")
         assert response.headers == {
             "content-length": "0",
@@ -166,7 +166,7 @@ async def test_head_is_given_as_sent(client: HttpClient) -> None:
 
 async def test_headers_of_an_interim_response_are_not_those_of_the_response(client: HttpClient) -> None:
     raw = b"HTTP/1.1 103 Early\r\nlink: <a>\r\nx-a: 1\r\n\r\n" + answer(b"", b"x-a: 2")
-    async with serve([Do.READ, raw]) as server, client.send(Request("GET", server.url)) as response:
+    async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
         assert response.reason == "OK"
         assert response.headers == {"content-length": "0", "x-a": "2"}
 
@@ -174,5 +174,5 @@ async def test_headers_of_an_interim_response_are_not_those_of_the_response(clie
 async def test_read_keeps_no_more_than_its_limit(client: HttpClient) -> None:
     async with serve([Do.READ, answer(b"0123456789")] * 3) as server:
         for limit, expected in ((4, b"0123"), (10, b"0123456789"), (99, b"0123456789")):
-            async with client.send(Request("GET", server.url)) as response:
+            async with client.send(HttpRequest("GET", server.url)) as response:
                 assert await response.read(limit) == expected

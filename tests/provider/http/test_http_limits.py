@@ -7,7 +7,7 @@ import pytest
 from byte_script_server import ByteServer, Do, answer, chunked, serve, turns
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 HALF = chunked(b"first", end=b"")
 BIG = 32 * 1024 * 1024
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 async def ask(client: HttpClient, server: ByteServer, timeouts: Timeouts, body: bytes = b"") -> bytes:
-    async with client.send(Request("POST", server.url, body=body, timeouts=timeouts)) as response:
+    async with client.send(HttpRequest("POST", server.url, body=body, timeouts=timeouts)) as response:
         return b"".join([piece async for piece in response])
 
 
@@ -125,7 +125,7 @@ async def test_an_early_answer_ends_the_writing_and_the_connection(client: HttpC
 async def test_a_reader_that_does_not_read_stops_the_server_and_no_clock_runs(client: HttpClient, clock: Clock) -> None:
     body = bytes(BIG)
     async with serve([Do.READ, answer(body), Do.READ, answer(b"again")]) as server:
-        async with client.send(Request("GET", server.url)) as response:
+        async with client.send(HttpRequest("GET", server.url)) as response:
             transport = server.visits[0].writer.transport
             unsent = -1
             while unsent != (unsent := transport.get_write_buffer_size()):

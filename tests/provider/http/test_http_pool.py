@@ -10,14 +10,14 @@ from byte_script_server import ByteServer, Do, answer, chunked, serve, turns
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.http import pool
-from yarrow.provider.http.client import HttpClient, Request, Timeouts
+from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 OK = answer(b"ok")
 
 
 async def ask(client: HttpClient, server: ByteServer | str, path: str = "", *, wait: float = 10) -> bytes:
     url = server if isinstance(server, str) else server.url
-    request = Request("POST", url + path, body=b"question", timeouts=Timeouts(first_byte=wait))
+    request = HttpRequest("POST", url + path, body=b"question", timeouts=Timeouts(first_byte=wait))
     async with client.send(request) as response:
         return b"".join([piece async for piece in response])
 
@@ -134,7 +134,7 @@ async def test_a_connection_that_was_idle_too_long_is_replaced(
 async def test_leaving_early_closes_the_connection(client: HttpClient, way: str) -> None:
     async with serve([Do.READ, chunked(b"first", end=b"")], [Do.READ, OK]) as server:
         with pytest.raises(ZeroDivisionError) if way == "error" else nullcontext():
-            async with client.send(Request("GET", server.url)) as response:
+            async with client.send(HttpRequest("GET", server.url)) as response:
                 if way == "read less":
                     assert await response.read(3) == b"fir"
                 elif way != "ignore the body":
@@ -148,18 +148,18 @@ async def test_leaving_early_closes_the_connection(client: HttpClient, way: str)
 
 async def test_leaving_a_body_unread_closes_the_connection_though_it_has_arrived(client: HttpClient) -> None:
     async with serve([Do.READ, OK, Do.READ, OK]) as server:
-        async with client.send(Request("GET", server.url)):
+        async with client.send(HttpRequest("GET", server.url)):
             pass
         await server.visits[0].gone.wait()
 
 
 async def test_a_response_is_worth_nothing_after_it_was_left(client: HttpClient) -> None:
     async with serve([Do.READ, chunked(b"first", end=b"")], [Do.READ, OK, Do.READ, OK]) as server:
-        async with client.send(Request("GET", server.url)) as left:
+        async with client.send(HttpRequest("GET", server.url)) as left:
             await anext(aiter(left))
-        async with client.send(Request("GET", server.url)) as read:
+        async with client.send(HttpRequest("GET", server.url)) as read:
             await read.read()
-        async with client.send(Request("GET", server.url)):
+        async with client.send(HttpRequest("GET", server.url)):
             assert await read.read() == b"", "not the body of the request that came after on the same connection"
             with pytest.raises(ProviderError):
                 await left.read()
@@ -200,7 +200,7 @@ async def test_servers_do_not_share_connections_or_limits(client: HttpClient) ->
 async def test_close_ends_what_is_under_way_and_refuses_what_comes(client: HttpClient) -> None:
     half = chunked(b"first", end=b"")
     async with serve([Do.READ, OK], [Do.READ], [Do.READ, half]) as server:
-        async with client.send(Request("GET", server.url)) as idle:
+        async with client.send(HttpRequest("GET", server.url)) as idle:
             waiting = asyncio.create_task(ask(client, server))
             await (await server.visit(1)).asked.wait()
             reading = asyncio.create_task(ask(client, server))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.client import HttpClient, Request
-from yarrow.provider.http.origin import Origin, parse
-from yarrow.provider.http.proxy import Proxies
+from yarrow.provider.http.client import HttpClient, HttpRequest
+from yarrow.provider.http.origin import Origin, parse_url
+from yarrow.provider.http.proxy import ProxySettings
 
 OK = answer(b"ok")
 SECRET = "hunter2"
@@ -19,12 +19,12 @@ SECRET = "hunter2"
 
 def way(environment: Mapping[str, str], url: str) -> str:
     """The proxy for a URL and the variable that names it; empty is the straight way."""
-    route = Proxies(environment).route(parse(url)[0])
+    route = ProxySettings(environment).find_route(parse_url(url)[0])
     return "" if route.proxy is None else f"{route.proxy.origin} {route.proxy.variable}"
 
 
 async def fetch(client: HttpClient, url: str) -> bytes:
-    async with client.send(Request("GET", url)) as response:
+    async with client.send(HttpRequest("GET", url)) as response:
         return await response.read()
 
 
@@ -64,7 +64,7 @@ async def test_a_proxy_that_asks_who_we_are_is_not_the_server() -> None:
 async def test_another_answer_may_be_the_servers_and_is_given_as_it_is() -> None:
     async with serve([Do.READ, answer(b"no", status=b"502 Bad Gateway")]) as proxy:
         client = HttpClient({"http_proxy": f"127.0.0.1:{proxy.port}"})
-        async with client.send(Request("GET", "http://model.test/")) as response:
+        async with client.send(HttpRequest("GET", "http://model.test/")) as response:
             assert (response.status, await response.read()) == (502, b"no")
         await client.close()
 
@@ -94,10 +94,10 @@ async def test_this_machine_is_asked_straight() -> None:
 
 async def test_the_environment_is_read_once() -> None:
     environment = {"https_proxy": "http://one:1"}
-    proxies = Proxies(environment)
+    proxies = ProxySettings(environment)
     environment["https_proxy"] = "http://two:2"
     environment["no_proxy"] = "*"
-    route = proxies.route(Origin("https", "model.test", 443))
+    route = proxies.find_route(Origin("https", "model.test", 443))
     assert str(route) == "model.test:443 (through the proxy one:1)"
 
 
@@ -239,7 +239,7 @@ def test_any_text_is_a_proxy_or_is_refused(tokens: list[str]) -> None:
     ],
 )
 def test_credentials_are_decoded_and_never_shown(userinfo: str, credentials: bytes) -> None:
-    route = Proxies({"http_proxy": f"http://{userinfo}p:1"}).route(Origin("http", "model.test", 80))
+    route = ProxySettings({"http_proxy": f"http://{userinfo}p:1"}).find_route(Origin("http", "model.test", 80))
     assert route.proxy is not None
     assert route.proxy.authorization == f"Basic {b64encode(credentials).decode()}"
     assert repr(route) == (
@@ -249,6 +249,6 @@ def test_credentials_are_decoded_and_never_shown(userinfo: str, credentials: byt
 
 @pytest.mark.parametrize("value", ["p:1", "http://@p:1", "http://:@p:1"])
 def test_no_credentials_are_none(value: str) -> None:
-    route = Proxies({"http_proxy": value}).route(Origin("http", "model.test", 80))
+    route = ProxySettings({"http_proxy": value}).find_route(Origin("http", "model.test", 80))
     assert route.proxy is not None
     assert route.proxy.authorization == ""

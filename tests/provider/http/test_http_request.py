@@ -4,12 +4,12 @@ import pytest
 from byte_script_server import Do, answer, serve
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.client import HttpClient, Request
+from yarrow.provider.http.client import HttpClient, HttpRequest
 
 SECRET = "hunter2"
 
 
-async def sent(client: HttpClient, request: Request) -> None:
+async def sent(client: HttpClient, request: HttpRequest) -> None:
     async with client.send(request) as response:
         await response.read()
 
@@ -17,7 +17,7 @@ async def sent(client: HttpClient, request: Request) -> None:
 async def test_the_bytes_of_a_post(client: HttpClient) -> None:
     async with serve([Do.READ, answer()]) as server:
         headers = (("Authorization", f"Bearer {SECRET}"), ("x-empty", ""), ("x-latin", "caf\xe9"))
-        await sent(client, Request("POST", f"{server.url}/a%20b?x=1&y=/?#part", headers, b'{"a":"\xc3\xa9"}\r\n'))
+        await sent(client, HttpRequest("POST", f"{server.url}/a%20b?x=1&y=/?#part", headers, b'{"a":"\xc3\xa9"}\r\n'))
         assert server.visits[0].requests == [
             b"POST /v1/a%%20b?x=1&y=/? HTTP/1.1\r\nhost: 127.0.0.1:%d\r\naccept-encoding: identity\r\n"
             b"content-length: 12\r\nAuthorization: Bearer hunter2\r\nx-empty: \r\nx-latin: caf\xe9\r\n\r\n"
@@ -27,8 +27,8 @@ async def test_the_bytes_of_a_post(client: HttpClient) -> None:
 
 async def test_the_bytes_of_a_get_and_of_a_host_of_ones_own(client: HttpClient) -> None:
     async with serve([Do.READ, answer(), Do.READ, answer()]) as server:
-        await sent(client, Request("GET", f"HTTP://127.0.0.1:{server.port}?q"))
-        await sent(client, Request("POST", f"http://127.0.0.1:{server.port}", (("Host", "model.test"),)))
+        await sent(client, HttpRequest("GET", f"HTTP://127.0.0.1:{server.port}?q"))
+        await sent(client, HttpRequest("POST", f"http://127.0.0.1:{server.port}", (("Host", "model.test"),)))
         assert server.visits[0].requests == [
             b"GET /?q HTTP/1.1\r\nhost: 127.0.0.1:%d\r\naccept-encoding: identity\r\n\r\n" % server.port,
             b"POST / HTTP/1.1\r\naccept-encoding: identity\r\ncontent-length: 0\r\nHost: model.test\r\n\r\n",
@@ -38,7 +38,7 @@ async def test_the_bytes_of_a_get_and_of_a_host_of_ones_own(client: HttpClient) 
 async def test_a_large_body_arrives_as_it_is(client: HttpClient) -> None:
     body = bytes(range(256)) * 4096
     async with serve([Do.READ, answer()]) as server:
-        await sent(client, Request("POST", server.url, body=body))
+        await sent(client, HttpRequest("POST", server.url, body=body))
         assert server.visits[0].requests[0].partition(b"\r\n\r\n")[2] == body
 
 
@@ -66,7 +66,7 @@ async def test_a_large_body_arrives_as_it_is(client: HttpClient) -> None:
     ],
 )
 async def test_a_url_that_is_none_is_named(client: HttpClient, url: str, words: str) -> None:
-    await refused(client, Request("GET", url), words)
+    await refused(client, HttpRequest("GET", url), words)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ async def test_a_url_that_is_none_is_named(client: HttpClient, url: str, words: 
     ],
 )
 async def test_a_header_that_is_none_is_named(client: HttpClient, name: str, value: str, words: str) -> None:
-    await refused(client, Request("GET", "http://127.0.0.1:1/", ((name, value),)), words)
+    await refused(client, HttpRequest("GET", "http://127.0.0.1:1/", ((name, value),)), words)
 
 
 @pytest.mark.parametrize("method", ["HEAD", "get", "GET / HTTP/1.1\r\nx:", ""])
 async def test_a_method_that_is_none_is_named(client: HttpClient, method: str) -> None:
-    await refused(client, Request(method, "http://127.0.0.1:1/"), repr(method))
+    await refused(client, HttpRequest(method, "http://127.0.0.1:1/"), repr(method))
 
 
-async def refused(client: HttpClient, request: Request, words: str) -> None:
+async def refused(client: HttpClient, request: HttpRequest, words: str) -> None:
     with pytest.raises(ProviderError) as caught:
         await sent(client, request)
     assert (caught.value.code, caught.value.retryable) == (Code.INVALID_REQUEST, False)

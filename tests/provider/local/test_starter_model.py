@@ -16,14 +16,14 @@ from yarrow.message import Message, Role, StopReason, Text, ToolCall
 from yarrow.provider.base import CallPiece, CompletionRequest, ProviderEvent, StopPiece, TextPiece, UsagePiece
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.local.models import STARTER, STARTER_MODEL, pull
+from yarrow.provider.local.model_files import STARTER_FILE, STARTER_MODEL, pull_model
 from yarrow.provider.local.server import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
-TOOLS = Registry(BUILTIN_TOOLS).specs()
+TOOLS = ToolRegistry(BUILTIN_TOOLS).specs()
 SYSTEM = "You are a coding agent. Use the tools to do what the user asks. Then answer in one sentence."
 
 
@@ -36,10 +36,10 @@ class Model(NamedTuple):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def model() -> AsyncGenerator[Model]:
-    path = pull(lambda *_: None, os.environ)
+    path = pull_model(lambda *_: None, os.environ)
     server = await LocalServer.start(LocalSettings(str(path)))
     settings = ProviderSettings(base_url=server.base_url)
-    provider = LlamaCppProvider("local", STARTER, settings=settings, key=server.key, http=HttpClient())
+    provider = LlamaCppProvider("local", STARTER_FILE, settings=settings, key=server.key, http=HttpClient())
     async with httpx.AsyncClient(base_url=server.base_url, headers={"Authorization": f"Bearer {server.key}"}) as http:
         yield Model(path, server, provider, http)
     await provider.close()
@@ -47,7 +47,7 @@ async def model() -> AsyncGenerator[Model]:
 
 
 async def answer(model: Model, *messages: Message) -> list[ProviderEvent]:
-    request = CompletionRequest(model=STARTER, messages=messages, tools=TOOLS, system=SYSTEM, max_tokens=64)
+    request = CompletionRequest(model=STARTER_FILE, messages=messages, tools=TOOLS, system=SYSTEM, max_tokens=64)
     return [event async for event in model.provider.stream(request)]
 
 
@@ -67,7 +67,7 @@ async def test_the_server(model: Model) -> None:
     assert (defaults["n_ctx"], props["total_slots"]) == (8192, 1)
     assert defaults["params"]["temperature"] == 0.0
     assert props["chat_template_caps"]["supports_tool_calls"]
-    assert [entry.name for entry in await model.provider.list_models()] == [STARTER]
+    assert [entry.name for entry in await model.provider.list_models()] == [STARTER_FILE]
     assert (await model.provider.info()).context_window == 8192
 
 

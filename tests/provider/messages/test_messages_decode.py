@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from doubles.messages_server import block, call, end, event, sse, start, text, thinking
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from yarrow.provider.failures import Speaker
-from yarrow.provider.messages.decode import MessagesDecoder
+from yarrow.provider.messages.decoder import MessagesDecoder
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures/wire/messages-style/captures").glob("*.sse"))
-SPEAKER = Speaker("test")
+SPEAKER = Backend("test")
 
 
 class Decoded:

@@ -23,6 +23,7 @@ from yarrow.message import (
     ToolCall,
     ToolSpec,
 )
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -34,20 +35,19 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.body import to_json
-from yarrow.provider.failures import Speaker
-from yarrow.provider.history import BEGINNING, GO_ON, HIDDEN_IMAGE, NO_OUTPUT, Target
-from yarrow.provider.messages.abilities import EFFORTS, Abilities, ThinkingStyle, by_name
-from yarrow.provider.messages.decode import MessagesDecoder
-from yarrow.provider.messages.encode import CAUTIOUS_LIMIT, USUAL_LIMIT, encode
+from yarrow.provider.call_pairs import MISSING_RESULT
+from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
+from yarrow.provider.messages.capabilities import EFFORTS, MessagesCapabilities, ThinkingStyle, infer_capabilities
+from yarrow.provider.messages.decoder import MessagesDecoder
+from yarrow.provider.messages.request import DEFAULT_MAX_TOKENS, UNKNOWN_MODEL_MAX_TOKENS, encode_messages_request
 from yarrow.provider.messages.rules import violations
-from yarrow.provider.pairing import NO_RESULT
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/wire/messages-style/captures"
 HERE = Target("here", "m")
 PNG = Image("image/png", "iVBORw0KGgo=")
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 SIGNED = Thinking("hm", '{"signature":"S1"}')
-ADAPTIVE = by_name("claude-opus-4-8")
+ADAPTIVE = infer_capabilities("claude-opus-4-8")
 _numbers = count()
 
 
@@ -74,15 +74,17 @@ def calls(*ids: str) -> list[Block]:
 
 def body_of(
     *messages: Message,
-    abilities: Abilities | None = None,
+    abilities: MessagesCapabilities | None = None,
     configured: ProviderSettings | None = None,
     target: Target = HERE,
     **request: Any,
 ) -> dict[str, Any]:
     """The body as it goes over the wire; legal."""
     wanted = CompletionRequest(model=target.model, messages=messages, **request)
-    chosen = abilities or Abilities()
-    body = json.loads(to_json(encode(wanted, target, settings=configured or ProviderSettings(), abilities=chosen)))
+    chosen = abilities or MessagesCapabilities()
+    body = json.loads(
+        to_json(encode_messages_request(wanted, target, settings=configured or ProviderSettings(), capabilities=chosen))
+    )
     assert violations(body) == []
     return body
 
@@ -172,11 +174,11 @@ configurations = st.builds(
     temperature=st.one_of(st.none(), st.floats(0, 2)),
 )
 abilities = st.builds(
-    Abilities,
+    MessagesCapabilities,
     style=st.sampled_from(["budget", "adaptive", "none"]),
     max_output=st.sampled_from([0, 1, 1024, 2048, 8192, 10_000, 20_000, 64_000, 128_000]),
-    tempered=st.booleans(),
-    forced=st.booleans(),
+    takes_temperature=st.booleans(),
+    takes_forced_choice=st.booleans(),
     efforts=st.lists(st.sampled_from(EFFORTS), unique=True).map(lambda few: tuple(e for e in EFFORTS if e in few)),
 )
 
@@ -184,10 +186,10 @@ abilities = st.builds(
 @settings(max_examples=400)
 @given(histories, targets, requests, configurations, abilities)
 def test_law_1_any_history_gives_a_legal_request(
-    history: list[Message], target: Target, request: Any, configured: ProviderSettings, able: Abilities
+    history: list[Message], target: Target, request: Any, configured: ProviderSettings, able: MessagesCapabilities
 ) -> None:
     body = body_of(*history, target=target, abilities=able, configured=configured, **request)
-    if able.style == "adaptive" or not able.tempered:
+    if able.style == "adaptive" or not able.takes_temperature:
         assert body.get("temperature", 1.0) == 1.0 or "thinking" not in body
     assert not able.max_output or body["max_tokens"] <= able.max_output
 
@@ -259,7 +261,7 @@ def test_an_ordinary_history() -> None:
             {"role": "assistant", "content": [text("One file.")]},
             {"role": "user", "content": [text("ok") | mark]},
         ],
-        "max_tokens": CAUTIOUS_LIMIT,
+        "max_tokens": UNKNOWN_MODEL_MAX_TOKENS,
         "stream": True,
     }
 
@@ -267,7 +269,7 @@ def test_an_ordinary_history() -> None:
 def test_case_P_16_an_unanswered_call_gets_an_error_result() -> None:
     assert sent(user("go"), assistant(*calls("t1")), user("go on"))[1:] == [
         {"role": "assistant", "content": [wire_call("t1")]},
-        {"role": "user", "content": [wire_result("t1", NO_RESULT, is_error=True), text("go on")]},
+        {"role": "user", "content": [wire_result("t1", MISSING_RESULT, is_error=True), text("go on")]},
     ]
 
 
@@ -307,7 +309,7 @@ def test_case_P_19_all_results_stand_in_call_order_before_any_text() -> None:
     history = (user("go"), assistant(*calls("a", "b", "c")), result("c", "3"), user("steer"), result("a", "1"))
     assert sent(*history)[2]["content"] == [
         wire_result("a", "1"),
-        wire_result("b", NO_RESULT, is_error=True),
+        wire_result("b", MISSING_RESULT, is_error=True),
         wire_result("c", "3"),
         text("steer"),
     ]
@@ -324,11 +326,11 @@ def test_neighbours_of_one_role_are_one_message() -> None:
 
 def test_the_user_begins_and_ends() -> None:
     assert [message["content"] for message in sent(assistant("hi "))] == [
-        [text(BEGINNING)],
+        [text(HISTORY_START)],
         [text("hi ")],
-        [text(GO_ON)],
+        [text(CONTINUE_PROMPT)],
     ]
-    assert sent() == [{"role": "user", "content": [text(BEGINNING)]}]
+    assert sent() == [{"role": "user", "content": [text(HISTORY_START)]}]
 
 
 def test_ids_are_made_legal_at_both_ends_and_told_apart() -> None:
@@ -344,7 +346,9 @@ def test_ids_are_made_legal_at_both_ends_and_told_apart() -> None:
 def test_arguments_keep_their_bytes() -> None:
     call = ToolCall("a", "bash", '{"n": 1.50, "big": 123456789012345678901234567890}')
     request = CompletionRequest(model="m", messages=(user("go"), assistant(call)))
-    body = to_json(encode(request, HERE, settings=ProviderSettings(), abilities=Abilities()))
+    body = to_json(
+        encode_messages_request(request, HERE, settings=ProviderSettings(), capabilities=MessagesCapabilities())
+    )
     assert b'"input":{"n": 1.50, "big": 123456789012345678901234567890}' in body
 
 
@@ -375,7 +379,9 @@ def test_an_image_that_the_format_does_not_know_is_a_note(image: Image) -> None:
 # -- thinking ------------------------------------------------------------------------------------------------------
 
 
-def fields_of(level: ThinkingLevel, able: Abilities | None = None, *history: Message, **more: Any) -> dict[str, Any]:
+def fields_of(
+    level: ThinkingLevel, able: MessagesCapabilities | None = None, *history: Message, **more: Any
+) -> dict[str, Any]:
     body = body_of(*(history or (user("hi"),)), abilities=able, thinking=level, tools=(READ,), **more)
     names = ("max_tokens", "temperature", "thinking", "output_config", "tool_choice")
     return {name: body[name] for name in names if name in body}
@@ -389,33 +395,37 @@ def budget(tokens: int, limit: int) -> dict[str, Any]:
     }
 
 
-def adaptive(effort: str, limit: int = USUAL_LIMIT) -> dict[str, Any]:
+def adaptive(effort: str, limit: int = DEFAULT_MAX_TOKENS) -> dict[str, Any]:
     thinking = {"type": "adaptive", "display": "summarized"}
     return {"thinking": thinking, "output_config": {"effort": effort}, "max_tokens": limit}
 
 
-OLD = by_name("claude-sonnet-4-5")
+OLD = infer_capabilities("claude-sonnet-4-5")
 BUDGETS = [
-    (ThinkingLevel.OFF, {}, {"max_tokens": USUAL_LIMIT}),
-    (ThinkingLevel.MINIMAL, {}, budget(1_024, USUAL_LIMIT)),
-    (ThinkingLevel.LOW, {}, budget(4_000, USUAL_LIMIT)),
-    (ThinkingLevel.MEDIUM, {}, budget(10_000, USUAL_LIMIT)),
-    (ThinkingLevel.HIGH, {}, budget(20_000, USUAL_LIMIT)),
+    (ThinkingLevel.OFF, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+    (ThinkingLevel.MINIMAL, {}, budget(1_024, DEFAULT_MAX_TOKENS)),
+    (ThinkingLevel.LOW, {}, budget(4_000, DEFAULT_MAX_TOKENS)),
+    (ThinkingLevel.MEDIUM, {}, budget(10_000, DEFAULT_MAX_TOKENS)),
+    (ThinkingLevel.HIGH, {}, budget(20_000, DEFAULT_MAX_TOKENS)),
     (ThinkingLevel.XHIGH, {}, budget(32_000, 64_000)),
     (ThinkingLevel.MAX, {}, budget(48_000, 64_000)),
-    (ThinkingLevel.MEDIUM, {"temperature": 0.2}, budget(10_000, USUAL_LIMIT)),
-    (ThinkingLevel.OFF, {"temperature": 0.2}, {"temperature": 0.2, "max_tokens": USUAL_LIMIT}),
-    (ThinkingLevel.OFF, {"temperature": 1.7}, {"temperature": 1.0, "max_tokens": USUAL_LIMIT}),
+    (ThinkingLevel.MEDIUM, {"temperature": 0.2}, budget(10_000, DEFAULT_MAX_TOKENS)),
+    (ThinkingLevel.OFF, {"temperature": 0.2}, {"temperature": 0.2, "max_tokens": DEFAULT_MAX_TOKENS}),
+    (ThinkingLevel.OFF, {"temperature": 1.7}, {"temperature": 1.0, "max_tokens": DEFAULT_MAX_TOKENS}),
     (ThinkingLevel.MEDIUM, {"max_tokens": 10_000}, budget(10_000, 20_000)),
     (ThinkingLevel.MEDIUM, {"max_tokens": 10_001}, budget(10_000, 10_001)),
     (ThinkingLevel.HIGH, {"max_tokens": 500}, budget(20_000, 20_500)),
     (ThinkingLevel.HIGH, {"max_tokens": 10**6}, budget(20_000, 64_000)),
-    (ThinkingLevel.HIGH, {"tool_choice": "none"}, budget(20_000, USUAL_LIMIT) | {"tool_choice": {"type": "none"}}),
+    (
+        ThinkingLevel.HIGH,
+        {"tool_choice": "none"},
+        budget(20_000, DEFAULT_MAX_TOKENS) | {"tool_choice": {"type": "none"}},
+    ),
     # A choice that forces a call rules thinking out.
     (
         ThinkingLevel.HIGH,
         {"tool_choice": "required", "temperature": 0.2},
-        {"temperature": 0.2, "max_tokens": USUAL_LIMIT, "tool_choice": {"type": "any"}},
+        {"temperature": 0.2, "max_tokens": DEFAULT_MAX_TOKENS, "tool_choice": {"type": "any"}},
     ),
 ]
 
@@ -426,34 +436,46 @@ def test_thinking_with_a_budget(level: ThinkingLevel, request_: dict[str, Any], 
 
 
 def test_a_budget_is_lowered_where_the_model_cannot_answer_at_such_length() -> None:
-    assert fields_of(ThinkingLevel.HIGH, Abilities(max_output=8_192)) == budget(4_096, 8_192)
-    assert fields_of(ThinkingLevel.HIGH, Abilities(max_output=20_000)) == budget(10_000, 20_000)
-    assert fields_of(ThinkingLevel.HIGH, Abilities(max_output=2_000)) == {"max_tokens": 2_000}
+    assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=8_192)) == budget(4_096, 8_192)
+    assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=20_000)) == budget(10_000, 20_000)
+    assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=2_000)) == {"max_tokens": 2_000}
 
 
 @pytest.mark.parametrize(
     ("level", "able", "expected"),
     [
-        (ThinkingLevel.OFF, ADAPTIVE, {"max_tokens": USUAL_LIMIT}),
+        (ThinkingLevel.OFF, ADAPTIVE, {"max_tokens": DEFAULT_MAX_TOKENS}),
         (ThinkingLevel.MINIMAL, ADAPTIVE, adaptive("low")),
         (ThinkingLevel.MEDIUM, ADAPTIVE, adaptive("medium")),
         (ThinkingLevel.MAX, ADAPTIVE, adaptive("max")),
-        (ThinkingLevel.XHIGH, Abilities("adaptive", efforts=("low", "high")), adaptive("high", CAUTIOUS_LIMIT)),
-        (ThinkingLevel.LOW, Abilities("adaptive", efforts=("high",)), adaptive("high", CAUTIOUS_LIMIT)),
-        (ThinkingLevel.HIGH, Abilities("none"), {"max_tokens": CAUTIOUS_LIMIT, "temperature": 0.5}),
+        (
+            ThinkingLevel.XHIGH,
+            MessagesCapabilities("adaptive", efforts=("low", "high")),
+            adaptive("high", UNKNOWN_MODEL_MAX_TOKENS),
+        ),
+        (
+            ThinkingLevel.LOW,
+            MessagesCapabilities("adaptive", efforts=("high",)),
+            adaptive("high", UNKNOWN_MODEL_MAX_TOKENS),
+        ),
+        (
+            ThinkingLevel.HIGH,
+            MessagesCapabilities("none"),
+            {"max_tokens": UNKNOWN_MODEL_MAX_TOKENS, "temperature": 0.5},
+        ),
     ],
 )
-def test_thinking_without_a_budget(level: ThinkingLevel, able: Abilities, expected: dict[str, Any]) -> None:
+def test_thinking_without_a_budget(level: ThinkingLevel, able: MessagesCapabilities, expected: dict[str, Any]) -> None:
     assert fields_of(level, able, temperature=0.5) == expected
 
 
 def test_an_effort_that_no_level_fits_is_left_out() -> None:
-    assert "output_config" not in fields_of(ThinkingLevel.HIGH, Abilities("adaptive", efforts=()))
+    assert "output_config" not in fields_of(ThinkingLevel.HIGH, MessagesCapabilities("adaptive", efforts=()))
 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-fable-5-1"])
 def test_a_model_that_cannot_be_forced_is_left_to_choose(model: str) -> None:
-    assert fields_of(ThinkingLevel.HIGH, by_name(model), tool_choice="required") == adaptive("high")
+    assert fields_of(ThinkingLevel.HIGH, infer_capabilities(model), tool_choice="required") == adaptive("high")
 
 
 LOOP = (user("go"), assistant(SIGNED, *calls("a")), result("a", "1"))
@@ -499,7 +521,9 @@ def test_thinking_behind_another_beginning_is_sent_only_where_it_must(style: Thi
         assistant(Thinking("so", '{"signature":"s2"}'), *calls("a")),
         result("a", "ok"),
     )
-    messages = sent(*history, unbound=len(history), abilities=Abilities(style=style), thinking=ThinkingLevel.HIGH)
+    messages = sent(
+        *history, unbound=len(history), abilities=MessagesCapabilities(style=style), thinking=ThinkingLevel.HIGH
+    )
     blocks = [block for message in messages for block in message["content"]]
     assert [block["signature"] for block in blocks if block["type"] == "thinking"] == kept
 
@@ -555,7 +579,7 @@ def recorded(events: Sequence[ProviderEvent]) -> Message:
 
 
 def replay(data: bytes, size: int) -> list[dict[str, Any]]:
-    decoder = MessagesDecoder(Speaker("here"))
+    decoder = MessagesDecoder(Backend("here"))
     events = [event for at in range(0, len(data), size) for event in decoder.feed(data[at : at + size])]
     message = recorded([*events, *decoder.end()])
     return sent(user("go"), message, *(result(call.id, "x") for call in message.tool_calls), user("ok"))[1]["content"]

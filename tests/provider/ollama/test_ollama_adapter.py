@@ -28,10 +28,10 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.history import HIDDEN_IMAGE
-from yarrow.provider.http.client import HttpClient, Request, Response
+from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.ollama.adapter import OllamaProvider
-from yarrow.provider.ollama.address import DEFAULT, is_hosted, root_of
-from yarrow.provider.ollama.thinking import FIELD
+from yarrow.provider.ollama.address import DEFAULT_URL, is_hosted, parse_root
+from yarrow.provider.ollama.thinking import FIELD_MARK
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))
@@ -245,10 +245,10 @@ class Watched(HttpClient):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent: list[Request] = []
+        self.sent: list[HttpRequest] = []
 
     @asynccontextmanager
-    async def send(self, request: Request) -> AsyncGenerator[Response]:
+    async def send(self, request: HttpRequest) -> AsyncGenerator[HttpResponse]:
         self.sent.append(request)
         async with super().send(request) as response:
             yield response
@@ -286,9 +286,9 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
 @pytest.mark.parametrize(
     ("configured", "root"),
     [
-        ("", DEFAULT),
-        ("  ", DEFAULT),
-        ("0.0.0.0", DEFAULT),
+        ("", DEFAULT_URL),
+        ("  ", DEFAULT_URL),
+        ("0.0.0.0", DEFAULT_URL),
         ("0.0.0.0:1234", "http://127.0.0.1:1234"),
         (":1234", "http://127.0.0.1:1234"),
         ("http://0.0.0.0:1234", "http://127.0.0.1:1234"),
@@ -301,7 +301,7 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
     ],
 )
 def test_roots(configured: str, root: str) -> None:
-    assert root_of(configured) == root
+    assert parse_root(configured) == root
 
 
 def test_the_vendors_server_is_known() -> None:
@@ -319,7 +319,7 @@ async def test_an_answer_with_everything_in_it() -> None:
     async with OllamaServer([answer(*lines, done(prompt_eval_count=9, eval_count=2)), says("done")]) as server:
         provider = provider_for(server.root)
         events = await send(provider, tools=(READ,), thinking=ThinkingLevel.MEDIUM)
-        assert events[0] == ThinkingPiece("hm", FIELD)
+        assert events[0] == ThinkingPiece("hm", FIELD_MARK)
         assert "".join(one.text for one in events if isinstance(one, TextPiece)) == "Hello"
         assert events[-3:] == [
             CallPiece(ToolCall("a", "read", '{"path": "x"}')),

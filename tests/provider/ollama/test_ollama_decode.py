@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from doubles.ollama_server import call, done, line, said
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from yarrow.provider.failures import Speaker
-from yarrow.provider.ollama.decode import OllamaDecoder
-from yarrow.provider.ollama.thinking import FIELD
+from yarrow.provider.ollama.decoder import OllamaDecoder
+from yarrow.provider.ollama.thinking import FIELD_MARK
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures/wire/ollama-style").glob("*.ndjson"))
-SPEAKER = Speaker("test")
+SPEAKER = Backend("test")
 
 
 class Decoded:
@@ -172,9 +172,9 @@ def test_case_P_14_a_think_tag_over_two_lines(contents: list[str], thinking: str
 
 def test_a_server_that_takes_thinking_apart_leaves_tags_that_are_text() -> None:
     decoded = decode(said(thinking="hm"), said("<think> is a tag"), done())
-    assert decoded.events[:2] == [ThinkingPiece("hm", FIELD), TextPiece("<think> is a tag")]
+    assert decoded.events[:2] == [ThinkingPiece("hm", FIELD_MARK), TextPiece("<think> is a tag")]
     held = decode(said("<th"), said(thinking="hm"), said("x"), done())
-    assert held.events[:3] == [TextPiece("<th"), ThinkingPiece("hm", FIELD), TextPiece("x")]
+    assert held.events[:3] == [TextPiece("<th"), ThinkingPiece("hm", FIELD_MARK), TextPiece("x")]
 
 
 def test_thinking_that_stood_in_tags_is_not_marked_as_a_fields() -> None:

@@ -11,15 +11,15 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
+from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.history import HIDDEN_IMAGE, Target
-from yarrow.provider.ollama.abilities import Abilities, ThinkingStyle
-from yarrow.provider.ollama.encode import encode
+from yarrow.provider.ollama.capabilities import OllamaCapabilities, ThinkingStyle
+from yarrow.provider.ollama.request import encode_ollama_request
 from yarrow.provider.ollama.rules import violations
-from yarrow.provider.ollama.thinking import FIELD
-from yarrow.provider.pairing import NO_RESULT
+from yarrow.provider.ollama.thinking import FIELD_MARK
 
 HERE = Target("here", "m")
-ABLE = Abilities(8192, images=True, thinking="switch")
+ABLE = OllamaCapabilities(8192, images=True, thinking="switch")
 STYLES: tuple[ThinkingStyle, ...] = ("none", "switch", "level", "unknown")
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 PNG = Image("image/png", "iVBORw0KGgo=")
@@ -43,10 +43,10 @@ def result(call_id: str, *blocks: Block | str, **more: Any) -> Message:
 
 
 def body(
-    *messages: Message, abilities: Abilities = ABLE, configured: ProviderSettings | None = None, **more: Any
+    *messages: Message, abilities: OllamaCapabilities = ABLE, configured: ProviderSettings | None = None, **more: Any
 ) -> dict[str, Any]:
     request = CompletionRequest("m", messages or (user("hi"),), **more)
-    written = encode(request, HERE, settings=configured or ProviderSettings(), abilities=abilities)
+    written = encode_ollama_request(request, HERE, settings=configured or ProviderSettings(), capabilities=abilities)
     return json.loads(to_json(written))
 
 
@@ -57,7 +57,7 @@ texts = st.lists(st.sampled_from(TOKENS), max_size=4).map("".join)
 ids = st.sampled_from(["", " ", "a", "b", "call_1", "call_2", "x" * 60])
 blocks: st.SearchStrategy[Block] = st.one_of(
     st.builds(Text, texts),
-    st.builds(Thinking, texts, st.sampled_from(["", FIELD, '{"field":"role"}', "{"])),
+    st.builds(Thinking, texts, st.sampled_from(["", FIELD_MARK, '{"field":"role"}', "{"])),
     st.builds(
         ToolCall,
         ids,
@@ -104,16 +104,18 @@ requests = st.builds(
     temperature=st.sampled_from([None, 0, 0.5]),
     tool_choice=st.sampled_from(["auto", "none", "required"]),
 )
-abilities = st.builds(Abilities, st.sampled_from([1, 8192]), st.booleans(), st.booleans(), st.sampled_from(STYLES))
+abilities = st.builds(
+    OllamaCapabilities, st.sampled_from([1, 8192]), st.booleans(), st.booleans(), st.sampled_from(STYLES)
+)
 
 
 @settings(max_examples=400)
 @given(requests, abilities, st.sampled_from([0, 77]))
 def test_law_1_any_history_with_any_settings_is_legal(
-    request: CompletionRequest, able: Abilities, max_tokens: int
+    request: CompletionRequest, able: OllamaCapabilities, max_tokens: int
 ) -> None:
     configured = ProviderSettings(max_tokens=max_tokens)
-    written = json.loads(to_json(encode(request, HERE, settings=configured, abilities=able)))
+    written = json.loads(to_json(encode_ollama_request(request, HERE, settings=configured, capabilities=able)))
     assert violations(written) == []
     assert written["options"]["num_ctx"] == able.window
     assert able.images or not any("images" in message for message in written["messages"])
@@ -127,7 +129,7 @@ def test_law_1_any_history_with_any_settings_is_legal(
 def test_an_ordinary_history() -> None:
     history = (
         user("hi", PNG),
-        assistant(Thinking("hm", FIELD), "Let me see.", ToolCall("a", "read", '{"path":"x", "n":1.50}')),
+        assistant(Thinking("hm", FIELD_MARK), "Let me see.", ToolCall("a", "read", '{"path":"x", "n":1.50}')),
         result("a", "text", tool_name="other"),
         assistant(Thinking("tags"), "One."),
         user("ok"),
@@ -146,13 +148,13 @@ def test_an_ordinary_history() -> None:
 def test_arguments_are_sent_as_they_were_written() -> None:
     request = CompletionRequest("m", (user("hi"), assistant(ToolCall("a", "f", '{"n":1.50,"a":1}')), result("a", "x")))
     assert b'"arguments":{"n":1.50,"a":1}' in to_json(
-        encode(request, HERE, settings=ProviderSettings(), abilities=ABLE)
+        encode_ollama_request(request, HERE, settings=ProviderSettings(), capabilities=ABLE)
     )
 
 
 def test_case_P_16_an_unanswered_call_gets_a_result() -> None:
     sent = body(user("go"), assistant(ToolCall("t1", "bash")), user("go on"))["messages"]
-    assert sent[2] == {"role": "tool", "tool_name": "bash", "tool_call_id": "t1", "content": NO_RESULT}
+    assert sent[2] == {"role": "tool", "tool_name": "bash", "tool_call_id": "t1", "content": MISSING_RESULT}
 
 
 def test_case_P_18_blank_texts_are_not_sent() -> None:
@@ -162,21 +164,21 @@ def test_case_P_18_blank_texts_are_not_sent() -> None:
 
 
 def test_thinking_of_another_model_stays_here() -> None:
-    sent = body(user("hi"), assistant(Thinking("hm", FIELD), "x", model="n"), user("ok"))["messages"]
+    sent = body(user("hi"), assistant(Thinking("hm", FIELD_MARK), "x", model="n"), user("ok"))["messages"]
     assert sent[1] == {"role": "assistant", "content": "x"}
 
 
 @pytest.mark.parametrize(
     ("image", "able"),
     [
-        (PNG, Abilities()),
+        (PNG, OllamaCapabilities()),
         (Image("image/gif", PNG.data), ABLE),
         (Image("image/png", "data:image/png;base64,AAAA"), ABLE),
         (Image("image/png", "AA*AA"), ABLE),
         (Image("image/png", ""), ABLE),
     ],
 )
-def test_an_image_that_the_model_cannot_take_becomes_a_note(image: Image, able: Abilities) -> None:
+def test_an_image_that_the_model_cannot_take_becomes_a_note(image: Image, able: OllamaCapabilities) -> None:
     assert body(user("look", image), abilities=able)["messages"] == [
         {"role": "user", "content": f"look\n\n{HIDDEN_IMAGE}"}
     ]
@@ -220,14 +222,14 @@ def test_the_configured_body_comes_last() -> None:
     ],
 )
 def test_thinking(style: ThinkingStyle, level: ThinkingLevel, think: bool | str | None) -> None:
-    assert body(abilities=Abilities(thinking=style), thinking=level).get("think") == think
+    assert body(abilities=OllamaCapabilities(thinking=style), thinking=level).get("think") == think
 
 
 def test_tools() -> None:
     function = {"name": "read", "description": "Reads.", "parameters": READ.parameters}
     assert body(tools=(READ,))["tools"] == [{"type": "function", "function": function}]
     assert "tools" not in body(tools=(READ,), tool_choice="none")
-    assert "tools" not in body(tools=(READ,), abilities=Abilities(tools=False))
+    assert "tools" not in body(tools=(READ,), abilities=OllamaCapabilities(tools=False))
 
 
 def test_what_the_server_cannot_read_is_left_out_of_a_schema() -> None:

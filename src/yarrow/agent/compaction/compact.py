@@ -38,7 +38,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.session.record import Compaction
-from yarrow.session.state import apply
+from yarrow.session.state import apply_record
 
 MAX_PIECES = 16
 """Requests' worth of conversation for one summary; of more, messages in the middle are left out with a mark."""
@@ -213,7 +213,7 @@ class _Writer:
 def _shrinking(draft: Compaction, plan: CompactionPlan, meter: TokenCounter) -> Compaction:
     """Return the record with its estimate. Raises `RunError` when the context would not become smaller."""
     task = plan.task
-    after = context_of(apply(task.state, draft))
+    after = context_of(apply_record(task.state, draft))
     tokens = meter.estimate(after, task.frame)
     if tokens >= plan.tokens_before:
         raise ineffective(task, meter)

@@ -10,8 +10,8 @@ from yarrow.message import Message, Role, ToolCall
 from yarrow.policy.permission.request import Kind
 from yarrow.session.record import Compaction
 from yarrow.tool.access import Access
-from yarrow.tool.paths import locate, shown
-from yarrow.tool.registry import NOTHING_CHANGED, Registry
+from yarrow.tool.paths import format_path, locate
+from yarrow.tool.registry import DRY_RUN_NOTE, ToolRegistry
 
 
 class TouchedFiles(Struct, frozen=True):
@@ -22,15 +22,15 @@ class TouchedFiles(Struct, frozen=True):
 
 
 def list_touched_files(
-    messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: Registry
+    messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: ToolRegistry
 ) -> TouchedFiles:
     """Return the files of the calls that succeeded, and those of the previous compaction."""
     read = set(previous.read_files if previous else ())
     modified = set(previous.modified_files if previous else ())
     for call in _succeeded(messages):
-        access = registry.access(call.name)
+        access = registry.get_access(call.name)
         if access.kind is Kind.FILE and (path := _path(call, access, Path(cwd))):
-            (read if registry.read_only(call.name) else modified).add(path)
+            (read if registry.is_read_only(call.name) else modified).add(path)
     return TouchedFiles(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 
@@ -41,7 +41,7 @@ def _succeeded(messages: Iterable[Message]) -> Iterable[ToolCall]:
         called.update((call.id, call) for call in message.tool_calls)
         if message.role is Role.TOOL and message.tool_call_id in called:
             call = called.pop(message.tool_call_id)
-            if not message.is_error and not message.text.startswith(NOTHING_CHANGED):
+            if not message.is_error and not message.text.startswith(DRY_RUN_NOTE):
                 yield call
 
 
@@ -50,4 +50,4 @@ def _path(call: ToolCall, access: Access, cwd: Path) -> str:
         path = msgspec.json.decode(call.arguments, type=dict[str, object]).get(access.argument)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
-    return shown(locate(path, cwd), cwd) if path and isinstance(path, str) else ""
+    return format_path(locate(path, cwd), cwd) if path and isinstance(path, str) else ""

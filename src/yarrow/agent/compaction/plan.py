@@ -12,7 +12,7 @@ from yarrow.errors import Code, RunError
 from yarrow.event.events import CompactionReason, Notice
 from yarrow.message import Message
 from yarrow.session.state import SessionState
-from yarrow.tool.registry import Registry
+from yarrow.tool.registry import ToolRegistry
 
 MIN_ANSWER = 256
 """Tokens of window that must be left for an answer; with less a request does not fit."""
@@ -31,7 +31,7 @@ class CompactionTask(Struct, frozen=True):
     context: Context
     frame: ContextBudget
     reason: CompactionReason
-    registry: Registry
+    registry: ToolRegistry
     """Tools of the session."""
     instructions: str = ""
     """What the user asks of the summary."""

@@ -6,7 +6,7 @@ __all__ = ["COMPLETION_SHELLS", "make_script"]
 
 
 def make_script(shell: str) -> str:
-    """Return the script for one of `COMPLETED_SHELLS`."""
+    """Return the script for one of `COMPLETION_SHELLS`."""
     # Each in its place, since a shell asks for one of them.
     match shell:
         case "bash":

@@ -18,7 +18,7 @@ class ValueKind(Enum):
 
 
 class FlagValue(NamedTuple):
-    """What a value can be; `words` are those of `Kind.WORDS`, and `texts` says what each does where that is known."""
+    """What a value can be; `words` are those of `ValueKind.WORDS`, and `texts` says what each does if that is known."""
 
     kind: ValueKind
     words: tuple[str, ...] = ()

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 from yarrow.cli.doctor.check import CheckContext
 from yarrow.config.settings import BUILT_IN, ProviderSettings
 from yarrow.policy.secrets import is_secret_variable
+from yarrow.provider.api_keys import find_vendor_key
 from yarrow.provider.gemini.address import is_official as gemini_is_official
-from yarrow.provider.keys import vendor_key
 from yarrow.provider.messages.address import is_official
-from yarrow.provider.openai.address import address_of
+from yarrow.provider.openai.address import parse_address
 
 MIN_SECRET_CHARACTERS = 8
 """Characters; what is shorter may be part of any word, and hiding it would hide too much."""
@@ -29,15 +29,15 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
     url = settings.base_url or built_in.base_url
     match settings.type or built_in.type:
         case "messages":
-            return vendor_key(environment, "messages")[1] if is_official(url) else ""
+            return find_vendor_key(environment, "messages")[1] if is_official(url) else ""
         case "gemini":
-            return vendor_key(environment, "gemini")[1] if gemini_is_official(url) else ""
+            return find_vendor_key(environment, "gemini")[1] if gemini_is_official(url) else ""
         case "openai":
             pass
         case _:
             return ""
     follows = name == "openai" and not url and environment.get("OPENAI_BASE_URL", "").strip()
-    return vendor_key(environment)[1] if follows or address_of(url).trusted else ""
+    return find_vendor_key(environment)[1] if follows or parse_address(url).is_trusted else ""
 
 
 def list_secrets(context: CheckContext) -> list[str]:

@@ -112,9 +112,9 @@ def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Ch
 def _format_address(probe: ProviderProbe) -> str:
     url = probe.base_url
     if probe.type == "openai" and url:
-        from yarrow.provider.openai.address import address_of
+        from yarrow.provider.openai.address import parse_address
 
-        url = address_of(url).chat_url
+        url = parse_address(url).chat_url
     return f"{masked(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
 
 

@@ -9,9 +9,9 @@ from yarrow.cli.doctor.key_sources import find_key_source
 from yarrow.config.settings import BUILT_IN, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
-from yarrow.provider.factory import Ground, create
-from yarrow.provider.local.lacking import lacking
-from yarrow.provider.local.models import find_gguf
+from yarrow.provider.factory import ProviderContext, create_provider
+from yarrow.provider.local.availability import find_unavailable_reason
+from yarrow.provider.local.model_files import find_gguf
 
 _NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
 """How a server refuses that answers and has no list of its models."""
@@ -76,7 +76,9 @@ class ProbeResult(NamedTuple):
 async def run_probe(probe: ProviderProbe) -> ProbeResult:
     """Return what the provider says. Raises `YarrowError` when it cannot be built or does not answer."""
     context = probe.context
-    created = await create(probe.name, probe.model, Ground(context.loaded.settings, context.environment))
+    created = await create_provider(
+        probe.name, probe.model, ProviderContext(context.loaded.settings, context.environment)
+    )
     try:
         started = time.monotonic()
         models = await _fetch_models(created.provider)
@@ -112,7 +114,7 @@ async def _fetch_info(
 
 
 def _find_local_model(probe: ProviderProbe, models: Sequence[ModelEntry]) -> ProviderInfo:
-    if lacks := lacking():
+    if lacks := find_unavailable_reason():
         raise ProviderError(Code.PROVIDER_SETUP, lacks)
     names = [entry.name for entry in models]
     if not probe.model and not names:

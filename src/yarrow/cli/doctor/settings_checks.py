@@ -11,7 +11,7 @@ from yarrow.config.layers import Loaded, load
 from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
-from yarrow.extension.discovery import entry_points
+from yarrow.extension.discovery import find_entry_points
 from yarrow.policy.permission.unknown import unknown_tools
 
 SECTION = "settings"
@@ -24,7 +24,7 @@ def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple
     extensions = 0
     try:
         read = load(home=home, cwd=cwd, environment=environment, overrides={})
-        extensions = len(read.settings.extensions) + len(entry_points()[0])
+        extensions = len(read.settings.extensions) + len(find_entry_points()[0])
         read.check_providers({read.settings.provider, *read.settings.providers} if extensions else ())
         loaded = read
     except ConfigError as error:

@@ -11,9 +11,9 @@ from yarrow.cli.logs import LEVELS
 from yarrow.config.files import user_directory
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.platform import system
-from yarrow.session.files import in_words
-from yarrow.session.head import head
-from yarrow.session.ids import valid_id
+from yarrow.session.durable_files import describe_os_error
+from yarrow.session.head import read_head
+from yarrow.session.ids import is_valid_id
 
 SECTION = "storage"
 SCAN_SECONDS = 2.0
@@ -45,7 +45,7 @@ def _check_root(context: CheckContext, root: Path) -> list[Check]:
 
 
 def _check_sessions(context: CheckContext, root: Path) -> Check:
-    paths = [path for path in root.glob("*/*.jsonl") if valid_id(path.stem)]
+    paths = [path for path in root.glob("*/*.jsonl") if is_valid_id(path.stem)]
     deadline = time.monotonic() + SCAN_SECONDS
     looked, damaged = 0, list[Path]()
     for path in paths:
@@ -67,7 +67,7 @@ def _is_damaged(path: Path) -> bool:
     """Whether a file has no header that can be read; only its first lines and its end are looked at."""
     try:
         # A header that had to be made up knows no directory.
-        return not head(path).header.cwd
+        return not read_head(path).header.cwd
     except NotFound:
         return False  # removed since it was listed
     except StorageError:
@@ -107,7 +107,7 @@ def _find_directory_problem(directory: Path) -> str:
         with tempfile.TemporaryFile(dir=directory):
             return ""
     except OSError as error:
-        return in_words(error)
+        return describe_os_error(error)
 
 
 def _find_file_problem(path: Path) -> str:
@@ -115,5 +115,5 @@ def _find_file_problem(path: Path) -> str:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | system.PLAIN | system.NO_WAIT))
     except OSError as error:
-        return in_words(error)
+        return describe_os_error(error)
     return ""

@@ -36,7 +36,7 @@ class ClipboardError(Exception):
 
 
 async def read_image(environment: Mapping[str, str]) -> bytes:
-    """Return the picture in the clipboard, empty when it holds none. Raises `NoClipboard`."""
+    """Return the picture in the clipboard, empty when it holds none. Raises `ClipboardError`."""
     programs = list(_find_programs(_READERS, environment))
     if not programs:
         raise ClipboardError("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")

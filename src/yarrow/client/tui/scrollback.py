@@ -21,7 +21,7 @@ class PrintedState(Struct, frozen=True):
     items: int = 0
     characters: int = 0
     opening: str = ""
-    """What the rest of that item begins with to mean what it meant: see `markdown.Cut`."""
+    """What the rest of that item begins with to mean what it meant: see `markdown.BlockCut`."""
     is_begun: bool = False
     """Whether anything was printed, so that the next block stands apart from it."""
 

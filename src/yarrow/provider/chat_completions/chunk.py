@@ -22,16 +22,16 @@ class CallDelta(Struct, frozen=True, gc=False):
     provider_specific_fields: dict[str, Any] | None = None
 
 
-class Part(Struct, frozen=True, gc=False):
+class TextPart(Struct, frozen=True, gc=False):
     """A part of content that comes as a list."""
 
     text: str | None = None
 
 
-class Delta(Struct, frozen=True, gc=False):
+class ChatDelta(Struct, frozen=True, gc=False):
     """What a chunk adds to the answer."""
 
-    content: str | list[Part] | None = None
+    content: str | list[TextPart] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -84,13 +84,13 @@ class Timings(Struct, frozen=True, gc=False):
 class Choice(Struct, frozen=True, gc=False):
     """One of the answers, of which we ask for one; `message` stands in a reply that was not streamed."""
 
-    delta: Delta | None = None
-    message: Delta | None = None
+    delta: ChatDelta | None = None
+    message: ChatDelta | None = None
     finish_reason: str | None = None
     usage: TokenCounts | None = None
 
 
-class Chunk(Struct, frozen=True, gc=False):
+class ChatChunk(Struct, frozen=True, gc=False):
     """One event of the stream."""
 
     choices: list[Choice] | None = None

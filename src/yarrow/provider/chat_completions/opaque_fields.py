@@ -5,15 +5,15 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.provider.chat_completions.chunk import CallDelta, Delta
+from yarrow.provider.chat_completions.chunk import CallDelta, ChatDelta
 
-DETAILS = "reasoning_details"
+REASONING_DETAILS = "reasoning_details"
 """OpenRouter's; it holds the thinking text too."""
-OF_MESSAGES = (DETAILS, "thinking_blocks", "extra_content", "provider_specific_fields")
+MESSAGE_FIELDS = (REASONING_DETAILS, "thinking_blocks", "extra_content", "provider_specific_fields")
 """Of messages: OpenRouter's, LiteLLM's of Claude, Gemini's own endpoint, LiteLLM's of others."""
-OF_CALLS = ("extra_content", "provider_specific_fields")
+CALL_FIELDS = ("extra_content", "provider_specific_fields")
 """Of calls: Gemini's own endpoint and LiteLLM; they hold `thought_signature`."""
-_GROWING = ("text", "summary", "data")
+_STREAMED_MEMBERS = ("text", "summary", "data")
 """Members of a detail that come in pieces; of all others the last value that is not null counts."""
 
 
@@ -25,7 +25,7 @@ class OpaqueFields:
         self._blocks: list[dict[str, Any]] = []
         self._others: dict[str, dict[str, Any]] = {}
 
-    def add(self, delta: Delta) -> None:
+    def add(self, delta: ChatDelta) -> None:
         """Add what a delta holds."""
         for fragment in delta.reasoning_details or ():
             self._add_detail(fragment)
@@ -38,20 +38,20 @@ class OpaqueFields:
             if value:
                 self._others[name] = self._others.get(name, {}) | value
 
-    def opaque(self) -> str:
+    def encode(self) -> str:
         """Return the fields as JSON text; empty when there were none."""
         fields: dict[str, Any] = {**self._others}
         if self._details:
-            fields[DETAILS] = list(self._details.values())
+            fields[REASONING_DETAILS] = list(self._details.values())
         if self._blocks:
             fields["thinking_blocks"] = self._blocks
-        return encoded(fields)
+        return encode_fields(fields)
 
     def _add_detail(self, fragment: dict[str, Any]) -> None:
         """Join the fragments of one index and type to one detail."""
         known = self._details.setdefault(str((fragment.get("index"), fragment.get("type"))), {})
         for name, value in fragment.items():
-            if name in _GROWING and isinstance(value, str) and isinstance(known.get(name), str):
+            if name in _STREAMED_MEMBERS and isinstance(value, str) and isinstance(known.get(name), str):
                 known[name] += value
             elif value is not None or name not in known:
                 known[name] = value
@@ -66,18 +66,18 @@ class OpaqueFields:
         last |= {name: value for name, value in fragment.items() if name != "thinking" and value is not None}
 
 
-def call_fields(delta: CallDelta) -> dict[str, Any]:
+def get_call_fields(delta: CallDelta) -> dict[str, Any]:
     """Return the fields that a fragment of a call brings."""
     fields = {"extra_content": delta.extra_content, "provider_specific_fields": delta.provider_specific_fields}
     return {name: value for name, value in fields.items() if value}
 
 
-def encoded(fields: Mapping[str, Any]) -> str:
+def encode_fields(fields: Mapping[str, Any]) -> str:
     """Return fields as opaque text; empty for none."""
     return msgspec.json.encode(fields).decode() if fields else ""
 
 
-def fields_of(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
+def decode_fields(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return those fields of some names that an opaque text holds; none when it holds something else."""
     if not opaque:
         return {}

@@ -7,21 +7,21 @@ from contextlib import aclosing, suppress
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.addresses import is_local
+from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo, StreamOptions
-from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.failures import speaker_of
-from yarrow.provider.gemini.address import Endpoint, address_of
-from yarrow.provider.gemini.client import Session, opened
-from yarrow.provider.gemini.decode import GeminiDecoder
-from yarrow.provider.gemini.encode import Call, encode
-from yarrow.provider.gemini.models import MAX_PAGES, PAGE_SIZE, Listed, entries, listed
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
+from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
+from yarrow.provider.gemini.client import GeminiSession, open_session
+from yarrow.provider.gemini.decoder import GeminiDecoder
+from yarrow.provider.gemini.model_list import MAX_PAGES, PAGE_SIZE, GeminiModel, convert_model, list_answering_models
+from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.timeouts import QUESTION, SOON, timeouts_of, with_idle
+from yarrow.provider.timeouts import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 
-WINDOW = 1_048_576
+DEFAULT_CONTEXT_WINDOW = 1_048_576
 """Tokens of context of a model that does not say: all recent ones have as many."""
-LINGER = 0.5
+LINGER_SECONDS = 0.5
 """Seconds that the end of an answer is waited for behind its finish reason."""
 
 
@@ -33,22 +33,22 @@ class GeminiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        speaker = speaker_of(name, key, settings.headers)
-        self._endpoint = Endpoint(address_of(settings.base_url), speaker, settings.headers)
-        self._timeouts = timeouts_of(settings, local=is_local(settings.base_url))
-        self._refusals = Refusals()
+        speaker = make_backend(name, key, settings.headers)
+        self._endpoint = GeminiEndpoint(parse_address(settings.base_url), speaker, settings.headers)
+        self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
+        self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
         """Ask the server what the model can do; where it does not say, what is usual is assumed."""
         if not self._model:
             sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
-        told = await self._ask()
+        told = await self._get_model()
         return ProviderInfo(
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens or told.output_token_limit or 0,
-            context_window=self._settings.context_window or told.input_token_limit or WINDOW,
+            context_window=self._settings.context_window or told.input_token_limit or DEFAULT_CONTEXT_WINDOW,
             has_images=True,
         )
 
@@ -56,9 +56,9 @@ class GeminiProvider:
         """Stream one answer; images that the server refuses are left out once, and from then on."""
         while True:
             target = Target(self._name, request.model, self._refusals.takes_image)
-            call = encode(request, target, self._settings)
+            call = encode_gemini_request(request, target, self._settings)
             try:
-                async with aclosing(self._answer(call, request.stream_opts)) as events:
+                async with aclosing(self._stream_answer(call, request.stream_opts)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
@@ -70,11 +70,11 @@ class GeminiProvider:
     async def list_models(self) -> list[ModelEntry]:
         """Return the models that write answers, with their windows where the server tells them."""
         found: list[ModelEntry] = []
-        async with opened(self._endpoint, self._http, QUESTION) as session:
-            with session.told():
+        async with open_session(self._endpoint, self._http, QUESTION_TIMEOUTS) as session:
+            with session.translate_errors():
                 pager = await session.models.list(config={"page_size": PAGE_SIZE})
                 for _ in range(MAX_PAGES):
-                    found += entries(pager.page)
+                    found += list_answering_models(pager.page)
                     with suppress(IndexError):  # the library's way to say that there is no page more
                         await pager.next_page()
                         continue
@@ -85,20 +85,20 @@ class GeminiProvider:
         """Close the connections."""
         await self._http.close()
 
-    async def _ask(self) -> Listed:
-        async with opened(self._endpoint, self._http, SOON) as session:
+    async def _get_model(self) -> GeminiModel:
+        async with open_session(self._endpoint, self._http, SHORT_TIMEOUTS) as session:
             try:
-                with session.told():
-                    return listed(await session.models.get(model=self._model))
+                with session.translate_errors():
+                    return convert_model(await session.models.get(model=self._model))
             except ProviderError:
                 # Compatible servers may not know the question; what is really wrong shows in the first answer.
-                return Listed()
+                return GeminiModel()
 
-    async def _answer(self, call: Call, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
-        decoder = GeminiDecoder(self._endpoint.speaker, chunk_size=options.chunk_size)
+    async def _stream_answer(self, call: GeminiRequest, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
+        decoder = GeminiDecoder(self._endpoint.backend, chunk_size=options.chunk_size)
         async with (
-            opened(self._endpoint, self._http, with_idle(self._timeouts, options.idle_timeout)) as session,
-            aclosing(_chunks(session, call, decoder)) as chunks,
+            open_session(self._endpoint, self._http, replace_idle(self._timeouts, options.idle_timeout)) as session,
+            aclosing(_stream_chunks(session, call, decoder)) as chunks,
         ):
             try:
                 async for chunk in chunks:
@@ -107,22 +107,22 @@ class GeminiProvider:
                 for event in decoder.end():
                     yield event
             except ProviderError:
-                for event in decoder.rest():
+                for event in decoder.flush():
                     yield event
                 raise
 
 
-async def _chunks(session: Session, call: Call, decoder: GeminiDecoder) -> AsyncGenerator[object]:
+async def _stream_chunks(session: GeminiSession, call: GeminiRequest, decoder: GeminiDecoder) -> AsyncGenerator[object]:
     """Yield the chunks of the library until the answer is whole and nothing follows."""
-    with session.told():
+    with session.translate_errors():
         answer = await session.models.generate_content_stream(
             model=call.model, contents=call.contents, config=call.config
         )
     try:
         while True:
             try:
-                async with asyncio.timeout(LINGER if decoder.complete else None):
-                    with session.told():
+                async with asyncio.timeout(LINGER_SECONDS if decoder.complete else None):
+                    with session.translate_errors():
                         chunk = await anext(answer, None)
             except (ProviderError, TimeoutError):
                 # What breaks behind the finish reason takes nothing from the answer.
@@ -133,11 +133,11 @@ async def _chunks(session: Session, call: Call, decoder: GeminiDecoder) -> Async
                 return
             yield chunk
     finally:
-        await session.bridge.aclose()
-        await _run_out(answer)
+        await session.transport.aclose()
+        await _drain_answer(answer)
 
 
-async def _run_out(answer: AsyncIterator[object]) -> None:
+async def _drain_answer(answer: AsyncIterator[object]) -> None:
     """Let the library's generators end by themselves; left to the collector, each would become a task to close it."""
     with suppress(Exception):
         async for _ in answer:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import Speaker
+from yarrow.provider.backend_errors import Backend
 
 
 class FunctionCall(Struct, frozen=True, gc=False):
@@ -17,7 +17,7 @@ class FunctionCall(Struct, frozen=True, gc=False):
     args: dict[str, Any] | None = None
 
 
-class Part(Struct, frozen=True, gc=False):
+class GeminiPart(Struct, frozen=True, gc=False):
     """A piece of the answer; parts of other kinds, such as code that the backend ran, have none of these fields."""
 
     text: str | None = None
@@ -26,26 +26,26 @@ class Part(Struct, frozen=True, gc=False):
     function_call: FunctionCall | None = None
 
 
-class Content(Struct, frozen=True, gc=False):
+class GeminiContent(Struct, frozen=True, gc=False):
     """What a chunk adds."""
 
-    parts: list[Part] | None = None
+    parts: list[GeminiPart] | None = None
 
 
 class Candidate(Struct, frozen=True, gc=False):
     """An answer; we ask for one."""
 
-    content: Content | None = None
+    content: GeminiContent | None = None
     finish_reason: str | None = None
 
 
-class Feedback(Struct, frozen=True, gc=False):
+class PromptFeedback(Struct, frozen=True, gc=False):
     """What the backend says about the prompt."""
 
     block_reason: str | None = None
 
 
-class Counts(Struct, frozen=True, gc=False):
+class GeminiTokenCounts(Struct, frozen=True, gc=False):
     """The tokens so far; cached ones are inside the prompt's, thoughts are outside the candidates'."""
 
     prompt_token_count: int | None = None
@@ -54,18 +54,18 @@ class Counts(Struct, frozen=True, gc=False):
     thoughts_token_count: int | None = None
 
 
-class Chunk(Struct, frozen=True, gc=False):
+class GeminiChunk(Struct, frozen=True, gc=False):
     """One event of the stream."""
 
     candidates: list[Candidate] | None = None
-    prompt_feedback: Feedback | None = None
-    usage_metadata: Counts | None = None
+    prompt_feedback: PromptFeedback | None = None
+    usage_metadata: GeminiTokenCounts | None = None
 
 
-def chunk_of(given: object, speaker: Speaker) -> Chunk:
+def convert_chunk(given: object, backend: Backend) -> GeminiChunk:
     """Return what we read of an object of the library; MALFORMED_RESPONSE when it has another shape."""
     try:
-        return msgspec.convert(given, Chunk, from_attributes=True)
+        return msgspec.convert(given, GeminiChunk, from_attributes=True)
     except msgspec.ValidationError as error:
-        sentence = f"{speaker.name} sent a chunk that cannot be read: {error}"
+        sentence = f"{backend.name} sent a chunk that cannot be read: {error}"
         raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None

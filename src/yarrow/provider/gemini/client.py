@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.failures import Speaker, shown
-from yarrow.provider.gemini.address import Endpoint
+from yarrow.provider.backend_errors import Backend, quote_text
+from yarrow.provider.gemini.address import GeminiEndpoint
 from yarrow.provider.http.client import HttpClient, Timeouts
 
 if TYPE_CHECKING:
-    from yarrow.provider.gemini.bridge import Bridge
+    from yarrow.provider.gemini.httpx_transport import HttpxTransport
 
-INSTALL = "pip install '.[gemini]' in Yarrow's checkout"
+INSTALL_COMMAND = "pip install '.[gemini]' in Yarrow's checkout"
 
 
-class Page(Protocol):
+class ModelPage(Protocol):
     """A page of a list."""
 
     @property
@@ -30,7 +30,7 @@ class Page(Protocol):
         ...
 
 
-class Models(Protocol):
+class ModelsApi(Protocol):
     """What we use of the library: it takes plain values, and gives objects of its own."""
 
     async def generate_content_stream(
@@ -43,54 +43,54 @@ class Models(Protocol):
         """Return what the backend tells about a model."""
         ...
 
-    async def list(self, *, config: dict[str, Any]) -> Page:
+    async def list(self, *, config: dict[str, Any]) -> ModelPage:
         """Return the first page of the backend's models."""
         ...
 
 
-class Session:
+class GeminiSession:
     """The library for one call."""
 
-    def __init__(self, models: Models, bridge: "Bridge", speaker: Speaker) -> None:
+    def __init__(self, models: ModelsApi, bridge: "HttpxTransport", backend: Backend) -> None:
         self.models = models
-        self.bridge = bridge
-        self._speaker = speaker
+        self.transport = bridge
+        self._backend = backend
 
     @contextmanager
-    def told(self) -> Generator[None]:
+    def translate_errors(self) -> Generator[None]:
         """Turn what the library raises inside into ProviderError; ours go through it unchanged."""
         try:
             yield
         except ProviderError:
             raise
         except Exception as error:  # the library's own errors, pydantic's, and those of plain Python
-            said = shown(str(error), self._speaker)
-            if not self.bridge.asked:
-                sentence = f"{self._speaker.name} cannot be asked this: {said}"
+            said = quote_text(str(error), self._backend)
+            if not self.transport.has_sent:
+                sentence = f"{self._backend.name} cannot be asked this: {said}"
                 raise ProviderError(Code.INVALID_REQUEST, sentence) from error
-            sentence = f"{self._speaker.name} sent something that its library cannot read: {said}"
+            sentence = f"{self._backend.name} sent something that its library cannot read: {said}"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from error
 
 
 @asynccontextmanager
-async def opened(endpoint: Endpoint, http: HttpClient, timeouts: Timeouts) -> AsyncGenerator[Session]:
+async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Timeouts) -> AsyncGenerator[GeminiSession]:
     """Give the library for one call; leaving closes the connection. Raises PROVIDER_SETUP when it is not installed."""
     try:
-        from yarrow.provider.gemini.bridge import Bridge, new_client
+        from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
     except ImportError as error:
-        sentence = f"{endpoint.speaker.name} needs a library that is not installed: run {INSTALL} ({error})"
+        sentence = f"{endpoint.backend.name} needs a library that is not installed: run {INSTALL_COMMAND} ({error})"
         raise ProviderError(Code.PROVIDER_SETUP, sentence) from error
-    _silence()
-    bridge = Bridge(http, endpoint.speaker, timeouts)
+    _silence_library()
+    bridge = HttpxTransport(http, endpoint.backend, timeouts)
     try:
         # The library closes itself when nobody refers to its client any more; here somebody does.
         client = new_client(endpoint, bridge)
-        yield Session(cast("Models", client.aio.models), bridge, endpoint.speaker)
+        yield GeminiSession(cast("ModelsApi", client.aio.models), bridge, endpoint.backend)
     finally:
         await bridge.aclose()
 
 
-def _silence() -> None:
+def _silence_library() -> None:
     """Keep the library from writing to the terminal about values that it does not know and keys that we do not use."""
     warnings.filterwarnings("ignore", module=r"google\.genai")
     logging.getLogger("google_genai").setLevel(logging.CRITICAL)

@@ -8,55 +8,55 @@ from typing import Any, assert_never
 import msgspec
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall
-from yarrow.provider.gemini.note import Note, read
-from yarrow.provider.history import Target, repaired
-from yarrow.provider.turns import Turn, turns
-from yarrow.provider.unicode import whole
+from yarrow.provider.gemini.part_metadata import PartMetadata, decode_metadata
+from yarrow.provider.history import Target, repair_history
+from yarrow.provider.surrogates import replace_surrogates
+from yarrow.provider.turns import Turn, group_turns
 
-Wire = dict[str, Any]
+WireValue = dict[str, Any]
 """A value that the library takes; bytes in it go over the wire as base64."""
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
-NO_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
+SKIPPED_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
 """What the vendor documents for a call that another model made: on the wire it is that word."""
-_UNSIGNED = re.compile(r"gemini-[12]\b")
-_STARTS_BADLY = re.compile(r"[^a-zA-Z_]")
+_UNSIGNED_MODEL = re.compile(r"gemini-[12]\b")
+_ILLEGAL_START = re.compile(r"[^a-zA-Z_]")
 
 
-def contents(history: Sequence[Message], target: Target) -> list[Wire]:
+def encode_contents(history: Sequence[Message], target: Target) -> list[WireValue]:
     """Return the contents of a request: user and model take turns, a user begins and a user ends."""
     sees = Target(
         target.provider, target.model, lambda image: image.media_type in MEDIA_TYPES and target.takes_image(image)
     )
-    result: list[Wire] = []
-    calls: dict[str, Wire] = {}
-    for turn in turns(repaired(history, sees)):
+    result: list[WireValue] = []
+    calls: dict[str, WireValue] = {}
+    for turn in group_turns(repair_history(history, sees)):
         if turn.side == "assistant":
             calls = {}
-            parts = [part for message in turn.messages for part in _said(message, sees, calls)]
-            result.append({"role": "model", "parts": _admitted(parts, target.model)})
+            parts = [part for message in turn.messages for part in _encode_model_parts(message, sees, calls)]
+            result.append({"role": "model", "parts": _ensure_signature(parts, target.model)})
         else:
-            result.append({"role": "user", "parts": _asked(turn, calls)})
+            result.append({"role": "user", "parts": _encode_user_turn(turn, calls)})
     return result
 
 
-def _said(message: Message, target: Target, calls: dict[str, Wire]) -> list[Wire]:
+def _encode_model_parts(message: Message, target: Target, calls: dict[str, WireValue]) -> list[WireValue]:
     """Return the parts of a model's message; notes the calls, as they go over the wire, by the id of the history."""
     own = (message.provider, message.model) == (target.provider, target.model)
-    parts: list[Wire] = []
+    parts: list[WireValue] = []
     for block in message.content:
         match block:
             case Text(text):
-                parts.append({"text": whole(text)})
+                parts.append({"text": replace_surrogates(text)})
             case ToolCall(call_id, name, arguments, opaque=opaque):
-                note = read(opaque) if own else Note()
+                note = decode_metadata(opaque) if own else PartMetadata()
                 call = calls[call_id] = {"name": _name(name)}
                 if note.id and note.id == call_id:
                     call["id"] = note.id
                 part = {"functionCall": call | {"args": msgspec.json.decode(arguments)}}
                 parts.append(part | _signature(note))
             case Opaque(data):
-                _sign(parts, read(data))
+                _attach_signature(parts, decode_metadata(data))
             case Thinking() | Image():
                 pass  # a thought that was not signed is of no use to the backend, and no model says images
             case _:
@@ -64,7 +64,7 @@ def _said(message: Message, target: Target, calls: dict[str, Wire]) -> list[Wire
     return parts
 
 
-def _sign(parts: list[Wire], note: Note) -> None:
+def _attach_signature(parts: list[WireValue], note: PartMetadata) -> None:
     """Put a signature on the part that it came with, which is cut off the text that it was joined to."""
     if not note.thought_signature:
         return
@@ -84,25 +84,25 @@ def _sign(parts: list[Wire], note: Note) -> None:
     parts.append({"text": signed} | signature)
 
 
-def _admitted(parts: list[Wire], model: str) -> list[Wire]:
+def _ensure_signature(parts: list[WireValue], model: str) -> list[WireValue]:
     """Return the parts with the first call signed, without which newer models refuse them."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None and wants_signature(model):
-        first.setdefault("thoughtSignature", NO_SIGNATURE)
+        first.setdefault("thoughtSignature", SKIPPED_SIGNATURE)
     return parts
 
 
 def wants_signature(model: str) -> bool:
     """Tell whether a model refuses a call in the history that nobody signed."""
     name = model.rpartition("/")[2].lower()
-    return name.startswith("gemini") and _UNSIGNED.match(name) is None
+    return name.startswith("gemini") and _UNSIGNED_MODEL.match(name) is None
 
 
-def _asked(turn: Turn, calls: dict[str, Wire]) -> list[Wire]:
+def _encode_user_turn(turn: Turn, calls: dict[str, WireValue]) -> list[WireValue]:
     """Return the parts of a user's turn: all results, and what else there is behind them."""
     results = [message for message in turn.messages if message.role is Role.TOOL]
     others = [message for message in turn.messages if message.role is not Role.TOOL]
-    parts: list[Wire] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
+    parts: list[WireValue] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
     for result in results:
         if result.images:
             parts.append({"text": f"Images of the result of {calls[result.tool_call_id]['name']}:"})
@@ -110,28 +110,32 @@ def _asked(turn: Turn, calls: dict[str, Wire]) -> list[Wire]:
     return [*parts, *_user_parts(others)]
 
 
-def _response(result: Message) -> Wire:
+def _response(result: Message) -> WireValue:
     text = "\n\n".join(block.text for block in result.content if isinstance(block, Text))
-    return {"response": {"error" if result.is_error else "output": whole(text or "(images follow the results)")}}
+    return {
+        "response": {
+            "error" if result.is_error else "output": replace_surrogates(text or "(images follow the results)")
+        }
+    }
 
 
-def _user_parts(messages: Iterable[Message]) -> Iterator[Wire]:
+def _user_parts(messages: Iterable[Message]) -> Iterator[WireValue]:
     for message in messages:
         for block in message.content:
             if isinstance(block, Text):
-                yield {"text": whole(block.text)}
+                yield {"text": replace_surrogates(block.text)}
             elif isinstance(block, Image):
                 yield _image(block)
 
 
-def _image(image: Image) -> Wire:
+def _image(image: Image) -> WireValue:
     return {"inlineData": {"mimeType": image.media_type, "data": base64.b64decode(image.data)}}
 
 
 def _name(name: str) -> str:
     """Return the name of a call; the backend wants a letter or _ at its beginning."""
-    return f"_{name[:63]}" if _STARTS_BADLY.match(name) else name
+    return f"_{name[:63]}" if _ILLEGAL_START.match(name) else name
 
 
-def _signature(note: Note) -> Wire:
+def _signature(note: PartMetadata) -> WireValue:
     return {"thoughtSignature": note.thought_signature} if note.thought_signature else {}

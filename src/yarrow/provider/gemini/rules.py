@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from yarrow.provider.gemini.contents import MEDIA_TYPES, wants_signature
-from yarrow.provider.gemini.schema import WORDS
+from yarrow.provider.gemini.tool_schema import ALLOWED_KEYWORDS
 
 _FIELDS = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"})
 _KINDS = frozenset({"text", "inlineData", "functionCall", "functionResponse"})
@@ -86,7 +86,7 @@ def _schema(schema: object, at: str) -> Iterator[str]:
     fields = _dict(schema)
     if fields != schema:
         yield f"{at}: a schema must be an object"
-    for word in sorted(fields.keys() - WORDS):
+    for word in sorted(fields.keys() - ALLOWED_KEYWORDS):
         yield f'Invalid JSON payload received. Unknown name "{word}" at {at}: Cannot find field.'
     properties = _dict(fields.get("properties"))
     if not properties.keys() >= set(fields.get("required", ())):

@@ -6,27 +6,27 @@ from contextlib import asynccontextmanager
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.http.connection import Connection
-from yarrow.provider.http.dial import Dialer
+from yarrow.provider.http.dialer import Dialer
 from yarrow.provider.http.exchange import Exchange
-from yarrow.provider.http.parser import Head
-from yarrow.provider.http.pool import Pool
-from yarrow.provider.http.proxy import Proxies, Route
-from yarrow.provider.http.request import Request, Timeouts, encode
+from yarrow.provider.http.parser import ResponseHead
+from yarrow.provider.http.pool import ConnectionPool
+from yarrow.provider.http.proxy import ProxySettings, Route
+from yarrow.provider.http.request import HttpRequest, Timeouts, encode_http_request
 
-__all__ = ["MAX_ERROR_BODY", "HttpClient", "Request", "Response", "Timeouts"]
+__all__ = ["MAX_ERROR_BODY_BYTES", "HttpClient", "HttpRequest", "HttpResponse", "Timeouts"]
 
-MAX_ERROR_BODY = 1024 * 1024
+MAX_ERROR_BODY_BYTES = 1024 * 1024
 """Bytes that `Response.read` keeps unless told otherwise; the rest of the body is not read."""
 
 
-class Response:
+class HttpResponse:
     """The answer to a request, valid inside its `async with` and read by one task.
 
     Iterating gives the body as it arrives, about one piece per read of the socket and never an empty one. Both ways
     of reading raise ProviderError: STREAM_TRUNCATED, STREAM_STALLED, MALFORMED_RESPONSE.
     """
 
-    def __init__(self, head: Head, receive: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, head: ResponseHead, receive: Callable[[], Awaitable[bytes]]) -> None:
         self.status: int = head.status
         self.reason: str = head.reason
         self.headers: Mapping[str, str] = head.headers
@@ -42,7 +42,7 @@ class Response:
             return piece
         raise StopAsyncIteration
 
-    async def read(self, limit: int = MAX_ERROR_BODY) -> bytes:
+    async def read(self, limit: int = MAX_ERROR_BODY_BYTES) -> bytes:
         """Return the rest of the body, or its first `limit` bytes if it is longer."""
         body = bytearray()
         while len(body) < limit and (piece := await self._receive()):
@@ -53,32 +53,32 @@ class Response:
 class HttpClient:
     """Keeps connections alive per way to a server; belongs to one event loop, serves many tasks.
 
-    `environment` is where proxies are named (see `Proxies`); without one every server is asked straight.
+    `environment` is where proxies are named (see `ProxySettings`); without one every server is asked straight.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._proxies = Proxies(environment or {})
+        self._proxies = ProxySettings(environment or {})
         self._dialer = Dialer()
-        self._pools: defaultdict[Route, Pool] = defaultdict(Pool)
+        self._pools: defaultdict[Route, ConnectionPool] = defaultdict(ConnectionPool)
         self._open: set[Connection] = set()
         self._closed = False
 
     @asynccontextmanager
-    async def send(self, request: Request) -> AsyncGenerator[Response]:
+    async def send(self, request: HttpRequest) -> AsyncGenerator[HttpResponse]:
         """Send a request and give its response, whatever its status; redirects are not followed.
 
         Leaving with the body not read to its end closes the connection. With all connections to the server busy it
         waits for one, without a limit of its own. Raises ProviderError: INVALID_REQUEST, PROVIDER_SETUP, UNREACHABLE,
         STREAM_STALLED, MALFORMED_RESPONSE.
         """
-        route, data = encode(request, self._proxies)
+        route, data = encode_http_request(request, self._proxies)
         pool = self._pools[route]
         async with pool.slots:
-            connection, exchange = await self._ask(route, data, request.timeouts)
+            connection, exchange = await self._exchange(route, data, request.timeouts)
             try:
-                yield _response(route, await exchange.head(), exchange)
+                yield _make_response(route, await exchange.read_head(), exchange)
             finally:
-                pool.give_back(connection)
+                pool.release(connection)
 
     async def close(self) -> None:
         """Close every connection, also those in use, and wait until their sockets are closed."""
@@ -89,24 +89,24 @@ class HttpClient:
         for connection in connections:
             await connection.closed
 
-    async def _ask(self, route: Route, data: bytes, timeouts: Timeouts) -> tuple[Connection, Exchange]:
+    async def _exchange(self, route: Route, data: bytes, timeouts: Timeouts) -> tuple[Connection, Exchange]:
         """Send over an idle connection or a new one, and wait for the head of the response."""
         pool = self._pools[route]
-        idle = pool.take()
+        idle = pool.acquire()
         if idle is not None:
             exchange = idle.start(data, timeouts)
             try:
-                await _answered(idle, exchange)
+                await _wait_for_head(idle, exchange)
             except ProviderError:
                 # The server may have closed it just as we wrote: then it has done nothing, or can do it again.
-                if not exchange.lost_unheard:
+                if not exchange.lost_before_response:
                     raise
                 pool.drop_idle()
             else:
                 return idle, exchange
         fresh = await self._connect(route, timeouts.connect)
         exchange = fresh.start(data, timeouts)
-        await _answered(fresh, exchange)
+        await _wait_for_head(fresh, exchange)
         return fresh, exchange
 
     async def _connect(self, route: Route, limit: float) -> Connection:
@@ -120,23 +120,23 @@ class HttpClient:
         raise ProviderError(Code.UNREACHABLE, f"nothing is sent to {route}: the HTTP client is closed")
 
 
-def _response(route: Route, head: Head, exchange: Exchange) -> Response:
-    if head.status == 407 and route.proxy is not None and not route.tunnelled:
-        from yarrow.provider.http.tunnel import refusal
+def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> HttpResponse:
+    if head.status == 407 and route.proxy is not None and not route.is_tunnelled:
+        from yarrow.provider.http.tunnel import make_proxy_error
 
-        raise refusal(route.origin.host, route.proxy, head)
+        raise make_proxy_error(route.origin.host, route.proxy, head)
     encoding = head.headers.get("content-encoding", "identity")
     if encoding.lower() in ("", "identity"):
-        return Response(head, exchange.receive)
+        return HttpResponse(head, exchange.receive)
     # Here and not above: none is asked for, so hardly any run needs it.
-    from yarrow.provider.http.coding import Decoded
+    from yarrow.provider.http.content_encoding import ContentDecoder
 
-    return Response(head, Decoded(str(route), encoding, exchange.receive).receive)
+    return HttpResponse(head, ContentDecoder(str(route), encoding, exchange.receive).receive)
 
 
-async def _answered(connection: Connection, exchange: Exchange) -> None:
+async def _wait_for_head(connection: Connection, exchange: Exchange) -> None:
     try:
-        await exchange.head()
+        await exchange.read_head()
     except BaseException:  # also a cancellation: a half-read connection is no use to anybody
         connection.abort()
         raise

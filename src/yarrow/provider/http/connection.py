@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.abort import abort
+from yarrow.provider.http.abort import abort_transport
 from yarrow.provider.http.exchange import Exchange
 from yarrow.provider.http.request import Timeouts
 
@@ -17,23 +17,23 @@ class Connection(asyncio.Protocol):
         self._peer = peer
         self._transport: asyncio.Transport
         self._exchange: Exchange | None = None
-        self._choked = False
+        self._is_write_paused = False
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether another request may be sent: the last exchange is done with and the server has not hung up."""
-        if self._transport.is_closing() or self._choked:
+        if self._transport.is_closing() or self._is_write_paused:
             return False
-        return self._exchange is None or self._exchange.reusable
+        return self._exchange is None or self._exchange.is_reusable
 
     def start(self, request: bytes, timeouts: Timeouts) -> Exchange:
         """Send a request; only on a usable connection, or one that was lost before anybody could know."""
         self._transport.write(request)
         exchange = self._exchange = Exchange(self._peer, self._transport, timeouts)
         if self._transport.is_closing():
-            exchange.ended(None)
-        elif not self._choked:
-            exchange.sent()
+            exchange.on_ended(None)
+        elif not self._is_write_paused:
+            exchange.on_sent()
         return exchange
 
     def abort(self) -> None:
@@ -42,9 +42,9 @@ class Connection(asyncio.Protocol):
             self._exchange.fail(
                 ProviderError(Code.UNREACHABLE, f"the HTTP client closed its connection to {self._peer}")
             )
-        abort(self._transport)
+        abort_transport(self._transport)
 
-    def prepare(self, tunnel: asyncio.Transport) -> None:
+    def use_tunnel(self, tunnel: asyncio.Transport) -> None:
         """Take the tunnel in which TLS is being set up, so that what the server does too early ends it."""
         self._transport = tunnel
 
@@ -56,10 +56,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what a read brought; bytes that nobody asked for end the connection."""
-        if self._exchange is None or self._exchange.over:
+        if self._exchange is None or self._exchange.is_over:
             self.abort()
         else:
-            self._exchange.received(data)
+            self._exchange.on_received(data)
 
     def eof_received(self) -> None:
         """Take the server's end for the end of the connection, without waiting for what is still to be sent."""
@@ -73,14 +73,14 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Note that some of the request waits to be sent."""
-        self._choked = True
+        self._is_write_paused = True
 
     def resume_writing(self) -> None:
         """Note that all of it has left."""
-        self._choked = False
+        self._is_write_paused = False
         if self._exchange is not None:
-            self._exchange.sent()
+            self._exchange.on_sent()
 
     def _end(self, cause: Exception | None) -> None:
         if self._exchange is not None:
-            self._exchange.ended(cause)
+            self._exchange.on_ended(cause)

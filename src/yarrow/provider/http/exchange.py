@@ -4,12 +4,12 @@ import asyncio
 from enum import Enum
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.abort import abort
-from yarrow.provider.http.parser import Head, ResponseParser
+from yarrow.provider.http.abort import abort_transport
+from yarrow.provider.http.idle_timer import IdleTimer
+from yarrow.provider.http.parser import ResponseHead, ResponseParser
 from yarrow.provider.http.request import Timeouts
-from yarrow.provider.http.watch import Watch
 
-HIGH_WATER = 256 * 1024
+MAX_UNREAD_BYTES = 256 * 1024
 """Bytes that may wait for a reader; beyond, the socket is not read until the reader has taken them."""
 
 
@@ -26,7 +26,7 @@ class Exchange:
     """
 
     def __init__(self, peer: str, transport: asyncio.Transport, timeouts: Timeouts) -> None:
-        self.lost_unheard = False
+        self.lost_before_response = False
         """The connection died before a single byte of a response: the request may go over another one."""
         self._peer = peer
         self._transport = transport
@@ -36,31 +36,31 @@ class Exchange:
             _Stage.WAITING: timeouts.first_byte,
             _Stage.READING: timeouts.idle,
         }
-        self._watch = Watch(expired=self._stalled, excused=self._excused)
+        self._idle_timer = IdleTimer(expired=self._on_stall, excused=self._is_silence_excused)
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: ProviderError | None = None
-        self._heard = False
+        self._has_received = False
         self._paused = False
         self._unread = 0
         self._unsent = transport.get_write_buffer_size()
-        self._enter(_Stage.WRITING)
+        self._enter_stage(_Stage.WRITING)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more of this response can arrive."""
         return self._parser.complete or self._failure is not None
 
     @property
-    def reusable(self) -> bool:
+    def is_reusable(self) -> bool:
         """Whether the response was whole, read to its end, and leaves the connection ready for another."""
         parser = self._parser
         return parser.complete and parser.keep_alive and not parser.pieces and self._failure is None
 
-    async def head(self) -> Head:
+    async def read_head(self) -> ResponseHead:
         """Wait for the head of the response."""
         while self._parser.head is None:
-            await self._arrival()
+            await self._wait_for_data()
         return self._parser.head
 
     async def receive(self) -> bytes:
@@ -68,25 +68,25 @@ class Exchange:
         while not (pieces := self._parser.pieces):
             if self._parser.complete:
                 return b""
-            await self._arrival()
+            await self._wait_for_data()
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._unread = 0
         if self._paused:
             self._paused = False
-            self._watch.alive()
+            self._idle_timer.touch()
             self._transport.resume_reading()
         return body
 
-    def sent(self) -> None:
+    def on_sent(self) -> None:
         """Note that the whole request has left."""
         if self._stage is _Stage.WRITING:
-            self._enter(_Stage.WAITING)
+            self._enter_stage(_Stage.WAITING)
 
-    def received(self, data: bytes) -> None:
+    def on_received(self, data: bytes) -> None:
         """Take what one read of the socket brought."""
-        self._heard = True
-        self._watch.alive()
+        self._has_received = True
+        self._idle_timer.touch()
         parser = self._parser
         try:
             parser.feed(data)
@@ -94,36 +94,36 @@ class Exchange:
             self.fail(error)
             return
         if parser.complete:
-            self._watch.stop()
-        elif parser.began is not (self._stage is _Stage.READING):
-            self._enter(_Stage.READING if parser.began else _Stage.WAITING)
+            self._idle_timer.stop()
+        elif parser.has_begun is not (self._stage is _Stage.READING):
+            self._enter_stage(_Stage.READING if parser.has_begun else _Stage.WAITING)
         self._unread += len(data)
-        if self._unread > HIGH_WATER and not self._paused:
+        if self._unread > MAX_UNREAD_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
 
-    def ended(self, cause: Exception | None) -> None:
+    def on_ended(self, cause: Exception | None) -> None:
         """Take the end of the connection; `cause` is None when the server closed it properly."""
-        if not self.over:
+        if not self.is_over:
             self._failure = self._parser.end(cause)
-            self.lost_unheard = self._failure is not None and not self._heard
-        self._watch.stop()
+            self.lost_before_response = self._failure is not None and not self._has_received
+        self._idle_timer.stop()
         self._wake()
 
     def fail(self, error: ProviderError) -> None:
         """End the exchange with an error of ours and close the connection."""
-        if not self.over:
+        if not self.is_over:
             self._failure = error
-        self._watch.stop()
+        self._idle_timer.stop()
         self._wake()
-        abort(self._transport)
+        abort_transport(self._transport)
 
-    def _enter(self, stage: _Stage) -> None:
+    def _enter_stage(self, stage: _Stage) -> None:
         self._stage = stage
-        self._watch.start(self._limits[stage])
+        self._idle_timer.start(self._limits[stage])
 
-    async def _arrival(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._failure is not None:
             raise self._failure
         self._waiter = self._loop.create_future()
@@ -136,12 +136,12 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _excused(self) -> bool:
+    def _is_silence_excused(self) -> bool:
         if self._stage is not _Stage.WRITING:
             return self._paused
         unsent, self._unsent = self._unsent, self._transport.get_write_buffer_size()
         return self._unsent < unsent
 
-    def _stalled(self) -> None:
+    def _on_stall(self) -> None:
         sentence = self._stage.value.format(limit=self._limits[self._stage])
         self.fail(ProviderError(Code.STREAM_STALLED, f"{self._peer} {sentence}", retryable=True))

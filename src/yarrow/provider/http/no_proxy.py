@@ -10,7 +10,7 @@ _Address = IPv4Address | IPv6Address
 _Network = IPv4Network | IPv6Network
 
 
-class _Entry(Struct, frozen=True):
+class _NoProxyEntry(Struct, frozen=True):
     """A network or a name (one of them), and a port; 0 is any."""
 
     name: str
@@ -18,7 +18,7 @@ class _Entry(Struct, frozen=True):
     port: int
 
 
-class Exceptions:
+class ProxyExceptions:
     """The entries of a NO_PROXY text, between commas or blanks.
 
     `*` is every server. A name covers itself and every name below it, with or without a dot or `*.` in front. An
@@ -29,31 +29,31 @@ class Exceptions:
     def __init__(self, text: str) -> None:
         words = text.replace(",", " ").lower().split()
         self._all = "*" in words
-        self._entries = [_entry(word) for word in words]
+        self._entries = [_parse_entry(word) for word in words]
 
-    def cover(self, origin: Origin) -> bool:
+    def covers(self, origin: Origin) -> bool:
         """Tell whether a server is asked without the proxy."""
         host = origin.host.rstrip(".")
         address = _address(host)
-        if self._all or _is_here(host, address):
+        if self._all or _is_this_machine(host, address):
             return True
         return any(_matches(entry, host, address) for entry in self._entries if entry.port in (0, origin.port))
 
 
-def _is_here(host: str, address: _Address | None) -> bool:
+def _is_this_machine(host: str, address: _Address | None) -> bool:
     """Tell whether a host is this machine: a proxy would look for the server at its own place."""
     if address is None:
         return host == "localhost" or host.endswith(".localhost")
     return address.is_loopback or address.is_unspecified
 
 
-def _matches(entry: _Entry, host: str, address: _Address | None) -> bool:
+def _matches(entry: _NoProxyEntry, host: str, address: _Address | None) -> bool:
     if address is None:
         return host == entry.name or host.endswith(f".{entry.name}")
     return entry.network is not None and address in entry.network
 
 
-def _entry(word: str) -> _Entry:
+def _parse_entry(word: str) -> _NoProxyEntry:
     # As a whole first: the colons of an IPv6 address do not begin a port.
     network, port = _network(word), 0
     if network is None:
@@ -63,7 +63,7 @@ def _entry(word: str) -> _Entry:
         word = word.replace("[", "").replace("]", "")
         network = _network(word)
     name = word.removeprefix("*").strip(".") if network is None else ""
-    return _Entry(name, network, port)
+    return _NoProxyEntry(name, network, port)
 
 
 def _network(word: str) -> _Network | None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 
-PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(Struct, frozen=True):
@@ -22,32 +22,32 @@ class Origin(Struct, frozen=True):
     @property
     def authority(self) -> str:
         """The host as a URL and a host header name it: with the port only if it is not the usual one."""
-        return self._bracketed if self.port == PORTS[self.scheme] else str(self)
+        return self._bracketed if self.port == DEFAULT_PORTS[self.scheme] else str(self)
 
     @property
     def _bracketed(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def parse(url: str) -> tuple[Origin, SplitResult]:
+def parse_url(url: str) -> tuple[Origin, SplitResult]:
     """Return the server that a URL names, and its parts; INVALID_REQUEST says what is wrong with it."""
     parts = _split(url)
-    if parts.scheme not in PORTS:
+    if parts.scheme not in DEFAULT_PORTS:
         raise _invalid(url, "does not begin with http:// or https://")
     if "@" in parts.netloc:
         raise _invalid(url, "carries a user name or password; send an authorization header instead")
     if not parts.hostname:
         raise _invalid(url, "names no host")
-    port = port_of(parts)
+    port = get_port(parts)
     if not port:
         raise _invalid(url, "has a port that is not between 1 and 65535")
     return Origin(parts.scheme, parts.hostname, port), parts
 
 
-def port_of(parts: SplitResult) -> int:
+def get_port(parts: SplitResult) -> int:
     """Return the port of a URL, 0 if what it says is none."""
     try:
-        return PORTS[parts.scheme] if parts.port is None else parts.port
+        return DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
     except ValueError:
         return 0
 
@@ -63,10 +63,10 @@ def _split(url: str) -> SplitResult:
 
 
 def _invalid(url: str, what: str) -> ProviderError:
-    return ProviderError(Code.INVALID_REQUEST, f"the URL {_shown(url)} {what}")
+    return ProviderError(Code.INVALID_REQUEST, f"the URL {_redact_url(url)} {what}")
 
 
-def _shown(url: str) -> str:
+def _redact_url(url: str) -> str:
     """Quote a URL without what may be secret in it: the query and the part before the @."""
     scheme, mark, rest = url.partition("://")
     authority, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")

@@ -5,13 +5,13 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 
-MAX_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """Bytes of header names and values in one response, interim heads and trailers too; beyond is MALFORMED_RESPONSE."""
 MAX_HEADERS = 256
 """Header lines of one response, counted in the same way; beyond is MALFORMED_RESPONSE."""
 
 
-class Head(Struct, frozen=True):
+class ResponseHead(Struct, frozen=True):
     """The head of a response; header names are lower-case, values of a repeated one are joined with ", "."""
 
     status: int
@@ -28,9 +28,9 @@ class ResponseParser:
     """
 
     def __init__(self, peer: str) -> None:
-        self.head: Head | None = None
+        self.head: ResponseHead | None = None
         self.pieces: list[bytes] = []
-        self.began = False
+        self.has_begun = False
         self.complete = False
         self.keep_alive = False
         self._peer = peer
@@ -49,15 +49,15 @@ class ResponseParser:
         try:
             self._http.feed_data(data)
         except HttpParserError as error:
-            self._refuse(error)
+            self._raise_parse_error(error)
         if len(self.pieces) > pieces:
             self._framing_bytes = 0
             return
         # A line that never ends is held by httptools and shows in no callback, only as reads without any body. Twice
         # the limit, so that a legal head with its separators never comes near, however it is cut into reads.
         self._framing_bytes += len(data)
-        if self._framing_bytes > 2 * MAX_HEAD:
-            raise self._malformed(f"more than {MAX_HEAD} bytes of headers")
+        if self._framing_bytes > 2 * MAX_HEAD_BYTES:
+            raise self._malformed(f"more than {MAX_HEAD_BYTES} bytes of headers")
 
     def end(self, cause: Exception | None) -> ProviderError | None:
         """Take the end of the connection before the response is complete; `cause` is None when it was a clean end.
@@ -83,7 +83,7 @@ class ResponseParser:
         """Note the first byte of a head; one that nobody asked for stops the reading."""
         if self.complete:
             raise self._malformed("bytes after the end of the response")
-        self.began = True
+        self.has_begun = True
 
     def on_status(self, reason: bytes) -> None:
         """Collect the words after the status code."""
@@ -109,7 +109,7 @@ class ResponseParser:
             return
         if self._headers.get("transfer-encoding", "chunked").lower() != "chunked":
             raise self._malformed(f"the transfer-encoding {self._headers['transfer-encoding']!r} is not chunked")
-        self.head = Head(status, self._reason.decode("latin-1"), self._headers)
+        self.head = ResponseHead(status, self._reason.decode("latin-1"), self._headers)
 
     def on_message_complete(self) -> None:
         """Note the end of the response; the end of an interim one comes here too and starts over."""
@@ -117,16 +117,16 @@ class ResponseParser:
             self.complete = True
             self.keep_alive = self._http.should_keep_alive()
             return
-        self.began = False
+        self.has_begun = False
         self._reason = b""
         self._headers = {}
 
     def _count_header_bytes(self, count: int) -> None:
         self._header_bytes += count
-        if self._header_bytes > MAX_HEAD:
-            raise self._malformed(f"more than {MAX_HEAD} bytes of headers")
+        if self._header_bytes > MAX_HEAD_BYTES:
+            raise self._malformed(f"more than {MAX_HEAD_BYTES} bytes of headers")
 
-    def _refuse(self, error: HttpParserError) -> None:
+    def _raise_parse_error(self, error: HttpParserError) -> None:
         # What follows a whole response does not spoil it, only the connection.
         if self.complete:
             self.keep_alive = False

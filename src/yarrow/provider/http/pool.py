@@ -10,26 +10,26 @@ MAX_IDLE_SECONDS = 30.0
 """Age at which an idle connection is not used again: a router in between may have forgotten it in silence."""
 
 
-class Pool:
+class ConnectionPool:
     """At most MAX_CONNECTIONS connections to one server; whoever holds one of `slots` may take or open one."""
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[tuple[float, Connection]] = []
 
-    def take(self) -> Connection | None:
+    def acquire(self) -> Connection | None:
         """Return the connection that was used last, or None when a new one has to be opened."""
         oldest = asyncio.get_running_loop().time() - MAX_IDLE_SECONDS
         while self._idle:
             since, connection = self._idle.pop()
-            if connection.usable and since >= oldest:
+            if connection.is_usable and since >= oldest:
                 return connection
             connection.abort()
         return None
 
-    def give_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """Keep a connection for the next request, or close it if it cannot carry one."""
-        if connection.usable:
+        if connection.is_usable:
             self._idle.append((asyncio.get_running_loop().time(), connection))
         else:
             connection.abort()

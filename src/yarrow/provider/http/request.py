@@ -5,11 +5,13 @@ from string import ascii_letters, digits
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.origin import parse
-from yarrow.provider.http.proxy import Proxies, Route
+from yarrow.provider.http.origin import parse_url
+from yarrow.provider.http.proxy import ProxySettings, Route
 
 METHODS = ("GET", "POST")
-OURS = frozenset({"accept-encoding", "connection", "content-length", "proxy-authorization", "transfer-encoding"})
+RESERVED_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-length", "proxy-authorization", "transfer-encoding"}
+)
 """Headers that state how we frame and read, and who we are to a proxy; a caller that set one would make us lie."""
 
 _TOKEN = frozenset(ascii_letters + digits + "!#$%&'*+-.^_`|~")
@@ -31,7 +33,7 @@ class Timeouts(Struct, frozen=True):
     """Between content of a streamed answer, whatever other bytes come; read by the formats' transport."""
 
 
-class Request(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True):
     """One request; `method` is GET or POST, `url` http:// or https://, all printable ASCII."""
 
     method: str
@@ -41,7 +43,7 @@ class Request(Struct, frozen=True):
     timeouts: Timeouts = Timeouts()
 
 
-def encode(request: Request, proxies: Proxies) -> tuple[Route, bytes]:
+def encode_http_request(request: HttpRequest, proxies: ProxySettings) -> tuple[Route, bytes]:
     """Return the way to the server and the bytes to send on it.
 
     Raises ProviderError: INVALID_REQUEST names the value that cannot be sent, PROVIDER_SETUP a proxy that cannot be
@@ -49,11 +51,11 @@ def encode(request: Request, proxies: Proxies) -> tuple[Route, bytes]:
     """
     if request.method not in METHODS:
         raise _invalid(f"the method {request.method!r} is neither GET nor POST")
-    origin, parts = parse(request.url)
+    origin, parts = parse_url(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    route = proxies.route(origin)
+    route = proxies.find_route(origin)
     # Inside a tunnel we speak to the server itself, and the proxy's password is none of its business.
-    proxy = None if route.tunnelled else route.proxy
+    proxy = None if route.is_tunnelled else route.proxy
     lines = [f"{request.method} {f'http://{origin.authority}' if proxy else ''}{target} HTTP/1.1"]
     if not any(name.lower() == "host" for name, _ in request.headers):
         lines.append(f"host: {origin.authority}")
@@ -70,7 +72,7 @@ def _header(name: str, value: str) -> str:
     # A value is never shown: it may be a key.
     if not name or not _TOKEN.issuperset(name):
         raise _invalid(f"the header name {name!r} may only hold letters, digits and !#$%&'*+-.^_`|~")
-    if name.lower() in OURS:
+    if name.lower() in RESERVED_HEADERS:
         raise _invalid(f"the header {name!r} is set by the HTTP client itself; leave it out")
     if not _CONTROL.isdisjoint(value):
         raise _invalid(f"the header {name!r} holds a control character (often the line end of a key read from a file)")

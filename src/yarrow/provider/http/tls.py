@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from yarrow.errors import Code, ProviderError
 
-_OTHER_NAME = (62, 64)
+_NAME_MISMATCH = (62, 64)
 """What OpenSSL says of a certificate that is for another name, and for another address."""
 
 
@@ -17,7 +17,7 @@ def system_context() -> ssl.SSLContext:
 
 
 @contextmanager
-def told(server: str) -> Generator[None]:
+def translate_tls_errors(server: str) -> Generator[None]:
     """Raise UNREACHABLE for a handshake with `server` that fails inside."""
     try:
         yield
@@ -44,7 +44,7 @@ def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
 
 
 def _advice(error: ssl.SSLCertVerificationError) -> str:
-    if error.verify_code in _OTHER_NAME:
+    if error.verify_code in _NAME_MISMATCH:
         return "Write the name that it is for in the URL"
     file = os.environ.get("SSL_CERT_FILE")
     if file and not os.access(file, os.R_OK):

@@ -4,14 +4,14 @@ import asyncio
 from typing import cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.parser import Head, ResponseParser
+from yarrow.provider.http.parser import ResponseHead, ResponseParser
 from yarrow.provider.http.proxy import Proxy, Route
 
-MAX_REASON = 200
+MAX_REASON_CHARACTERS = 200
 """Characters that an error quotes of what a proxy says; the rest is left out."""
 
 
-class Tunnel(asyncio.Protocol):
+class TunnelHandshake(asyncio.Protocol):
     """The first words on a connection to a proxy; `answer` is done when it has given the way or said why not."""
 
     def __init__(self, route: Route, proxy: Proxy) -> None:
@@ -40,38 +40,40 @@ class Tunnel(asyncio.Protocol):
                 self._parser.feed(line)
                 read += len(line)
                 if self._parser.head is not None:
-                    self._judge(self._parser.head, early=read < len(data))
+                    self._check_head(self._parser.head, early=read < len(data))
                     return
         except ProviderError as error:
-            self._settle(error)
+            self._set_answer(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take the loss for a refusal."""
         detail = "" if exc is None else f" ({exc})"
         sentence = f"{self._proxy} closed the connection before it gave a way to {self._route.origin}{detail}"
-        self._settle(ProviderError(Code.UNREACHABLE, sentence, retryable=True))
+        self._set_answer(ProviderError(Code.UNREACHABLE, sentence, retryable=True))
 
-    def _judge(self, head: Head, *, early: bool) -> None:
+    def _check_head(self, head: ResponseHead, *, early: bool) -> None:
         if not 200 <= head.status < 300:
-            self._settle(refusal(self._route.origin.host, self._proxy, head))
+            self._set_answer(make_proxy_error(self._route.origin.host, self._proxy, head))
         elif early:
             sentence = f"{self._proxy} sent bytes of its own into the way to {self._route.origin}; is it an HTTP proxy?"
-            self._settle(ProviderError(Code.MALFORMED_RESPONSE, sentence))
+            self._set_answer(ProviderError(Code.MALFORMED_RESPONSE, sentence))
         else:
             # What the server sends is for the TLS that is set up next.
             self._transport.pause_reading()
-            self._settle(None)
+            self._set_answer(None)
 
-    def _settle(self, outcome: ProviderError | None) -> None:
+    def _set_answer(self, outcome: ProviderError | None) -> None:
         if not self.answer.done():
             self.answer.set_result(outcome)
 
 
-def refusal(host: str, proxy: Proxy, head: Head) -> ProviderError:
+def make_proxy_error(host: str, proxy: Proxy, head: ResponseHead) -> ProviderError:
     """Return the UNREACHABLE for a proxy that answered in the place of the server `host`."""
     said = f"{head.status} {_quoted(head.reason)}".rstrip()
     if head.status == 407:
-        return ProviderError(Code.UNREACHABLE, _unknown_to(proxy, said, head.headers.get("proxy-authenticate", "")))
+        return ProviderError(
+            Code.UNREACHABLE, _describe_authentication(proxy, said, head.headers.get("proxy-authenticate", ""))
+        )
     without = f"or add {host} to NO_PROXY to go without"
     if head.status in (408, 429) or head.status >= 500:
         sentence = f"{proxy} could not reach {host} ({said}): try again later, {without}"
@@ -80,7 +82,7 @@ def refusal(host: str, proxy: Proxy, head: Head) -> ProviderError:
     return ProviderError(Code.UNREACHABLE, sentence)
 
 
-def _unknown_to(proxy: Proxy, said: str, challenge: str) -> str:
+def _describe_authentication(proxy: Proxy, said: str, challenge: str) -> str:
     """Return the sentence for a proxy that wants to know who we are."""
     if challenge and "basic" not in challenge.lower():
         return f"{proxy} asks for {_quoted(challenge)} ({said}); only Basic is spoken here: use a proxy that takes it"
@@ -91,4 +93,4 @@ def _unknown_to(proxy: Proxy, said: str, challenge: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return ascii(text[:MAX_REASON])[1:-1]
+    return ascii(text[:MAX_REASON_CHARACTERS])[1:-1]

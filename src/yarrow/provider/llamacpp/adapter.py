@@ -6,20 +6,20 @@ from typing import TypeVar
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
-from yarrow.provider.chat_completions.demands import Demands
-from yarrow.provider.chat_completions.encode import encode
-from yarrow.provider.chat_completions.refusals import Refusals
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
+from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.transport import ChatTransport
-from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.llamacpp import server
-from yarrow.provider.llamacpp.discovery import ROOTS, running
-from yarrow.provider.llamacpp.encode import fields, refuse_new_images
-from yarrow.provider.llamacpp.loading import Patience
-from yarrow.provider.text_calls import with_text_calls
-from yarrow.provider.timeouts import timeouts_of
+from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.llamacpp import server_info
+from yarrow.provider.llamacpp.discovery import DEFAULT_ROOTS, find_server
+from yarrow.provider.llamacpp.load_wait import LoadWait
+from yarrow.provider.llamacpp.request import make_llamacpp_fields, refuse_new_images
+from yarrow.provider.timeouts import make_timeouts
 from yarrow.provider.transport import Endpoint
 
 T = TypeVar("T")
@@ -29,24 +29,26 @@ class LlamaCppProvider:
     """One model of one server, which is looked for on this machine when none is configured; owns its HTTP client."""
 
     def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
-        self.patience: Callable[[], Patience] = Patience
+        self.make_load_wait: Callable[[], LoadWait] = LoadWait
         """Makes the waiting for a model that still loads."""
-        self.roots: Sequence[str] = ROOTS
+        self.roots: Sequence[str] = DEFAULT_ROOTS
         """Where a server is looked for."""
         self._name = name
         self._model = model
         self._settings = settings
-        self._speaker = speaker_of(name, key, settings.headers)
+        self._backend = make_backend(name, key, settings.headers)
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
-        self._demands = Demands()
-        self._refusals = Refusals()
+        self._requirements = LearnedRequirements()
+        self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
         """Ask the server for its model and the context of a slot; waits while it loads."""
         root = await self._transport("")
-        model = self._model or await self._loaded(lambda: server.first_model(root))
-        window = self._settings.context_window or await self._loaded(lambda: server.slot_window(root, self._model))
+        model = self._model or await self._wait_until_loaded(lambda: server_info.get_first_model(root))
+        window = self._settings.context_window or await self._wait_until_loaded(
+            lambda: server_info.get_slot_window(root, self._model)
+        )
         return ProviderInfo(self._name, model, max_tokens=self._settings.max_tokens, context_window=window)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
@@ -54,18 +56,20 @@ class LlamaCppProvider:
         refuse_new_images(request.messages, self._name)
         transport = await self._transport("/v1")
         target = Target(self._name, request.model, takes_image=lambda _: False)
-        whole = encode(request, target, fields=fields(request, self._settings), extra=self._settings.extra_body)
-        patience = self.patience()
+        whole = encode_chat_request(
+            request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
+        )
+        patience = self.make_load_wait()
         while True:
-            body = self._refusals.apply(self._demands.apply(whole))
+            body = self._refusals.apply(self._requirements.apply(whole))
             try:
                 raw = transport.stream(body, request.stream_opts)
-                async with aclosing(with_text_calls(raw, request)) as events:
+                async with aclosing(extract_inline_calls(raw, request)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                missed = self._demands.made_by(error)
-                if not (self._demands.learn(error) if missed else self._refusals.learn(error, body)):
+                missed = self._requirements.is_about(error)
+                if not (self._requirements.learn(error) if missed else self._refusals.learn(error, body)):
                     await patience.wait(error)
             else:
                 return
@@ -73,7 +77,7 @@ class LlamaCppProvider:
     async def list_models(self) -> list[ModelEntry]:
         """Return the server's models; waits while it loads."""
         root = await self._transport("")
-        return await self._loaded(lambda: server.models(root))
+        return await self._wait_until_loaded(lambda: server_info.list_server_models(root))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -82,17 +86,17 @@ class LlamaCppProvider:
     async def _transport(self, path: str) -> ChatTransport:
         """Return the way to the server, at a path below its root."""
         if not self._root:
-            self._root = await running(self._http, self.roots)
+            self._root = await find_server(self._http, self.roots)
         if not self._root:
             places = " or ".join(self.roots)
             sentence = f"no llama.cpp server answers at {places}: start `llama-server -m MODEL.gguf`, or set"
             raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
-        timeouts = timeouts_of(self._settings, local=True)
-        endpoint = Endpoint(self._root + path, self._speaker, headers=self._settings.headers, timeouts=timeouts)
+        timeouts = make_timeouts(self._settings, local=True)
+        endpoint = Endpoint(self._root + path, self._backend, headers=self._settings.headers, timeouts=timeouts)
         return ChatTransport(self._http, endpoint)
 
-    async def _loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
-        patience = self.patience()
+    async def _wait_until_loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        patience = self.make_load_wait()
         while True:
             try:
                 return await ask()

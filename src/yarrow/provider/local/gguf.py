@@ -15,7 +15,7 @@ _STRING, _ARRAY, _UINT32, _UINT64 = 8, 9, 4, 10
 _MAX_STRING = 1 << 26
 
 
-def context_length(path: Path) -> int:
+def read_context_length(path: Path) -> int:
     """Return the tokens of context that a model was trained for, 0 when its file does not say.
 
     Raises `ProviderError` (PROVIDER_SETUP) when there is no such file or it is not GGUF.
@@ -24,14 +24,14 @@ def context_length(path: Path) -> int:
         with path.open("rb") as file:
             if file.read(4) != MAGIC:
                 raise _failed(f"{path} is not a GGUF file: name a model in the GGUF format")
-            return _find(file)
+            return _find_context_length(file)
     except OSError as error:
         raise _failed(f"the model {path} cannot be read ({error.strerror}): name the path of a GGUF file") from None
     except (struct.error, ValueError):
         raise _failed(f"{path} is a damaged GGUF file: fetch it again") from None
 
 
-def _find(file: BinaryIO) -> int:
+def _find_context_length(file: BinaryIO) -> int:
     _version, _tensors, fields = struct.unpack("<IQQ", file.read(20))
     for _ in range(min(fields, MAX_FIELDS)):
         name = _string(file)

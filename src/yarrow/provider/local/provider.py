@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
-from yarrow.provider.local.models import is_starter
+from yarrow.provider.local.model_files import is_starter
 
 
 class RunningServer(Protocol):
@@ -40,11 +40,11 @@ class LocalProvider:
     def __init__(
         self,
         start: Callable[[], Awaitable[RunningServer]],
-        speak: Callable[[str, str], Provider],
+        make_provider: Callable[[str, str], Provider],
         models: Sequence[str],
     ) -> None:
         self._start = start
-        self._speak = speak
+        self._make_provider = make_provider
         self._models = models
         self._starting = asyncio.Lock()
         self._server: RunningServer | None = None
@@ -52,12 +52,12 @@ class LocalProvider:
 
     async def info(self) -> ProviderInfo:
         """Start the server and ask it what it can do."""
-        info = await (await self._running()).info()
+        info = await (await self._get_provider()).info()
         return replace(info, reads_only=is_starter(info.model))
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer. A server that died is started again for the next request."""
-        inner = await self._running()
+        inner = await self._get_provider()
         try:
             async with aclosing(inner.stream(request)) as events:
                 async for event in events:
@@ -82,9 +82,9 @@ class LocalProvider:
             if server is not None:
                 await server.close()
 
-    async def _running(self) -> Provider:
+    async def _get_provider(self) -> Provider:
         async with self._starting:
             if self._inner is None:
                 self._server = await self._start()
-                self._inner = self._speak(self._server.base_url, self._server.key)
+                self._inner = self._make_provider(self._server.base_url, self._server.key)
             return self._inner

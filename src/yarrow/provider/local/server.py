@@ -17,24 +17,24 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.local.gguf import context_length
-from yarrow.provider.local.lacking import lacking
-from yarrow.provider.local.models import is_starter
-from yarrow.provider.local.order import Order, Report
+from yarrow.provider.local.availability import find_unavailable_reason
+from yarrow.provider.local.gguf import read_context_length
+from yarrow.provider.local.model_files import is_starter
+from yarrow.provider.local.worker_protocol import WorkerReply, WorkerRequest
 
-USUAL_CONTEXT = 8192
+DEFAULT_CONTEXT_TOKENS = 8192
 """Tokens of context when none are configured."""
-START_SECONDS = 300.0
+MAX_START_SECONDS = 300.0
 """How long a model may take to load."""
-END_SECONDS = 2.0
+MAX_END_SECONDS = 2.0
 """How long the child may take to end after its input was closed, and again after SIGTERM."""
-TAIL_BYTES = 4096
+MAX_TAIL_BYTES = 4096
 """The end of the child's standard error that is kept; what came before is dropped."""
-QUOTED_CHARACTERS = 300
+MAX_QUOTED_CHARACTERS = 300
 """The most of it that an error quotes."""
-TEMPLATE = "yarrow-tools"
+TOOL_TEMPLATE = "yarrow-tools"
 """The chat template of our own, for models that were never taught to call tools."""
-PASSED = (
+PASSED_VARIABLES = (
     "PATH",
     "HOME",
     "LANG",
@@ -46,7 +46,7 @@ PASSED = (
 )
 """Variables that the child is given; it has no use for a key."""
 PASSED_PREFIXES = ("LC_", "GGML_", "CUDA_", "HIP_")
-ADVICE = {
+ERROR_ADVICE = {
     "error loading model: ": "fetch it again, or name another one",
     "failed to initialize the context: ": "set a smaller contextWindow",
     "common_chat_templates_init: error: ": "correct its chatTemplate",
@@ -60,7 +60,7 @@ class LocalSettings(Struct, frozen=True):
 
     model_path: str
     context_window: int = 0
-    """In tokens, at most what the model was trained for; 0 takes that, at most `USUAL_CONTEXT`."""
+    """In tokens, at most what the model was trained for; 0 takes that, at most `DEFAULT_CONTEXT_TOKENS`."""
     chat_template: str = ""
     """`yarrow-tools`, the path of a Jinja file, or empty: the model's own, for the starter model `yarrow-tools`."""
     threads: int = 0
@@ -80,20 +80,20 @@ class LocalServer:
         self._reading = asyncio.create_task(self._read_errors())
 
     @classmethod
-    async def start(cls, settings: LocalSettings, *, within: float = START_SECONDS) -> "LocalServer":
-        """Start the child and return when the model is loaded, `within` so many seconds.
+    async def start(cls, settings: LocalSettings, *, load_seconds: float = MAX_START_SECONDS) -> "LocalServer":
+        """Start the child and return when the model is loaded.
 
         Raises ProviderError (PROVIDER_SETUP) with a sentence that says what to do.
         """
-        order = _order(settings)
-        server = cls(await _spawn(), order.key)
+        order = _make_request(settings)
+        server = cls(await _spawn_worker(), order.key)
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(load_seconds):
                 server.base_url = await server._load(order)
         except TimeoutError:
             await server.close()
-            sentence = f"the model {order.model} was not loaded after {within:g} s: try a smaller one"
-            raise _failed(sentence) from None
+            sentence = f"the model {order.model} was not loaded after {load_seconds:g} s: try a smaller one"
+            raise _setup_error(sentence) from None
         except BaseException:  # also a cancellation: nobody else knows this child
             await server.close()
             raise
@@ -105,80 +105,84 @@ class LocalServer:
         cast("asyncio.StreamWriter", process.stdin).close()
         for end in (process.terminate, process.kill):
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), END_SECONDS)
+                await asyncio.wait_for(process.wait(), MAX_END_SECONDS)
                 break
             with suppress(ProcessLookupError):
                 end()
         await process.wait()
         await self._reading
 
-    async def _load(self, order: Order) -> str:
+    async def _load(self, order: WorkerRequest) -> str:
         stdin = cast("asyncio.StreamWriter", self._process.stdin)
         with suppress(ConnectionError):  # a child that died at once says why below
             stdin.write(msgspec.json.encode(order) + b"\n")
             await stdin.drain()
         line = await cast("asyncio.StreamReader", self._process.stdout).readline()
-        report = msgspec.json.decode(line, type=Report) if line else Report()
+        report = msgspec.json.decode(line, type=WorkerReply) if line else WorkerReply()
         if report.address:
             return report.address
         status = await self._process.wait()
         await self._reading
         log = self._tail.decode("utf-8", "replace")
         if report.error:
-            reason, advice = _reason(log) or (report.error, "name another one")
-            raise _failed(f"the model {order.model} cannot be served ({reason}): {advice}")
+            reason, advice = _find_reason(log) or (report.error, "name another one")
+            raise _setup_error(f"the model {order.model} cannot be served ({reason}): {advice}")
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        said = " ".join(log.split())[-QUOTED_CHARACTERS:] or "it said nothing"
+        said = " ".join(log.split())[-MAX_QUOTED_CHARACTERS:] or "it said nothing"
         sentence = f"the model server died while it loaded {order.model} ({how}; {said}): try a smaller model"
-        raise _failed(sentence)
+        raise _setup_error(sentence)
 
     async def _read_errors(self) -> None:
         stderr = cast("asyncio.StreamReader", self._process.stderr)
-        while piece := await stderr.read(TAIL_BYTES):
-            self._tail = (self._tail + piece)[-TAIL_BYTES:]
+        while piece := await stderr.read(MAX_TAIL_BYTES):
+            self._tail = (self._tail + piece)[-MAX_TAIL_BYTES:]
 
 
-def _order(settings: LocalSettings) -> Order:
+def _make_request(settings: LocalSettings) -> WorkerRequest:
     """Return what the child is told. Raises ProviderError for what cannot be served."""
-    if lacks := lacking():
-        raise _failed(lacks)
+    if lacks := find_unavailable_reason():
+        raise _setup_error(lacks)
     model = Path(settings.model_path).absolute()
-    trained = context_length(model)
-    context = settings.context_window or USUAL_CONTEXT
+    trained = read_context_length(model)
+    context = settings.context_window or DEFAULT_CONTEXT_TOKENS
     starter = is_starter(settings.model_path)
-    template = settings.chat_template or (TEMPLATE if starter else "")
-    return Order(
+    template = settings.chat_template or (TOOL_TEMPLATE if starter else "")
+    return WorkerRequest(
         model=str(model),
         context=min(context, trained or context),
-        template=_template(template),
+        template=_read_template(template),
         # The template teaches by example, and only the likeliest token follows an example.
-        greedy=template == TEMPLATE,
+        greedy=template == TOOL_TEMPLATE,
         # It is too small to be shared out: on busy cores two threads wait for each other most of the time.
         threads=settings.threads or (1 if starter else 0),
         key=secrets.token_urlsafe(24),
     )
 
 
-def _template(chosen: str) -> str:
+def _read_template(chosen: str) -> str:
     """Return the text of the chat template; empty is the model's own."""
     if not chosen:
         return ""
-    path = Path(__file__).with_name("tool_call.jinja") if chosen == TEMPLATE else Path(chosen).expanduser()
+    path = Path(__file__).with_name("tool_call.jinja") if chosen == TOOL_TEMPLATE else Path(chosen).expanduser()
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        sentence = f"chatTemplate {chosen!r} cannot be read ({error}): name {TEMPLATE!r} or the path of a Jinja file"
-        raise _failed(sentence) from None
+        sentence = (
+            f"chatTemplate {chosen!r} cannot be read ({error}): name {TOOL_TEMPLATE!r} or the path of a Jinja file"
+        )
+        raise _setup_error(sentence) from None
 
 
-async def _spawn() -> Process:
-    passed = {name: text for name, text in os.environ.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
+async def _spawn_worker() -> Process:
+    passed = {
+        name: text for name, text in os.environ.items() if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)
+    }
     return await asyncio.create_subprocess_exec(
         sys.executable,
         # A folder that somebody opens must not be where Python looks for modules: -P, and no empty entry below.
         "-P",
         "-m",
-        "yarrow.provider.local.child",
+        "yarrow.provider.local.worker",
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
@@ -188,14 +192,14 @@ async def _spawn() -> Process:
     )
 
 
-def _reason(log: str) -> tuple[str, str] | None:
+def _find_reason(log: str) -> tuple[str, str] | None:
     """Return why the library refused, by its log, and what to do about it."""
-    for before, advice in ADVICE.items():
+    for before, advice in ERROR_ADVICE.items():
         _, found, rest = log.rpartition(before)
         if found:
-            return rest.partition("\n")[0].strip()[:QUOTED_CHARACTERS], advice
+            return rest.partition("\n")[0].strip()[:MAX_QUOTED_CHARACTERS], advice
     return None
 
 
-def _failed(sentence: str) -> ProviderError:
+def _setup_error(sentence: str) -> ProviderError:
     return ProviderError(Code.PROVIDER_SETUP, sentence)

@@ -12,19 +12,19 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ThinkingLevel
 from yarrow.provider.addresses import is_local
+from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
-from yarrow.provider.chat_completions.models import rows
-from yarrow.provider.chat_completions.refusals import Refusals
-from yarrow.provider.failures import speaker_of
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
+from yarrow.provider.chat_completions.model_list import parse_rows
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.messages.abilities import Abilities, ThinkingStyle, by_name, listed
-from yarrow.provider.messages.address import base_of
-from yarrow.provider.messages.encode import encode
-from yarrow.provider.messages.lessons import Lessons, may_not_think, room_left
+from yarrow.provider.messages.address import make_base_url
+from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
+from yarrow.provider.messages.learned_refusals import MessagesRefusals, find_room_left, forbids_thinking
+from yarrow.provider.messages.request import encode_messages_request
 from yarrow.provider.messages.transport import MessagesTransport
-from yarrow.provider.timeouts import SOON, timeouts_of
+from yarrow.provider.timeouts import SHORT_TIMEOUTS, make_timeouts
 from yarrow.provider.transport import Endpoint
 
 MAX_PAGES = 50
@@ -42,22 +42,22 @@ class MessagesProvider:
         self._settings = settings
         self._http = http
         endpoint = Endpoint(
-            base_of(settings.base_url),
-            speaker_of(name, key, settings.headers),
+            make_base_url(settings.base_url),
+            make_backend(name, key, settings.headers),
             headers=settings.headers,
-            timeouts=timeouts_of(settings, local=is_local(settings.base_url)),
+            timeouts=make_timeouts(settings, local=is_local(settings.base_url)),
         )
         self._transport = MessagesTransport(http, endpoint)
-        self._told: dict[str, Abilities] = {}
-        self._lessons: defaultdict[str, Lessons] = defaultdict(Lessons)
-        self._refusals = Refusals()
+        self._capabilities: dict[str, MessagesCapabilities] = {}
+        self._learned: defaultdict[str, MessagesRefusals] = defaultdict(MessagesRefusals)
+        self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
         """Ask the server what the model can do; where it does not say, its name does."""
         if not self._model:
             sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
-        abilities = self._told[self._model] = await self._ask()
+        abilities = self._capabilities[self._model] = await self._get_capabilities()
         return ProviderInfo(
             name=self._name,
             model=self._model,
@@ -76,10 +76,10 @@ class MessagesProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                left = room_left(error)
+                left = find_room_left(error)
                 if left and not room:
                     room = left
-                elif may_not_think(error) and request.thinking is not ThinkingLevel.OFF:
+                elif forbids_thinking(error) and request.thinking is not ThinkingLevel.OFF:
                     request = replace(request, thinking=ThinkingLevel.OFF)
                 elif not self._learn(error, body, request):
                     raise
@@ -92,9 +92,9 @@ class MessagesProvider:
         path = "models"
         for _ in range(MAX_PAGES):
             page = await self._transport.get(path)
-            models = [entry for entry in map(listed, rows(page)) if entry is not None]
-            entries += [ModelEntry(entry.id, entry.abilities(entry.id).window) for entry in models]
-            follows = _follows(page)
+            models = [entry for entry in map(parse_model, parse_rows(page)) if entry is not None]
+            entries += [ModelEntry(entry.id, entry.get_capabilities(entry.id).window) for entry in models]
+            follows = _get_next_page_id(page)
             if not follows:
                 break
             path = f"models?after_id={quote(follows, safe='')}"
@@ -104,35 +104,35 @@ class MessagesProvider:
         """Close the connections."""
         await self._http.close()
 
-    async def _ask(self) -> Abilities:
+    async def _get_capabilities(self) -> MessagesCapabilities:
         try:
-            entry = listed(await self._transport.get(f"models/{quote(self._model, safe='')}", SOON))
+            entry = parse_model(await self._transport.get(f"models/{quote(self._model, safe='')}", SHORT_TIMEOUTS))
         except ProviderError:
             # Many compatible servers do not know the question; what is really wrong shows in the first answer.
             entry = None
-        return by_name(self._model) if entry is None else entry.abilities(self._model)
+        return infer_capabilities(self._model) if entry is None else entry.get_capabilities(self._model)
 
-    def _abilities(self, model: str) -> Abilities:
-        told = self._lessons[model].apply(self._told.get(model) or by_name(model))
+    def _find_capabilities(self, model: str) -> MessagesCapabilities:
+        told = self._learned[model].apply(self._capabilities.get(model) or infer_capabilities(model))
         return told if self.thinking_style is None else replace(told, style=self.thinking_style)
 
     def _body(self, request: CompletionRequest, room: int) -> Body:
-        abilities = self._abilities(request.model)
-        return encode(
+        abilities = self._find_capabilities(request.model)
+        return encode_messages_request(
             request,
             Target(self._name, request.model, self._refusals.takes_image),
             settings=self._settings,
-            abilities=replace(abilities, max_output=room) if room else abilities,
-            takes_seal=self._lessons[request.model].takes_seal,
+            capabilities=replace(abilities, max_output=room) if room else abilities,
+            accepts_signature=self._learned[request.model].accepts_signature,
         )
 
     def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
         """Tell whether something of the request can be done without; a style that was chosen is not given up."""
-        learned = self._lessons[request.model].learn(error, body, style=self.thinking_style is None)
+        learned = self._learned[request.model].learn(error, body, style=self.thinking_style is None)
         return learned or self._refusals.learn_images(error, request.messages)
 
 
-def _follows(page: object) -> str:
+def _get_next_page_id(page: object) -> str:
     """Return behind which model the next page begins; empty when there is none."""
     fields = cast("dict[str, Any]", page) if isinstance(page, dict) else {}
     last = fields.get("last_id")

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.provider.failures import Speaker
-from yarrow.provider.patient_json import decode_patiently
+from yarrow.provider.backend_errors import Backend
+from yarrow.provider.lenient_json import decode_leniently
 
 
-class Delta(Struct, frozen=True, gc=False):
+class MessagesDelta(Struct, frozen=True, gc=False):
     """What an event adds to a block, or tells at the end of the message."""
 
     type: str = ""
@@ -20,7 +20,7 @@ class Delta(Struct, frozen=True, gc=False):
     stop_reason: str | None = None
 
 
-class Block(Struct, frozen=True, gc=False):
+class MessagesBlock(Struct, frozen=True, gc=False):
     """A block as it begins; some servers send it whole."""
 
     type: str = ""
@@ -33,7 +33,7 @@ class Block(Struct, frozen=True, gc=False):
     input: msgspec.Raw = msgspec.Raw()
 
 
-class Counts(Struct, frozen=True, gc=False):
+class MessagesTokenCounts(Struct, frozen=True, gc=False):
     """The tokens so far; cached ones are outside of `input_tokens`, thinking is inside `output_tokens`."""
 
     input_tokens: float | None = None
@@ -42,32 +42,32 @@ class Counts(Struct, frozen=True, gc=False):
     cache_creation_input_tokens: float | None = None
 
 
-class Started(Struct, frozen=True, gc=False):
+class MessagesStart(Struct, frozen=True, gc=False):
     """The message as it begins."""
 
-    usage: Counts | None = None
+    usage: MessagesTokenCounts | None = None
 
 
-class Event(Struct, frozen=True, gc=False):
+class MessagesEvent(Struct, frozen=True, gc=False):
     """One event of the stream; `content` and `stop_reason` stand in a message that was not streamed."""
 
     type: str = ""
-    delta: Delta | None = None
-    content_block: Block | None = None
-    message: Started | str | None = None
-    usage: Counts | None = None
+    delta: MessagesDelta | None = None
+    content_block: MessagesBlock | None = None
+    message: MessagesStart | str | None = None
+    usage: MessagesTokenCounts | None = None
     error: Any = None
-    content: list[Block] | None = None
+    content: list[MessagesBlock] | None = None
     stop_reason: str | None = None
 
 
 # Not strict: a number may come as a string.
-_decode = msgspec.json.Decoder(Event, strict=False).decode
+_decode = msgspec.json.Decoder(MessagesEvent, strict=False).decode
 
 
-def parse(data: bytes, speaker: Speaker) -> Event:
+def parse_event(data: bytes, backend: Backend) -> MessagesEvent:
     """Return the event; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode_patiently(data, _decode, speaker=speaker, kind="event of a messages stream")
+        return decode_leniently(data, _decode, backend=backend, kind="event of a messages stream")

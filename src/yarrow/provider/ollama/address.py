@@ -1,14 +1,14 @@
 """Where an Ollama server is: its root, however the user wrote it."""
 
-from yarrow.provider.addresses import host_of
+from yarrow.provider.addresses import get_host
 
-DEFAULT = "http://127.0.0.1:11434"
+DEFAULT_URL = "http://127.0.0.1:11434"
 _PORT = 11434
 _HOSTED = "ollama.com"
 _PATHS = ("/api/chat", "/api", "/v1")
 
 
-def root_of(configured: str) -> str:
+def parse_root(configured: str) -> str:
     """Return the root for a base URL, or for what OLLAMA_HOST may hold; empty is the usual place on this machine.
 
     Without a scheme it is a host with or without a port; the address on which a server listens to everybody is read
@@ -18,20 +18,20 @@ def root_of(configured: str) -> str:
     for path in _PATHS:
         root = root.removesuffix(path).rstrip("/")
     if not root:
-        return DEFAULT
+        return DEFAULT_URL
     if "://" not in root:
-        host, port = _divided(root)
+        host, port = _split_port(root)
         root = f"http://{host or '127.0.0.1'}:{port or _PORT}"
     return root.replace("://0.0.0.0", "://127.0.0.1", 1).replace("://[::]", "://[::1]", 1)
 
 
 def is_hosted(root: str) -> bool:
     """Tell whether a server is the vendor's own; every other one runs on somebody's machine and may be slow."""
-    host = host_of(root)
+    host = get_host(root)
     return host == _HOSTED or host.endswith(f".{_HOSTED}")
 
 
-def _divided(place: str) -> tuple[str, str]:
+def _split_port(place: str) -> tuple[str, str]:
     """Return the host and the port of a place; a bare IPv6 address has no port."""
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):

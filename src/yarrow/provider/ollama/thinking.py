@@ -1,9 +1,9 @@
 """How a request asks an Ollama server for thinking, and how thinking goes back to it."""
 
 from yarrow.message import Message, Thinking, ThinkingLevel
-from yarrow.provider.ollama.abilities import ThinkingStyle
+from yarrow.provider.ollama.capabilities import ThinkingStyle
 
-FIELD = '{"field":"thinking"}'
+FIELD_MARK = '{"field":"thinking"}'
 """Marks thinking that came in the field of its own, in which it goes back; what stood in tags does not."""
 
 _LEVELS = {
@@ -18,7 +18,7 @@ _LEVELS = {
 """What a model that knows nothing but levels is asked for; it cannot be told not to think."""
 
 
-def think_field(level: ThinkingLevel, style: ThinkingStyle) -> dict[str, bool | str]:
+def make_think_field(level: ThinkingLevel, style: ThinkingStyle) -> dict[str, bool | str]:
     """Return the field of a request; none where it would be refused, or where nobody knows that it would not be."""
     match style:
         case "none":
@@ -32,6 +32,8 @@ def think_field(level: ThinkingLevel, style: ThinkingStyle) -> dict[str, bool | 
             return {} if level is ThinkingLevel.OFF else {"think": True}
 
 
-def replayed(message: Message) -> str:
+def get_replayed_thinking(message: Message) -> str:
     """Return the thinking of an answer that goes back."""
-    return "".join(block.text for block in message.content if isinstance(block, Thinking) and block.opaque == FIELD)
+    return "".join(
+        block.text for block in message.content if isinstance(block, Thinking) and block.opaque == FIELD_MARK
+    )

@@ -7,26 +7,26 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
-from yarrow.provider.chat_completions.demands import Demands
-from yarrow.provider.chat_completions.encode import encode
-from yarrow.provider.chat_completions.models import entries
-from yarrow.provider.chat_completions.refusals import Refusals
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
+from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.chat_completions.model_list import parse_models
+from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.transport import ChatTransport
-from yarrow.provider.failures import speaker_of
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.openai.address import address_of
-from yarrow.provider.openai.encode import fields
-from yarrow.provider.openai.windows import known_window
-from yarrow.provider.text_calls import with_text_calls
-from yarrow.provider.timeouts import timeouts_of
+from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.openai.address import parse_address
+from yarrow.provider.openai.context_windows import find_known_window
+from yarrow.provider.openai.request import make_openai_fields
+from yarrow.provider.timeouts import make_timeouts
 from yarrow.provider.transport import Endpoint
 
-MAX_FOUND = 256
+MAX_REMEMBERED_URLS = 256
 """Addresses of which the form that works is kept in this process; then all are looked up again."""
-_found: dict[str, str] = {}
+_working_urls: dict[str, str] = {}
 """Base URLs as they were written, with the form that was tried when nothing was found there."""
 
 
@@ -38,17 +38,17 @@ class OpenAiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        self._address = address_of(settings.base_url)
+        self._address = parse_address(settings.base_url)
         self._endpoint = Endpoint(
-            _found.get(self._address.base, self._address.base),
-            speaker_of(name, key, settings.headers),
+            _working_urls.get(self._address.base, self._address.base),
+            make_backend(name, key, settings.headers),
             self._address.query,
             headers=settings.headers,
-            timeouts=timeouts_of(settings, local=self._address.local),
+            timeouts=make_timeouts(settings, local=self._address.is_local_server),
         )
         self._transport = ChatTransport(http, self._endpoint)
-        self._demands = Demands(self._address.host)
-        self._refusals = Refusals()
+        self._requirements = LearnedRequirements(self._address.host)
+        self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
         """Return what is known without asking the server: a question would delay the first answer."""
@@ -59,7 +59,7 @@ class OpenAiProvider:
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens,
-            context_window=self._settings.context_window or known_window(self._model),
+            context_window=self._settings.context_window or find_known_window(self._model),
             has_images=True,
         )
 
@@ -70,12 +70,12 @@ class OpenAiProvider:
             try:
                 raw = self._transport.stream(body, request.stream_opts)
                 # A hosted model has its calls recognised by its own backend.
-                heard = with_text_calls(raw, request) if self._address.local else raw
+                heard = extract_inline_calls(raw, request) if self._address.is_local_server else raw
                 async with aclosing(heard) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._learn(error, body, request) and not self._try_other(error):
+                if not self._learn(error, body, request) and not self._switch_address(error):
                     raise
             else:
                 return
@@ -85,34 +85,36 @@ class OpenAiProvider:
         try:
             found = await self._transport.get("models")
         except ProviderError as error:
-            if not self._try_other(error):
+            if not self._switch_address(error):
                 raise
             found = await self._transport.get("models")
-        listed = entries(found)
-        return [ModelEntry(entry.name, entry.context_window or known_window(entry.name)) for entry in listed]
+        listed = parse_models(found)
+        return [ModelEntry(entry.name, entry.context_window or find_known_window(entry.name)) for entry in listed]
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    def _try_other(self, error: ProviderError) -> bool:
+    def _switch_address(self, error: ProviderError) -> bool:
         """Return whether nothing was found at the address and another form of it is used from now on."""
         address = self._address
-        if error.status not in (404, 405) or not address.other or address.base in _found:
+        if error.status not in (404, 405) or not address.other or address.base in _working_urls:
             return False
-        if len(_found) >= MAX_FOUND:
-            _found.clear()
-        _found[address.base] = address.other
+        if len(_working_urls) >= MAX_REMEMBERED_URLS:
+            _working_urls.clear()
+        _working_urls[address.base] = address.other
         self._transport = ChatTransport(self._http, replace(self._endpoint, base=address.other))
         return True
 
     def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
-        if self._demands.made_by(error):
-            return self._demands.learn(error)
+        if self._requirements.is_about(error):
+            return self._requirements.learn(error)
         return self._refusals.learn(error, body) or self._refusals.learn_images(error, request.messages)
 
     def _body(self, request: CompletionRequest) -> Body:
         target = Target(self._name, request.model, self._refusals.takes_image)
         extra = self._settings.extra_body
-        body = encode(request, target, fields=fields(request, self._settings, self._address), extra=extra)
-        return self._refusals.apply(self._demands.apply(body))
+        body = encode_chat_request(
+            request, target, fields=make_openai_fields(request, self._settings, self._address), extra=extra
+        )
+        return self._refusals.apply(self._requirements.apply(body))

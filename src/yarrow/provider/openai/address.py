@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from yarrow.provider.addresses import is_local
 
-OFFICIAL = "https://api.openai.com/v1"
-CHAT = "/chat/completions"
+OFFICIAL_URL = "https://api.openai.com/v1"
+CHAT_PATH = "/chat/completions"
 _OFFICIAL_HOST = "api.openai.com"
 _VERSION = re.compile(r"/v\d+\w*(/|$)")
 
 
-class Address(Struct, frozen=True):
+class OpenAiAddress(Struct, frozen=True):
     """Where a server is."""
 
     base: str
@@ -27,39 +27,39 @@ class Address(Struct, frozen=True):
     @property
     def chat_url(self) -> str:
         """URL of a prompt."""
-        return f"{self.base}{CHAT}{f'?{self.query}' if self.query else ''}"
+        return f"{self.base}{CHAT_PATH}{f'?{self.query}' if self.query else ''}"
 
     @property
-    def official(self) -> bool:
+    def is_official(self) -> bool:
         """Whether this is the vendor itself."""
         return self.host == _OFFICIAL_HOST
 
     @property
-    def local(self) -> bool:
+    def is_local_server(self) -> bool:
         """Whether the server is on this machine or on the local network."""
         return is_local(self.base)
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         """Whether the vendor's key may go there: only to the vendor, over TLS."""
-        return self.official and self.base.startswith("https://")
+        return self.is_official and self.base.startswith("https://")
 
 
-def address_of(url: str) -> Address:
+def parse_address(url: str) -> OpenAiAddress:
     """Return the address for a configured base URL; empty is the vendor's.
 
     A URL that ends in `/chat/completions`, or holds a version, is used as written, and a bare host gets `/v1`. Any
     other path is used as written, and with `/v1` where nothing is found there.
     """
-    written, _, query = (url or OFFICIAL).strip().partition("?")
-    base = written.rstrip("/").removesuffix(CHAT).rstrip("/")
+    written, _, query = (url or OFFICIAL_URL).strip().partition("?")
+    base = written.rstrip("/").removesuffix(CHAT_PATH).rstrip("/")
     try:
         parts = urlsplit(base)
         host = (parts.hostname or "").lower()
     except ValueError:
-        return Address(base, "", query)  # the HTTP client says what is wrong with it
-    if written.rstrip("/").endswith(CHAT) or _VERSION.search(parts.path):
-        return Address(base, host, query)
+        return OpenAiAddress(base, "", query)  # the HTTP client says what is wrong with it
+    if written.rstrip("/").endswith(CHAT_PATH) or _VERSION.search(parts.path):
+        return OpenAiAddress(base, host, query)
     if not parts.path:
-        return Address(f"{base}/v1", host, query)
-    return Address(base, host, query, other=f"{base}/v1")
+        return OpenAiAddress(f"{base}/v1", host, query)
+    return OpenAiAddress(base, host, query, other=f"{base}/v1")

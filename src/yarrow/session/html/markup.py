@@ -8,66 +8,70 @@ from typing import NewType
 Html = NewType("Html", str)
 """Text that is HTML already; a plain `str` becomes it through `text` alone."""
 
-_COLOURS = r"\x1b\[[0-9;:]*m"
-_HIDDEN = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_TERMINAL_COLORS = r"\x1b\[[0-9;:]*m"
+_INVISIBLE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 """Control characters, what turns the direction of writing, and halves of characters that no file can hold."""
-_UNWANTED = re.compile(f"{_COLOURS}|\\r\\n|[{_HIDDEN}]")
-_SHORT = 200
+_UNWANTED = re.compile(f"{_TERMINAL_COLORS}|\\r\\n|[{_INVISIBLE}]")
+_MAX_SHORT_CHARACTERS = 200
 
 
-def inert(plain: str) -> str:
+def reveal_controls(plain: str) -> str:
     """Return text in which everything can be seen: colours of terminals go, control characters become pictures."""
-    return _UNWANTED.sub(_show, plain)
+    return _UNWANTED.sub(_reveal, plain)
 
 
-def text(plain: str) -> Html:
+def escape(plain: str) -> Html:
     """Return text as HTML."""
-    return Html(html.escape(inert(plain)))
+    return Html(html.escape(reveal_controls(plain)))
 
 
-def join(parts: Iterable[Html]) -> Html:
+def join_html(parts: Iterable[Html]) -> Html:
     """Return pieces of HTML, one after the other."""
     return Html("".join(parts))
 
 
 def element(tag: str, *content: Html, **attributes: str | bool) -> Html:
     """Return an element; `class_` is the attribute class, `aria_label` is aria-label, and False leaves one out."""
-    return Html(f"<{tag}{_attributes(attributes)}>{join(content)}</{tag}>")
+    return Html(f"<{tag}{_attributes(attributes)}>{join_html(content)}</{tag}>")
 
 
-def void(tag: str, **attributes: str | bool) -> Html:
+def void_element(tag: str, **attributes: str | bool) -> Html:
     """Return an element that can have no content, such as img; attributes as for `element`."""
     return Html(f"<{tag}{_attributes(attributes)}>")
 
 
-def fold(summary: Html, *content: Html, class_: str, is_open: bool = False) -> Html:
+def details_element(summary: Html, *content: Html, class_: str, is_open: bool = False) -> Html:
     """Return something to open and close, without a script."""
     return element("details", element("summary", summary), *content, class_=class_, open=is_open)
 
 
-def label(name: str, detail: str) -> Html:
+def make_label(name: str, detail: str) -> Html:
     """Return the summary of something folded: what it is, and how much."""
-    return join((element("span", text(name)), element("span", text(detail), class_="size")))
+    return join_html((element("span", escape(name)), element("span", escape(detail), class_="size")))
 
 
-def size(plain: str) -> str:
+def format_size(plain: str) -> str:
     """Return how long a text is, in words."""
     lines = plain.count("\n") + (not plain.endswith("\n") if plain else 0)
     return f"{_count(lines, 'line')}, {_count(len(plain), 'character')}"
 
 
-def short(plain: str) -> str:
+def shorten(plain: str) -> str:
     """Return the beginning of a text on one line."""
-    start = " ".join(plain[: 4 * _SHORT].split())
-    return start if len(start) <= _SHORT and len(plain) <= 4 * _SHORT else start[:_SHORT] + "…"
+    start = " ".join(plain[: 4 * _MAX_SHORT_CHARACTERS].split())
+    return (
+        start
+        if len(start) <= _MAX_SHORT_CHARACTERS and len(plain) <= 4 * _MAX_SHORT_CHARACTERS
+        else start[:_MAX_SHORT_CHARACTERS] + "…"
+    )
 
 
-def moment(timestamp: str) -> Html:
+def time_element(timestamp: str) -> Html:
     """Return a time of a record; one that is not RFC 3339 in UTC is shown as it is."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d):\d\d[\d.]*[Zz]", timestamp)
     if found is None:
-        return element("span", text(short(timestamp)), class_="time")
-    return element("time", text(f"{found[1]} {found[2]} UTC"), datetime=timestamp, title=timestamp)
+        return element("span", escape(shorten(timestamp)), class_="time")
+    return element("time", escape(f"{found[1]} {found[2]} UTC"), datetime=timestamp, title=timestamp)
 
 
 def _count(number: int, noun: str) -> str:
@@ -81,10 +85,10 @@ def _attributes(attributes: dict[str, str | bool]) -> str:
 def _attribute(name: str, value: str | bool) -> str:  # noqa: FBT001 (an attribute is a text or a switch)
     if isinstance(value, bool):
         return f" {name}" if value else ""
-    return f' {name}="{text(value)}"'
+    return f' {name}="{escape(value)}"'
 
 
-def _show(found: re.Match[str]) -> str:
+def _reveal(found: re.Match[str]) -> str:
     part = found.group()
     if len(part) > 1:
         return "\n" if part == "\r\n" else ""

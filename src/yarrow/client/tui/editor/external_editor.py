@@ -22,7 +22,7 @@ class EditorError(Exception):
 
 
 async def edit_text(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
-    """Return the text as the person left it. Raises `NoEditor`; then it is as it was.
+    """Return the text as the person left it. Raises `EditorError`; then it is as it was.
 
     `terminal` is the descriptor that the editor draws on; None is that of this process.
     """

@@ -42,10 +42,10 @@ class ListActions(Struct, frozen=True):
     """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
 
     keys: Mapping[str, Callable[[int], Any]]
-    """By the library's names of keys; a `Hint` is no result. They act unless a filter is being typed;
+    """By the library's names of keys; a `ListHint` is no result. They act unless a filter is being typed;
     `enter` acts then too."""
     hints: Sequence[str]
-    """What is said of them, the longest first: the first that fits is drawn. The last fits `FEWEST_COLUMNS`."""
+    """What is said of them, the longest first: the first that fits is drawn. The last fits `MIN_COLUMNS`."""
 
 
 class ListView:

@@ -1,0 +1,216 @@
+"""Finds the key of a provider: in the environment, or by running the command that the user configured."""
+
+import asyncio
+import contextlib
+import itertools
+import re
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from yarrow.config.secrets import is_variable_name
+from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.errors import Code, ProviderError
+from yarrow.platform import system
+from yarrow.platform.search_path import trusted_environment
+from yarrow.policy.secrets import SHORTEST, is_secret_variable
+from yarrow.provider.adapter_config import AdapterConfig
+
+MAX_COMMAND_SECONDS = 10.0
+"""Seconds that an apiKeyCommand may take."""
+MAX_OUTPUT_BYTES = 64 * 1024
+"""Bytes of an apiKeyCommand's output, beyond which it is not a key."""
+VENDOR_KEY_VARIABLES = {
+    "openai": ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY"),
+    "messages": ("YARROW_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
+    "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+"""Variables that hold the key of a vendor, by provider type; the first that is set counts."""
+VENDOR_URL_VARIABLES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
+"""Variables that hold the address of a vendor's server, which may hold a password."""
+MIN_TOKEN_CHARACTERS = 16
+"""Characters, a digit among them, of a user in an address that is taken for a token; a shorter one is a name."""
+KEY_FIELD_PATTERN = (
+    r"(?:api|access|auth|private|proxy|secret|session|user)[_-]?(?:key|token)$|(?:secret|password|authorization)$"
+)
+"""What a field of a request is called that holds a key; a `prompt_cache_key` and a `stop_token` are ordinary words."""
+REDACTED_KEY = "[key]"
+"""Stands for a word that looks like a key."""
+MAX_REMEMBERED_KEYS = 256
+"""Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
+_remembered_keys: dict[str, None] = {}
+
+
+def list_known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of providers that this process knows now, without those that are too short to be looked for."""
+    values = itertools.chain(
+        _remembered_keys,
+        (environment.get(name, "").strip() for name in list_key_variables(settings)),
+        *(_list_url_keys(environment.get(name, "").strip()) for name in VENDOR_URL_VARIABLES),
+        *map(_list_settings_keys, settings.providers.values()),
+    )
+    return frozenset(value for value in values if len(value) >= SHORTEST)
+
+
+def list_key_variables(settings: Settings) -> frozenset[str]:
+    """Return the variables that settings or vendors name for the key of a provider."""
+    return list_configured_variables(settings).union(*VENDOR_KEY_VARIABLES.values())
+
+
+def list_configured_variables(settings: Settings) -> frozenset[str]:
+    """Return the variables that `apiKeyEnv` names."""
+    return frozenset(one.api_key_env for one in settings.providers.values() if one.api_key_env)
+
+
+def _list_settings_keys(settings: ProviderSettings) -> Iterator[str]:
+    """Yield what the settings of a provider themselves hold of keys."""
+    if not is_variable_name(settings.api_key_env):  # a key where the name of its variable should be
+        yield settings.api_key_env
+    for name, text in settings.headers.items():
+        if is_secret_variable(name.replace("-", "_"), text):
+            yield from (text, text.rpartition(" ")[2])
+    yield from _list_url_keys(settings.base_url)
+    yield from _list_body_keys("", settings.extra_body)
+
+
+def _list_url_keys(address: str) -> Iterator[str]:
+    """Yield the password of an address, or its user where that is all and no ordinary word, and keys of its query."""
+    try:
+        parts = urlsplit(address)
+        user = parts.username or ""
+        is_token = len(user) >= MIN_TOKEN_CHARACTERS and any(map(str.isdigit, user))
+        if secret := parts.password or (user if is_token else ""):
+            yield from (secret, unquote(secret))
+        yield from (text for name, text in parse_qsl(parts.query) if is_secret_variable(name, text))
+    except ValueError:  # no address
+        return
+
+
+def _list_body_keys(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, str) and (re.search(KEY_FIELD_PATTERN, name, re.IGNORECASE) or is_secret_variable("", value)):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, object]", value).items():
+            yield from _list_body_keys(key, each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _list_body_keys(name, each)
+
+
+async def find_configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
+    """Return the key that the provider's own settings lead to, empty when they name none.
+
+    Raises PROVIDER_SETUP when they name one that is not there.
+    """
+    if not is_variable_name(settings.api_key_env):
+        raise _setup_error(f"providers.{name}.apiKeyEnv takes the name of the variable that holds the key, not the key")
+    if settings.api_key_env:
+        key = environment.get(settings.api_key_env, "").strip()
+        if not key:
+            names = f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set"
+            raise _setup_error(f"{names}: export {settings.api_key_env}=...")
+        return key
+    if settings.api_key_command:
+        key = await _run_key_command(settings.api_key_command, f"providers.{name}.apiKeyCommand", environment)
+        _remembered_keys.pop(key, None)
+        _remembered_keys[key] = None
+        if len(_remembered_keys) > MAX_REMEMBERED_KEYS:
+            del _remembered_keys[next(iter(_remembered_keys))]
+        return key
+    return ""
+
+
+def find_vendor_key(environment: Mapping[str, str], provider_type: str = "openai") -> tuple[str, str]:
+    """Return the vendor's key and the variable that holds it; both empty when none is set."""
+    for variable in VENDOR_KEY_VARIABLES[provider_type]:
+        if key := environment.get(variable, "").strip():
+            return key, variable
+    return "", ""
+
+
+def require_vendor_key(config: AdapterConfig, provider_type: str, variable: str) -> str:
+    """Return the vendor's key; empty when the configured headers bring one.
+
+    Raises PROVIDER_SETUP, which says to set `variable`, without either.
+    """
+    key, _ = find_vendor_key(config.environment, provider_type)
+    if not key and not has_credential_header(config.settings):
+        raise make_missing_key_error(config.name, variable)
+    return key
+
+
+def make_missing_key_error(name: str, variable: str) -> ProviderError:
+    """Return the failure of the provider `name`, which has no key, and says to set `variable`."""
+    return _setup_error(
+        f"{name} needs a key: export {variable}=..., or set providers.{name}.apiKeyEnv or apiKeyCommand"
+    )
+
+
+def has_credential_header(settings: ProviderSettings) -> bool:
+    """Tell whether a configured header takes the place of a key."""
+    return any(name.lower() in ("authorization", "api-key", "x-api-key", "x-goog-api-key") for name in settings.headers)
+
+
+async def _run_key_command(command: str, place: str, environment: Mapping[str, str]) -> str:
+    process = await asyncio.create_subprocess_shell(
+        command,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        # What lies in the working directory, or is on PATH because of it, decides nothing about a key.
+        cwd=_home(),
+        env=trusted_environment(environment),
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(MAX_COMMAND_SECONDS):
+            output, complaint = await _read_outputs(process)
+            status = await process.wait()
+    except TimeoutError:
+        raise _setup_error(f"{place} gave no key within {MAX_COMMAND_SECONDS:g} s") from None
+    finally:
+        await _end_process(process)
+    if status:
+        words = complaint.decode("utf-8", "replace").split()
+        said = " ".join(REDACTED_KEY if is_secret_variable("", word) else word for word in words)[:200]
+        raise _setup_error(f"{place} ended with status {status}{f': {said}' if said else ''}")
+    key = output.decode("utf-8", "replace").strip()
+    if not key or len(output) > MAX_OUTPUT_BYTES or not key.isprintable():
+        raise _setup_error(
+            f"{place} printed {'no key' if not key else 'more than one line, or something that is no key'}"
+        )
+    return key
+
+
+def _home() -> Path:
+    home = Path.home()
+    return home if home.is_dir() else Path(home.anchor)
+
+
+async def _read_outputs(process: Process) -> tuple[bytes, bytes]:
+    streams = cast("tuple[asyncio.StreamReader, asyncio.StreamReader]", (process.stdout, process.stderr))
+    output, complaint = await asyncio.gather(*map(_read_bounded, streams))
+    return output, complaint
+
+
+async def _read_bounded(stream: asyncio.StreamReader) -> bytes:
+    """Read to the end, keeping one byte more than is allowed, so that nobody blocks on a full pipe."""
+    kept = bytearray()
+    while data := await stream.read(MAX_OUTPUT_BYTES):
+        kept += data[: MAX_OUTPUT_BYTES + 1 - len(kept)]
+    return bytes(kept)
+
+
+async def _end_process(process: Process) -> None:
+    """Leave nothing running; a command that ended by itself may have started an agent that is to stay."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        system.kill_group(process.pid)
+    await process.wait()
+
+
+def _setup_error(sentence: str) -> ProviderError:
+    return ProviderError(Code.PROVIDER_SETUP, sentence)

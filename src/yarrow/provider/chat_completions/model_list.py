@@ -1,0 +1,40 @@
+"""Reads the lists of models that chat-completions servers give."""
+
+from typing import Any, cast
+
+from yarrow.provider.base import ModelEntry
+
+_WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
+"""Names under which servers tell a model's window, in tokens."""
+
+
+def parse_models(value: object) -> list[ModelEntry]:
+    """Return the models of a decoded list: an object with `data` or `models`, or a bare array."""
+    found: list[ModelEntry] = []
+    for entry in parse_rows(value):
+        name = entry.get("id") or entry.get("name") or entry.get("model") or entry.get("key")
+        if isinstance(name, str) and name:
+            found.append(ModelEntry(name, _find_window(entry)))
+    return found
+
+
+def parse_rows(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a decoded list."""
+    if isinstance(value, dict):
+        outer = cast("dict[str, Any]", value)
+        value = outer.get("data") or outer.get("models")
+    entries = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
+
+
+def _find_window(entry: dict[str, Any]) -> int:
+    """Return the smallest window that an entry tells, of itself, of its best host or of its loaded file."""
+    places = [entry, entry.get("top_provider"), entry.get("meta")]
+    told = [
+        value
+        for place in places
+        if isinstance(place, dict)
+        for name in _WINDOW_FIELDS
+        if isinstance(value := cast("dict[str, Any]", place).get(name), int) and value > 0
+    ]
+    return min(told, default=0)

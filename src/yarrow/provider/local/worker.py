@@ -1,0 +1,76 @@
+"""The child process that serves a local model: one order comes in, an address goes out, and it ends with its input.
+
+It must lead its own process group, which is what is ended.
+"""
+
+import importlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from yarrow.platform import system
+from yarrow.provider.local.worker_protocol import WorkerReply, WorkerRequest
+
+PROMPT_CACHE_MIB = 1024
+"""Memory for prompts that were read before; the oldest are dropped."""
+ERROR_VERBOSITY = 1
+"""Of the library's log."""
+MAX_ERROR_CHARACTERS = 500
+"""Characters of an error that are told."""
+
+
+def main() -> None:
+    """Serve until standard input is closed."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    order = msgspec.json.decode(line, type=WorkerRequest)
+    system.end_with_input()
+    # Native code may print to standard output, which is for the report alone.
+    report_to = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        server = _start_server(order)
+    except Exception as error:  # noqa: BLE001 - whatever native code raises is told, and ends this process
+        report, status = WorkerReply(error=str(error)[:MAX_ERROR_CHARACTERS]), 1
+    else:
+        report, status = WorkerReply(address=str(server.listening_address)), 0
+    os.write(report_to, msgspec.json.encode(report) + b"\n")
+    if status:
+        sys.exit(status)
+    # Never returns: shutting the library down in an orderly way can hang, and there is nothing to save.
+    threading.Event().wait()
+
+
+def _start_server(order: WorkerRequest) -> Any:
+    # It ships no types.
+    library: Any = importlib.import_module("xllamacpp")
+    params = library.CommonParams()
+    params.model.path = order.model
+    params.model_alias = {Path(order.model).name}
+    params.n_ctx = order.context
+    # One slot, so that all of the context belongs to one request.
+    params.n_parallel = 1
+    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [order.key]
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = ERROR_VERBOSITY
+    if order.template:
+        params.chat_template = order.template
+    if order.greedy:
+        params.sampling.temp = 0.0
+    if order.threads:
+        params.cpuparams.n_threads = order.threads
+        params.cpuparams_batch.n_threads = order.threads
+    return library.Server(params)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Builds the JSON body of a request to an Ollama server."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.message import Image, Message, Role, Text, ToolSpec
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.body import Body, merge_body
+from yarrow.provider.history import Target, repair_chat_history
+from yarrow.provider.ollama.capabilities import OllamaCapabilities
+from yarrow.provider.ollama.thinking import get_replayed_thinking, make_think_field
+from yarrow.provider.ollama.tool_schema import simplify_schema
+
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
+
+
+def encode_ollama_request(
+    request: CompletionRequest, target: Target, *, settings: ProviderSettings, capabilities: OllamaCapabilities
+) -> Body:
+    """Return the body of a streaming request, in values that `to_json` takes.
+
+    The request's values come before the configured ones. The configured body is merged in last, objects into objects;
+    null there takes a field out. The format knows no tool choice: `none` leaves the tools out.
+    """
+    body: Body = {"model": request.model, "messages": _messages(request, target, capabilities)}
+    if request.tools and capabilities.tools and request.tool_choice != "none":
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    body |= make_think_field(request.thinking, capabilities.thinking)
+    body["options"] = _make_options(request, settings, capabilities.window)
+    # Else the server leaves out the beginning of what does not fit, and tells nobody.
+    body |= {"truncate": False, "shift": False}
+    body = merge_body(body, settings.extra_body)
+    body["stream"] = True
+    return body
+
+
+def _make_options(request: CompletionRequest, settings: ProviderSettings, window: int) -> Body:
+    # Always the same context: another one makes the server load the model again.
+    options: Body = {"num_ctx": window}
+    if limit := request.max_tokens or settings.max_tokens:
+        options["num_predict"] = limit
+    temperature = settings.temperature if request.temperature is None else request.temperature
+    if temperature is not None:
+        options["temperature"] = temperature
+    return options
+
+
+def _messages(request: CompletionRequest, target: Target, capabilities: OllamaCapabilities) -> list[Body]:
+    def takes(image: Image) -> bool:
+        return capabilities.images and image.media_type in MEDIA_TYPES and target.takes_image(image)
+
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    history = repair_chat_history(request.messages, Target(target.provider, target.model, takes))
+    return [*system, *_conversation(history)]
+
+
+def _conversation(history: Sequence[Message]) -> Iterator[Body]:
+    names: dict[str, str] = {}
+    for message in history:
+        match message.role:
+            case Role.USER:
+                images = [image.data for image in message.images]
+                yield {"role": "user", "content": _join_paragraphs(message)} | ({"images": images} if images else {})
+            case Role.ASSISTANT:
+                names = {call.id: call.name for call in message.tool_calls}
+                yield _assistant(message)
+            case Role.TOOL:
+                # Servers pair by name or by id, depending on their age.
+                pair = {"tool_name": names[message.tool_call_id], "tool_call_id": message.tool_call_id}
+                yield {"role": "tool", **pair, "content": _join_paragraphs(message)}
+
+
+def _assistant(message: Message) -> Body:
+    body: Body = {"role": "assistant", "content": message.text}
+    if thinking := get_replayed_thinking(message):
+        body["thinking"] = thinking
+    if message.tool_calls:
+        body["tool_calls"] = [
+            # As raw text, because numbers keep their digits and caches see the same bytes.
+            {"id": call.id, "function": {"index": at, "name": call.name, "arguments": msgspec.Raw(call.arguments)}}
+            for at, call in enumerate(message.tool_calls)
+        ]
+    return body
+
+
+def _tool(tool: ToolSpec) -> Body:
+    described = {"name": tool.name, "description": tool.description, "parameters": simplify_schema(tool.parameters)}
+    return {"type": "function", "function": described}
+
+
+def _join_paragraphs(message: Message) -> str:
+    return "\n\n".join(block.text for block in message.content if isinstance(block, Text))

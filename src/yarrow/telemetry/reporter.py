@@ -1,0 +1,120 @@
+"""Reports on a service: one tap for each session, and an end that no collector can hold up."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+
+from opentelemetry.metrics import CallbackOptions, NoOpMeterProvider, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import NoOpTracerProvider
+
+from yarrow.event.events import Event
+from yarrow.telemetry.failure_handler import ExportFailureHandler
+from yarrow.telemetry.metrics import Metrics
+from yarrow.telemetry.spans import SpanRecorder
+
+_logger = logging.getLogger("yarrow.telemetry")
+
+MAX_SHUTDOWN_SECONDS = 2.0
+"""How long the end of a service waits for what was not sent yet; then that is lost."""
+INSTRUMENTATION_SCOPE = "yarrow"
+
+
+class TelemetryReporter:
+    """What is reported of one service. `tracing` and `metering` are made for it and end with it."""
+
+    def __init__(
+        self,
+        tracing: TracerProvider | None,
+        metering: MeterProvider | None,
+        failures: ExportFailureHandler,
+        *,
+        content: bool,
+    ) -> None:
+        self._failures = failures
+        self._providers = (tracing, metering)
+        self._tracer = (tracing or NoOpTracerProvider()).get_tracer(INSTRUMENTATION_SCOPE)
+        self._meter = (metering or NoOpMeterProvider()).get_meter(INSTRUMENTATION_SCOPE)
+        self._metrics = Metrics(self._meter)
+        self._content = content
+
+    def begin(self, sessions: Callable[[], int]) -> None:
+        """Report how many sessions are in memory."""
+
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            return (Observation(sessions()),)
+
+        self._meter.create_observable_up_down_counter(
+            "yarrow.sessions", [observe], unit="{session}", description="Sessions in memory."
+        )
+
+    def make_observer(self, session_id: str, model: Callable[[], tuple[str, str]]) -> "SafeObserver":
+        """Return what measures one session."""
+        return SafeObserver(SpanRecorder(session_id, self._tracer, self._metrics, model=model, content=self._content))
+
+    async def close(self) -> None:
+        """Send what was not sent, for `MAX_SHUTDOWN_SECONDS` and until it fails.
+
+        A thread that has not ended then ends with the process.
+        """
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def signal_end() -> None:
+            with suppress(RuntimeError):  # the loop is closed when it took too long
+                loop.call_soon_threadsafe(ended.set)
+
+        def end() -> None:
+            for provider in self._providers:
+                if provider is not None:
+                    _shut_down(provider)
+            signal_end()
+
+        self._failures.on_failure = signal_end
+        # No thread of the loop's own, for which the interpreter would wait.
+        threading.Thread(target=end, name="yarrow-telemetry-end", daemon=True).start()
+        try:
+            await asyncio.wait_for(ended.wait(), MAX_SHUTDOWN_SECONDS)
+        except TimeoutError:
+            _logger.warning("what OpenTelemetry did not take within %g s is lost", MAX_SHUTDOWN_SECONDS)
+
+
+def _shut_down(provider: TracerProvider | MeterProvider) -> None:
+    try:
+        provider.shutdown()
+    except Exception as error:  # noqa: BLE001 - whatever a library raises at its end must not hide the end of ours
+        _logger.warning("OpenTelemetry did not end well (%s)", type(error).__name__)
+
+
+class SafeObserver:
+    """Keeps what goes wrong in a measurement away from the run; the session is not measured from then on."""
+
+    def __init__(self, spans: SpanRecorder) -> None:
+        self._spans: SpanRecorder | None = spans
+
+    def on_event(self, event: Event) -> None:
+        """See an event of the session."""
+        if self._spans is not None:
+            try:
+                self._spans.record_event(event)
+            except Exception as error:  # noqa: BLE001 - a bug in a measurement must not end a run
+                self._spans = None
+                _logger.warning("a session is not measured any more: a bug in that (%s)", type(error).__name__)
+
+    def on_lost(self, events: int) -> None:
+        """Count what a subscriber lost."""
+        if self._spans is not None:
+            self._spans.metrics.dropped.add(events)
+
+    @contextmanager
+    def tool_span(self, tool_call_id: str) -> Generator[None]:
+        """Take the time while a tool runs."""
+        begun = time.time()
+        try:
+            yield
+        finally:
+            if self._spans is not None:
+                self._spans.record_tool_run(tool_call_id, begun, time.time())

@@ -1,0 +1,125 @@
+"""Walks a directory as a developer sees it: in order, without what ignore files name, without `.git` and links."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.platform import system
+from yarrow.policy.beneath import open_beneath
+from yarrow.tool.ignore_file import IgnoreFile, is_unusable_ignore_file, read_ignore_file
+
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
+"""Names of ignore files; what one says goes before what a later one says, however deep that lies."""
+GIT_DIRECTORY = ".git"
+
+
+class WalkEntry(Struct, frozen=True):
+    """A file or directory below the root that was walked, by its relative path with slashes."""
+
+    path: str
+    is_dir: bool
+
+
+class _DirectoryRules(Struct, frozen=True):
+    """The ignore files of one directory; `base` is its path with a slash behind."""
+
+    base: str
+    files: dict[str, IgnoreFile]
+    is_repository: bool
+
+
+def walk(root: Path, stop: threading.Event) -> Iterator[WalkEntry]:
+    """Yield what lies below a real directory, depth first, the names of each directory in order of their bytes.
+
+    What cannot be read is passed over. Ignore files of the directories above hold too, up to that of a repository.
+    """
+    above: list[_DirectoryRules] = []
+    for directory in reversed(root.parents):
+        above += _read_rules(str(directory))
+    base = _with_slash(str(root))
+    stack = [(base, (*above, *_read_rules(str(root))), iter(_list_entries(base)))]
+    while stack and not stop.is_set():
+        directory, rules, entries = stack[-1]
+        entry = next(entries, None)
+        if entry is None:
+            stack.pop()
+            continue
+        name, is_dir = entry
+        path = directory + name
+        if name == GIT_DIRECTORY or _is_ignored(path, rules, is_dir=is_dir):
+            continue
+        yield WalkEntry(path[len(base) :], is_dir)
+        if is_dir:
+            stack.append((path + "/", (*rules, *_read_rules(path)), iter(_list_entries(path))))
+
+
+def has_unusable_ignore_file(directory: Path) -> bool:
+    """Whether an ignore file of a directory, or of one above it, is not one to be read; those below are not seen."""
+    above = (_with_slash(str(level)) for level in (directory, *directory.parents))
+    return any(is_unusable_ignore_file(level + name) for level in above for name in IGNORE_FILES)
+
+
+def find_unusable_ignore_files(root: Path, stop: threading.Event) -> Iterator[str]:
+    """Yield the paths of ignore files below a directory that are not ones to be read."""
+    for entry in walk(root, stop):
+        if entry.is_dir:
+            base = f"{root}/{entry.path}/"
+            yield from (base + name for name in IGNORE_FILES if is_unusable_ignore_file(base + name))
+
+
+def _list_entries(directory: str) -> list[tuple[str, bool]]:
+    """Return the names of files and of directories, and which these are; links are neither, also as the way there."""
+    try:
+        descriptor = _open_directory(Path(directory))
+    except OSError:
+        return []
+    try:
+        with system.entries_in(descriptor) as entries:
+            named = [(entry.name, _is_directory(entry)) for entry in entries]
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    return sorted(
+        ((name, is_dir) for name, is_dir in named if is_dir is not None), key=lambda entry: os.fsencode(entry[0])
+    )
+
+
+def _open_directory(directory: Path) -> int:
+    return open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool | None:
+    """Whether it is a directory, None for what is no regular file either."""
+    if entry.is_dir(follow_symlinks=False):
+        return True
+    return False if entry.is_file(follow_symlinks=False) else None
+
+
+def _read_rules(directory: str) -> list[_DirectoryRules]:
+    """Return the rules of a directory, nothing when it has none."""
+    base = _with_slash(directory)
+    files = {name: file for name in IGNORE_FILES if (file := read_ignore_file(base + name)) is not None}
+    is_repository = os.path.lexists(base + GIT_DIRECTORY)
+    return [_DirectoryRules(base, files, is_repository)] if files or is_repository else []
+
+
+def _is_ignored(path: str, rules: tuple[_DirectoryRules, ...], *, is_dir: bool) -> bool:
+    """Whether the last word said of a path is to ignore it: the strongest file's, and of those the deepest one's."""
+    for name in IGNORE_FILES:
+        for level in reversed(rules):
+            file = level.files.get(name)
+            if file is not None:
+                verdict = file.decide(path[len(level.base) :].split("/"), is_dir=is_dir)
+                if verdict is not None:
+                    return verdict
+            if name == ".gitignore" and level.is_repository:
+                break
+    return False
+
+
+def _with_slash(directory: str) -> str:
+    return directory.rstrip("/") + "/"
