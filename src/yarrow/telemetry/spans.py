@@ -75,7 +75,7 @@ class SpanRecorder:
                 if self._call_started_at is None:
                     self._record_tokens(usage, self._make_attributes("chat"))
             case ev.RetryScheduled(attempt, delay, code, _):
-                about = {"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}
+                about: Attributes = {"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}
                 self._record_retry(about, at)
             case (
                 ev.ThinkingDelta()
