@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/yarrow"
-SHARED = {"Change", "Command", "Kind", "Verdict"}
+SHARED = {"Change", "Command", "Verdict"}
 """Public classes whose name has several meanings; it may only shrink."""
 
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from yarrow.cli.config_command import run_config
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.config.trust import grant, hash_of, key_of
+from yarrow.config.trust import compute_hash, get_trust_key, grant
 from yarrow.errors import ConfigError, UsageError
 
 SECRETS = {
@@ -152,7 +152,7 @@ def test_the_files_that_are_looked_at(
         f"project  {desk.theirs}: there, not trusted",
     ]
     assert output(capfd, "files").splitlines() == states
-    grant(desk.users, key_of(desk.theirs), hash_of(b"{}"))
+    grant(desk.users, get_trust_key(desk.theirs), compute_hash(b"{}"))
     assert output(capfd, "files").splitlines()[2].endswith(": there, trusted")
     desk.theirs.write_text("not JSON")
     assert output(capfd, "files").splitlines()[2].endswith(": there, changed since it was trusted")

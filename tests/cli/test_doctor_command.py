@@ -446,7 +446,7 @@ async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, 
     assert (await seen(world, PATH=str(tmp_path / "none")))[1]["sandbox"] == asked
 
 
-@pytest.mark.skipif(bool(system.WITHOUT_SANDBOX), reason="this system has no sandbox")
+@pytest.mark.skipif(bool(system.NO_SANDBOX_REASON), reason="this system has no sandbox")
 async def test_case_rb_07_caches_that_begin_empty_are_named(world: World) -> None:
     world.script([{"text": "x"}])
     assert "caches" not in (await seen(world))[1]

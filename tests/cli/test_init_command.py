@@ -16,8 +16,8 @@ from doubles.world import Ended, World
 from yarrow.cli.atomic_create import create_file
 from yarrow.cli.init_command import run_init
 from yarrow.cli.init_templates import PROJECT_SETTINGS, USER_SETTINGS
-from yarrow.config.layers import Loaded, load
-from yarrow.config.project import USERS_ALONE
+from yarrow.config.layers import LoadedSettings, load_settings
+from yarrow.config.project import USER_ONLY_KEYS
 from yarrow.config.settings import Settings
 from yarrow.errors import StorageError, UsageError
 
@@ -61,8 +61,8 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def loaded(world: World) -> Loaded:
-    return load(home=world.home, cwd=world.project, environment={}, overrides={})
+def loaded(world: World) -> LoadedSettings:
+    return load_settings(home=world.home, cwd=world.project, environment={}, overrides={})
 
 
 def refused(ended: Ended, code: int, *named: str) -> None:
@@ -224,7 +224,7 @@ def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World)
     (notice,) = loaded(world).notices
     shown = {key for key in Settings.__struct_encode_fields__ if f'// "{key}": ' in PROJECT_SETTINGS}
     # What is the user's own affair, trusted or not, is not offered.
-    assert shown == set(Settings.__struct_encode_fields__) - set(USERS_ALONE)
+    assert shown == set(Settings.__struct_encode_fields__) - set(USER_ONLY_KEYS)
     assert all(key in notice for key in shown - {"thinking", "compaction", "dryRun", "permissions"})
 
 

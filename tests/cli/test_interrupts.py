@@ -24,7 +24,7 @@ async def _waiting(interrupts: InterruptHandler, *numbers: int) -> bool:
 
 def test_a_signal_that_somebody_else_takes_ends_nothing() -> None:
     seen: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *system.ENDING)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *system.TERMINATION_SIGNALS)}
     signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
     try:
         with InterruptHandler() as interrupts:

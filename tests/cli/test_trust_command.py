@@ -13,7 +13,7 @@ import pytest
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.trust_command import run_trust
-from yarrow.config.layers import load
+from yarrow.config.layers import load_settings
 from yarrow.errors import ConfigError, UsageError
 
 THEIRS: dict[str, Any] = {
@@ -51,7 +51,7 @@ class Desk:
 
     @property
     def model(self) -> str:
-        return load(home=self.home, cwd=self.project, environment={}, overrides={}).settings.model
+        return load_settings(home=self.home, cwd=self.project, environment={}, overrides={}).settings.model
 
 
 @pytest.fixture

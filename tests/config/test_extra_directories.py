@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.config.layers import load
+from yarrow.config.layers import load_settings
 from yarrow.errors import ConfigError
 
 
@@ -17,11 +17,14 @@ def test_case_RB_02_a_file_is_refused_with_its_line(tmp_path: Path, entry: str) 
     text = entry.replace("{home}", str(home))
     (home / ".yarrow/config.json").write_text(f'{{\n  "workspace": {{\n    "extra": ["~",\n      "{text}"]\n  }}\n}}\n')
     with pytest.raises(ConfigError, match=r"config\.json:4: workspace\.extra holds .*notes\.md', which is not a dir"):
-        load(home=home, cwd=cwd, environment={}, overrides={})
+        load_settings(home=home, cwd=cwd, environment={}, overrides={})
     assert (home / "notes.md").read_text() == "precious\n"
 
 
 def test_a_directory_and_what_does_not_exist_yet_are_accepted(tmp_path: Path) -> None:
     (tmp_path / ".yarrow").mkdir()
     (tmp_path / ".yarrow/config.json").write_text('{"workspace": {"extra": ["~/.yarrow", "~/later"]}}')
-    assert load(home=tmp_path, cwd=tmp_path, environment={}, overrides={}).settings.workspace.extra[0] == "~/.yarrow"
+    assert (
+        load_settings(home=tmp_path, cwd=tmp_path, environment={}, overrides={}).settings.workspace.extra[0]
+        == "~/.yarrow"
+    )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.config.layers import Loaded, load
-from yarrow.config.settings import BUILT_IN, CompactionSettings, Settings
+from yarrow.config.layers import LoadedSettings, load_settings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, CompactionSettings, Settings
 from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 
@@ -44,8 +44,8 @@ class Place:
             path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
-    def load(self) -> Loaded:
-        return load(home=self.home, cwd=self.cwd, environment=self.environment, overrides=self.overrides)
+    def load(self) -> LoadedSettings:
+        return load_settings(home=self.home, cwd=self.cwd, environment=self.environment, overrides=self.overrides)
 
     def refusal(self) -> str:
         with pytest.raises(ConfigError) as caught:
@@ -67,7 +67,7 @@ def test_nothing_configured_is_the_defaults(place: Place) -> None:
     loaded = place.load()
     assert loaded.settings == Settings()
     assert loaded.notices == ()
-    assert set(loaded.origins().values()) == {"default"}
+    assert set(loaded.list_origins().values()) == {"default"}
 
 
 def test_later_layers_win_and_objects_merge(place: Place) -> None:
@@ -92,7 +92,7 @@ def test_later_layers_win_and_objects_merge(place: Place) -> None:
     assert settings.compaction == CompactionSettings(reserve_tokens=10, keep_recent_tokens=30)
     assert (settings.max_turns, settings.dry_run) == (7, True)
     assert settings.providers["openai"].headers == {"a": "1", "b": "1"}
-    origins = loaded.origins()
+    origins = loaded.list_origins()
     users, projects = "~/.yarrow/config.json", "~/code/project/.yarrow/config.json"
     assert origins["provider"] == "--provider"
     assert origins["model"] == "YARROW_MODEL"
@@ -117,7 +117,7 @@ def test_of_a_key_written_twice_the_last_counts_and_is_the_origin(place: Place) 
     place.user('{"model": "first",\n\n"model": "last"}')
     loaded = place.load()
     assert loaded.settings.model == "last"
-    assert loaded.origins()["model"] == "~/.yarrow/config.json:3"
+    assert loaded.list_origins()["model"] == "~/.yarrow/config.json:3"
 
 
 def test_a_byte_order_mark_is_no_mistake(place: Place) -> None:
@@ -145,7 +145,7 @@ def test_every_top_level_setting_of_one_value_has_a_variable(place: Place) -> No
     }
     place.environment = values
     loaded = place.load()
-    assert set(values) <= set(loaded.origins().values())
+    assert set(values) <= set(loaded.list_origins().values())
     assert loaded.notices == ()
 
 
@@ -199,10 +199,10 @@ def test_a_model_belongs_to_the_provider_it_was_configured_with(
 def test_where_a_model_was_left_behind_the_other_provider_is_the_origin(place: Place) -> None:
     place.user(WORK)
     place.overrides = {"provider": "local"}
-    assert place.load().origins()["model"] == "--provider"
-    assert place.load().origins()["compaction.model"] == "--provider"
+    assert place.load().list_origins()["model"] == "--provider"
+    assert place.load().list_origins()["compaction.model"] == "--provider"
     place.overrides = {"provider": "work"}
-    assert place.load().origins()["model"] == "~/.yarrow/config.json:1"
+    assert place.load().list_origins()["model"] == "~/.yarrow/config.json:1"
 
 
 # ---- provider/model ----
@@ -226,14 +226,14 @@ def test_a_flag_may_name_provider_and_model_at_once(
     place.overrides = flags
     loaded = place.load()
     assert (loaded.settings.provider, loaded.settings.model) == (provider, model)
-    assert loaded.origins()["model"] == "--model"
+    assert loaded.list_origins()["model"] == "--model"
 
 
 def test_a_variable_may_name_provider_and_model_at_once(place: Place) -> None:
     place.environment = {"YARROW_MODEL": "local/tiny"}
     loaded = place.load()
     assert (loaded.settings.provider, loaded.settings.model) == ("local", "tiny")
-    assert loaded.origins()["provider"] == "YARROW_MODEL"
+    assert loaded.list_origins()["provider"] == "YARROW_MODEL"
 
 
 def test_a_file_names_them_apart(place: Place) -> None:
@@ -264,10 +264,10 @@ def test_an_added_provider_may_be_named_before_its_model(place: Place) -> None:
     place.overrides = {"model": "theirs/a/b"}
     loaded = place.load()
     assert (loaded.settings.provider, loaded.settings.model) == ("", "theirs/a/b")
-    added = loaded.with_providers(["theirs"])
+    added = loaded.add_providers(["theirs"])
     assert (added.settings.provider, added.settings.model) == ("theirs", "a/b")
-    assert added.origins()["provider"] == "--model"
-    assert added.with_providers(["a"]) == added
+    assert added.list_origins()["provider"] == "--model"
+    assert added.add_providers(["a"]) == added
 
 
 # ---- where files are ----
@@ -324,7 +324,7 @@ def test_another_directory_or_file_may_be_the_users(place: Place) -> None:
     place.environment["YARROW_CONFIG"] = str(named)
     loaded = place.load()
     assert loaded.settings.model == "named"
-    assert loaded.origins()["model"] == f"{named}:1"
+    assert loaded.list_origins()["model"] == f"{named}:1"
 
 
 def test_a_named_file_must_exist(place: Place) -> None:
@@ -374,7 +374,7 @@ def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
     assert loaded.settings.dry_run
     (notice,) = loaded.notices
     assert notice.startswith("~/code/project/.yarrow/config.json is not trusted, so dryRun is ignored there; ")
-    assert loaded.origins()["dryRun"] == "~/.yarrow/config.json:1"
+    assert loaded.list_origins()["dryRun"] == "~/.yarrow/config.json:1"
 
 
 def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> None:
@@ -696,7 +696,7 @@ def test_any_object_gives_settings_or_one_sentence_with_a_line(
         line = int(error.message.removeprefix("~/.yarrow/config.json:").partition(":")[0])
         assert 1 < line <= json.dumps(content, indent=1).count("\n") + 1
     else:
-        for key, origin in loaded.origins().items():
+        for key, origin in loaded.list_origins().items():
             top = key.partition(".")[0]
             assert (top in content) or origin == "default"
 
@@ -710,7 +710,7 @@ def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory,
     text = "{" + ",".join(gap + line for gap, line in zip(gaps, order, strict=True)) + "}"
     place = Place(tmp_path_factory.mktemp("lines"))
     place.user(text.encode())
-    origins = place.load().origins()
+    origins = place.load().list_origins()
     for key in ("model", "sync", "bash.timeout", "workspace.read"):
         written = text[: text.index(f'"{key.partition(".")[0]}"')].count("\n") + 1
         assert origins[key] == f"~/.yarrow/config.json:{written}"
@@ -752,8 +752,8 @@ def test_a_text_that_is_not_utf8(place: Place) -> None:
 
 def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None:
     """Above all that of a local server: a prompt meant for it must not go to whatever else is configured."""
-    for name in BUILT_IN:
-        loaded = load(home=tmp_path, cwd=tmp_path, environment={}, overrides={"model": f"{name}/qwen3:8b"})
+    for name in BUILT_IN_PROVIDERS:
+        loaded = load_settings(home=tmp_path, cwd=tmp_path, environment={}, overrides={"model": f"{name}/qwen3:8b"})
         assert (loaded.settings.provider, loaded.settings.model) == (name, "qwen3:8b")
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.config.files import decode
-from yarrow.config.remember import forget, remember, with_allowed, without_allowed
+from yarrow.config.allowed_calls import add_allowed_call, add_to_text, remove_allowed_call, remove_from_text
+from yarrow.config.files import decode_settings
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import ConfigError, StorageError
 
@@ -39,9 +39,9 @@ PLACES = [
 
 @pytest.mark.parametrize(("before", "after"), PLACES)
 def test_where_it_is_put(before: str, after: str) -> None:
-    new = with_allowed(before, CALL)
+    new = add_to_text(before, CALL)
     assert new == after.replace("ENTRY", ENTRY)
-    assert with_allowed(new, CALL) == new
+    assert add_to_text(new, CALL) == new
 
 
 PIECES = st.sampled_from(['// it\'s "so"\n', "/* { [ */", " ", "\n", "\t"])
@@ -56,8 +56,8 @@ def test_comments_stay_and_the_rest_means_the_same(spaces: list[str], shape: int
     inner = ("", f'"rules"{s[4]}:{{"bash": "ask"}}', always, f'{always}{s[4]},"mode": "deny"')[shape]
     permissions = f'"permissions"{s[5]}:{{{inner}{s[6]}}}' if shape or more else ""
     text = f"{s[7]}{{{s[8]}{permissions}}}"
-    new = with_allowed(text, CALL)
-    was, now = decode(text.encode(), "f").values, decode(new.encode(), "f").values
+    new = add_to_text(text, CALL)
+    was, now = decode_settings(text.encode(), "f").values, decode_settings(new.encode(), "f").values
     assert now["permissions"].pop("always") == [VALUE, *was.get("permissions", {}).pop("always", [])]
     assert now.get("permissions") == was.get("permissions", {})
     left = list(new)
@@ -66,8 +66,8 @@ def test_comments_stay_and_the_rest_means_the_same(spaces: list[str], shape: int
 
 def test_a_file_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "new/config.json"
-    remember(path, CALL)
-    assert decode(path.read_bytes(), "f").values == {"permissions": {"always": [VALUE]}}
+    add_allowed_call(path, CALL)
+    assert decode_settings(path.read_bytes(), "f").values == {"permissions": {"always": [VALUE]}}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -78,7 +78,7 @@ def test_mode_mark_and_link_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     path = tmp_path / "config.json"
     path.symlink_to(real)
-    remember(path, CALL)
+    add_allowed_call(path, CALL)
     assert path.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert real.read_bytes().startswith(b"\xef\xbb\xbf{")
@@ -90,7 +90,7 @@ def test_a_wrong_file_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"permissions": {"rules": []}}')
     with pytest.raises(ConfigError, match="expected an object"):
-        remember(path, CALL)
+        add_allowed_call(path, CALL)
     assert path.read_text() == '{"permissions": {"rules": []}}'
 
 
@@ -99,22 +99,22 @@ def test_what_is_no_file_of_the_users_is_left_alone(tmp_path: Path, monkeypatch:
     path.write_text("{}")
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(StorageError, match="not a file of yours"):
-        remember(path, CALL)
+        add_allowed_call(path, CALL)
     assert path.read_text() == "{}"
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
-        remember(tmp_path / "a/config.json", CALL)
+        add_allowed_call(tmp_path / "a/config.json", CALL)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "// mine", "// mine\n", "\ufeff/* mine */"])
 def test_a_file_without_anything_in_it_gets_an_object(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text, "utf-8")
-    remember(path, CALL)
-    assert decode(path.read_bytes(), "x").values == {"permissions": {"always": [VALUE]}}
+    add_allowed_call(path, CALL)
+    assert decode_settings(path.read_bytes(), "x").values == {"permissions": {"always": [VALUE]}}
     assert ("mine" in path.read_text()) == ("mine" in text)
 
 
@@ -137,14 +137,14 @@ def test_a_revoked_call_goes_and_the_rest_stays(items: list[str], spaces: list[s
     rules = '"rules": {"bash": "ask"}' if more else ""
     inner = f'"always"{spaces[8]}:{spaces[9]}[{listed}{spaces[10]}]'
     text = f'{spaces[11]}{{"permissions": {{{inner}{"," if more else ""}{rules}}}}}'
-    new = without_allowed(text, CALL)
-    was, now = decode(text.encode(), "f").values, decode(new.encode(), "f").values
+    new = remove_from_text(text, CALL)
+    was, now = decode_settings(text.encode(), "f").values, decode_settings(new.encode(), "f").values
     assert now["permissions"].pop("always") == [json.loads(OTHER) for item in items if item == OTHER]
     del was["permissions"]["always"]
     assert now == was
     for comment in ('// it\'s "so"', "/* { [ */"):
         assert new.count(comment) == text.count(comment)
-    assert without_allowed(new, CALL) == new
+    assert remove_from_text(new, CALL) == new
 
 
 REVOKED = [
@@ -165,18 +165,18 @@ REVOKED = [
 @pytest.mark.parametrize(("before", "after"), REVOKED)
 def test_what_is_left_of_a_revoked_call(before: str, after: str) -> None:
     before, after = (text.replace("ENTRY", ENTRY).replace("OTHER", OTHER) for text in (before, after))
-    assert without_allowed(before, CALL) == after
+    assert remove_from_text(before, CALL) == after
 
 
 def test_what_was_added_can_be_revoked(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{\n  // a model\n  "model": "x"\n}\n')
-    remember(path, CALL)
-    remember(path, AllowedCall("bash", "ls", "/", uncontained=True))
-    forget(path, CALL)
-    assert decode(path.read_bytes(), "f").values["permissions"] == {
+    add_allowed_call(path, CALL)
+    add_allowed_call(path, AllowedCall("bash", "ls", "/", uncontained=True))
+    remove_allowed_call(path, CALL)
+    assert decode_settings(path.read_bytes(), "f").values["permissions"] == {
         "always": [{"tool": "bash", "subject": "ls", "cwd": "/", "uncontained": True}]
     }
-    forget(path, AllowedCall("bash", "ls", "/"))
+    remove_allowed_call(path, AllowedCall("bash", "ls", "/"))
     assert "uncontained" in path.read_text(), "a call inside the sandbox is another one"
     assert "// a model" in path.read_text()

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from yarrow.config.schema import json_schema
+from yarrow.config.schema import build_json_schema
 from yarrow.config.settings import Settings
 
-SCHEMA = json_schema()
+SCHEMA = build_json_schema()
 
 
 def test_it_is_a_schema_of_every_key_with_descriptions() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from yarrow.config.files import read_data
-from yarrow.config.layers import Loaded, load
-from yarrow.config.trust import grant, hash_of, key_of, read_trusted, revoke
+from yarrow.config.files import read_bytes
+from yarrow.config.layers import LoadedSettings, load_settings
+from yarrow.config.trust import compute_hash, get_trust_key, grant, read_trust_store, revoke
 from yarrow.errors import ConfigError, StorageError
 
 THEIRS: dict[str, Any] = {"model": "theirs", "maxTurns": 3, "providers": {"work": {"baseUrl": "http://theirs"}}}
@@ -33,10 +33,10 @@ class Checkout:
         self.file.write_text(content if isinstance(content, str) else json.dumps(content))
 
     def trust(self) -> None:
-        grant(self.users, key_of(self.file), hash_of(self.file.read_bytes()))
+        grant(self.users, get_trust_key(self.file), compute_hash(self.file.read_bytes()))
 
-    def load(self, cwd: Path | None = None) -> Loaded:
-        return load(home=self.home, cwd=cwd or self.project, environment={}, overrides={})
+    def load(self, cwd: Path | None = None) -> LoadedSettings:
+        return load_settings(home=self.home, cwd=cwd or self.project, environment={}, overrides={})
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_trusted_content_applies_whole(checkout: Checkout) -> None:
     assert loaded.notices == ()
     assert (loaded.settings.model, loaded.settings.max_turns) == ("theirs", 3)
     assert loaded.settings.providers["work"].base_url == "http://theirs"
-    assert loaded.origins()["model"] == f"{checkout.file}:1"
+    assert loaded.list_origins()["model"] == f"{checkout.file}:1"
 
 
 @pytest.mark.parametrize(("users", "theirs"), [("read", "write"), ("write", "read"), ("read", "read")])
@@ -113,9 +113,9 @@ def test_a_trusted_file_is_checked_strictly(checkout: Checkout) -> None:
 def test_trust_ends_when_it_is_revoked(checkout: Checkout) -> None:
     checkout.trust()
     grant(checkout.users, "another", "hash")
-    revoke(checkout.users, key_of(checkout.file))
+    revoke(checkout.users, get_trust_key(checkout.file))
     assert checkout.load().settings.model == ""
-    assert read_trusted(checkout.users).hashes == {"another": "hash"}
+    assert read_trust_store(checkout.users).hashes == {"another": "hash"}
 
 
 def test_links_to_a_project_lead_to_the_same_trust(checkout: Checkout) -> None:
@@ -149,7 +149,7 @@ def test_a_project_whose_name_is_not_utf8(checkout: Checkout) -> None:
     checkout.trust()
     loaded = checkout.load(odd)
     assert loaded.settings.model == "theirs"
-    assert all(origin.isprintable() for origin in loaded.origins().values())
+    assert all(origin.isprintable() for origin in loaded.list_origins().values())
 
 
 @pytest.mark.parametrize("store", [b"", b"[]", b'{"a": 1, "b": "x"}', b"\xff", b"[" * 100_000, None])
@@ -202,7 +202,7 @@ def test_processes_that_grant_at_once_lose_nothing(checkout: Checkout) -> None:
     for process in several:
         _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, b"")
-    assert len(read_trusted(checkout.users).hashes) == 40
+    assert len(read_trust_store(checkout.users).hashes) == 40
 
 
 def test_many_and_long_keys_make_a_short_notice(checkout: Checkout) -> None:
@@ -217,7 +217,7 @@ def test_comments_are_told_at_their_lines_and_the_schema_is_for_the_editor(check
     checkout.write('{\n  // mine\n  "$schema": "x",\n  /* two\n lines */ "thinking": "high",\n}')
     loaded = checkout.load()
     assert loaded.notices == ()
-    assert loaded.origins()["thinking"] == f"{checkout.file}:5"
+    assert loaded.list_origins()["thinking"] == f"{checkout.file}:5"
 
 
 def test_a_file_is_never_read_further_than_its_limit(tmp_path: Path) -> None:
@@ -225,4 +225,4 @@ def test_a_file_is_never_read_further_than_its_limit(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ConfigError, match="at most"):
-        read_data(path, "label")
+        read_bytes(path, "label")

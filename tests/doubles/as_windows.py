@@ -59,8 +59,8 @@ def pretend() -> list[str]:
     keys = {"kbhit": lambda: bool(select.select([0], [], [], 0)[0]), "getwch": lambda: os.read(0, 1).decode()}
     sys.modules["msvcrt"] = _module("msvcrt", locking=_locking, LK_NBLCK=2, get_osfhandle=int, **keys)
     sys.modules["_winapi"] = _module("_winapi", PeekNamedPipe=_peek)
-    sys.modules["yarrow.platform.windows_calls"] = _module(
-        "yarrow.platform.windows_calls",
+    sys.modules["yarrow.platform.windows_api"] = _module(
+        "yarrow.platform.windows_api",
         open_directory=_open_directory,
         path_of=_path_of,
         Job=Job,

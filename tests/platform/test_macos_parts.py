@@ -32,18 +32,18 @@ OPENED = """
 os.makedirs("d/e")
 open("d/e/f", "w").write("x")
 os.symlink("e", "d/l")
-top = system.open_folder(".")
-print(os.read(system.open_names(top, ("d", "e", "f"), os.O_RDONLY), 9))
+top = system.open_directory(".")
+print(os.read(system.openat_nofollow(top, ("d", "e", "f"), os.O_RDONLY), 9))
 try:
-    system.open_names(top, ("d", "l", "f"), os.O_RDONLY)
+    system.openat_nofollow(top, ("d", "l", "f"), os.O_RDONLY)
 except OSError as error:
     print(error.errno in (errno.ELOOP, errno.ENOTDIR))
 try:
-    system.process_descriptor(os.getpid())
+    system.open_pidfd(os.getpid())
 except OSError as error:
     print(error.errno == errno.ENOSYS)
 system.copy_attributes(0, 1)
-print(system.job_of(1))
+print(system.create_job(1))
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.platform import search_path
-from yarrow.platform.search_path import find_program, remember_roots, trusted_environment, trusted_path
+from yarrow.platform.search_path import filter_environment, filter_path, find_program, remember_roots
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_case_rs_m2_a_directory_of_the_workspace_is_passed_over(tmp_path: Path, 
     path = os.pathsep.join((str(workspace / planted), str(own.parent)))
     assert find_program("pass", {"PATH": path}) == str(own)
     assert find_program("pass", {"PATH": str(workspace / planted)}) is None
-    assert trusted_path(path) == str(own.parent)
+    assert filter_path(path) == str(own.parent)
 
 
 def test_a_directory_that_cannot_be_looked_at_hides_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,4 +126,4 @@ def test_directories_of_a_workspaces_other_owner_are_passed_over(tmp_path: Path)
 def test_what_programs_load_is_looked_for_outside_too(tmp_path: Path) -> None:
     remember_roots(tmp_path / "ws")
     given = {"PYTHONPATH": f"{tmp_path}/ws/src{os.pathsep}/usr/lib/x", "LD_PRELOAD": f"{tmp_path}/ws/a.so", "LANG": "."}
-    assert trusted_environment(given) == {"PYTHONPATH": "/usr/lib/x", "LD_PRELOAD": "", "LANG": "."}
+    assert filter_environment(given) == {"PYTHONPATH": "/usr/lib/x", "LD_PRELOAD": "", "LANG": "."}

@@ -60,7 +60,7 @@ def test_windows_names_nothing_of_unix(path: Path) -> None:
         assert not (isinstance(node, ast.Import) and MODULES & {one.name for one in node.names})
 
 
-@pytest.mark.parametrize("name", ["macos", "posix_files", "posix_programs"])
+@pytest.mark.parametrize("name", ["macos", "posix_files", "posix_processes"])
 def test_macos_names_nothing_of_linux(name: str) -> None:
     named = {node.attr for node in ast.walk(tree_of(name)) if isinstance(node, ast.Attribute)}
     assert not named & NOT_ON_MACOS

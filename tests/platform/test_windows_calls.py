@@ -31,7 +31,7 @@ msvcrt.get_osfhandle = lambda descriptor: descriptor - 1000
 sys.modules["msvcrt"] = msvcrt
 sys.modules["_winapi"] = types.ModuleType("_winapi")
 os.O_BINARY = os.O_NOINHERIT = signal.SIGBREAK = 0
-from yarrow.platform import windows_calls as w
+from yarrow.platform import windows_api as w
 """
 
 

@@ -7,7 +7,8 @@ from doubles.as_windows import pretend
 pretend()
 import asyncio, errno, sys
 import os as real
-from yarrow.platform import system, windows_files, windows_programs
+from yarrow.platform import system, windows_files
+from yarrow.platform import windows_processes
 """
 
 
@@ -15,17 +16,18 @@ def test_a_pipe_never_waits(in_python: Callable[..., str]) -> None:
     code = """
 source, sink = system.open_pipe()
 try:
-    system.read_now(source, 9)
+    system.read_nonblocking(source, 9)
 except BlockingIOError:
     print("empty")
 real.write(sink, b"abc")
-print(system.read_now(source, 2), system.comes(source, 0), system.read_now(source, 2), system.comes(source, 0.05))
+print(system.read_nonblocking(source, 2), system.wait_readable(source, 0))
+print(system.read_nonblocking(source, 2), system.wait_readable(source, 0.05))
 real.close(sink)
-print(system.read_now(source, 2), system.comes(source, None))
+print(system.read_nonblocking(source, 2), system.wait_readable(source, None))
 file = real.open("f", real.O_RDWR | real.O_CREAT)
-print(system.comes(file, 0))
+print(system.wait_readable(file, 0))
 """
-    assert in_python(AS_WINDOWS + code) == "empty\nb'ab' True b'c' False\nb'' True\nTrue\n"
+    assert in_python(AS_WINDOWS + code) == "empty\nb'ab' True\nb'c' False\nb'' True\nTrue\n"
 
 
 def test_who_watches_is_called_as_long_as_there_is_something_to_read(in_python: Callable[..., str]) -> None:
@@ -38,16 +40,16 @@ async def main():
         calls.append(1)
         if len(calls) == 2:
             twice.set()
-    system.watch(loop, source, arrived)
+    system.watch_readable(loop, source, arrived)
     await asyncio.sleep(0)
     print(len(calls))
     real.write(sink, b"a")
     await asyncio.wait_for(twice.wait(), 10)
-    system.unwatch(loop, source)
-    system.unwatch(loop, source)
+    system.unwatch_readable(loop, source)
+    system.unwatch_readable(loop, source)
     count = len(calls)
-    await asyncio.sleep(3 * windows_programs.LOOK_SECONDS)
-    print(len(calls) - count, windows_programs._watched)
+    await asyncio.sleep(3 * windows_processes.LOOK_SECONDS)
+    print(len(calls) - count, windows_processes._watched)
 asyncio.run(main())
 """
     assert in_python(AS_WINDOWS + code) == "0\n0 {}\n"
@@ -78,11 +80,11 @@ def test_what_is_told_to_end_is_killed_at_once(in_python: Callable[..., str]) ->
 import subprocess
 child = subprocess.Popen(["sh", "-c", "trap '' TERM; echo on; exec sleep 300"], stdout=-1, start_new_session=True)
 child.stdout.readline()
-family = system.job_of(child.pid)
-family.send(system.KILL, [])
+family = system.create_job(child.pid)
+family.send(system.KILL_SIGNAL, [])
 print(family.alive() == [child.pid])
-family.send(system.KILL, family.alive())
-print(child.wait(30), system.job_of(child.pid).alive())
+family.send(system.KILL_SIGNAL, family.alive())
+print(child.wait(30), system.create_job(child.pid).alive())
 """
     assert in_python(AS_WINDOWS + code) == "True\n-9 []\n"
 
@@ -91,17 +93,17 @@ def test_a_directory_is_for_one_at_a_time(in_python: Callable[..., str]) -> None
     code = """
 from pathlib import Path
 windows_files.LOCK_SECONDS = 0.05
-with system.alone_in(Path(".")) as descriptor:
+with system.lock_directory(Path(".")) as descriptor:
     system.sync(descriptor)
     try:
-        with system.alone_in(Path(".")):
+        with system.lock_directory(Path(".")):
             pass
     except TimeoutError as error:
         print(error.strerror)
-with system.alone_in(Path(".")):
+with system.lock_directory(Path(".")):
     print("free")
 try:
-    system.lock_folder(Path("."))
+    system.try_lock_directory(Path("."))
 except OSError as error:
     print(error.errno == errno.ENOTSUP)
 """
@@ -115,24 +117,24 @@ Path("d/e").mkdir(parents=True)
 Path("d/f").write_text("x")
 Path("d/l").symlink_to("e")
 Path("d/n").symlink_to("f")
-top = system.open_folder("d")
+top = system.open_directory("d")
 system.sync(top)
 for name in ("l", "n", "..", "a/b", "a\\\\b", "nul", "f:x", "none"):
     try:
-        system.open_in(top, name, real.O_RDONLY)
+        system.open_at(top, name, real.O_RDONLY)
     except OSError as error:
         print(name, errno.errorcode[error.errno])
 for path, follow in (("d/f", True), ("d/l", False)):
     try:
-        system.open_folder(path, follow=follow)
+        system.open_directory(path, follow=follow)
     except OSError as error:
         print(path, errno.errorcode[error.errno])
-system.link_in(top, "f", "g")
-system.replace_in(top, "g", "h")
-system.unlink_in(top, "f")
-system.make_in(top, "m")
-print(sorted(system.names_in(top)), system.can_write_in(top, "."), system.stat_in(top, "l").st_mode >> 12)
-with system.entries_in(top) as entries:
+system.link_at(top, "f", "g")
+system.replace_at(top, "g", "h")
+system.unlink_at(top, "f")
+system.mkdir_at(top, "m")
+print(sorted(system.listdir_at(top)), system.can_write_at(top, "."), system.stat_at(top, "l").st_mode >> 12)
+with system.scandir_at(top) as entries:
     print(sorted(entry.name for entry in entries))
 """
     assert in_python(AS_WINDOWS + code).splitlines() == [
@@ -155,7 +157,7 @@ def test_the_end_of_input_ends_the_process(in_python: Callable[..., str]) -> Non
     code = """
 import subprocess
 child = "from doubles.as_windows import pretend; pretend(); import threading; from yarrow.platform import system; "
-child += "system.end_with_input(); print('on', flush=True); threading.Event().wait()"
+child += "system.exit_at_stdin_end(); print('on', flush=True); threading.Event().wait()"
 process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 print(process.stdout.readline())
 process.stdin.close()
@@ -169,7 +171,7 @@ def test_keys_at_a_console_are_dropped(in_python: Callable[..., str]) -> None:
 import msvcrt
 keys = list("abc")
 msvcrt.kbhit, msvcrt.getwch = lambda: bool(keys), keys.pop
-system.forget_typed(0)
-print(keys, system.in_background(0), system.is_left(1), system.tells_of_reader(1))
+system.flush_input(0)
+print(keys, system.is_in_background(0), system.is_peer_closed(1), system.can_detect_peer_close(1))
 """
     assert in_python(AS_WINDOWS + code) == "[] False False False\n"

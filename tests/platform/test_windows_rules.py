@@ -4,7 +4,7 @@ from pathlib import PureWindowsPath
 
 import pytest
 
-from yarrow.platform.windows_rules import bash_among, compared, odd_name, slashed, tree_killer
+from yarrow.platform.windows_paths import build_tree_kill_command, explain_invalid_name, find_bash, normcase, to_posix
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from yarrow.platform.windows_rules import bash_among, compared, odd_name, slashe
     ],
 )
 def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:
-    assert why in odd_name(path)
+    assert why in explain_invalid_name(path)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:
     ],
 )
 def test_others_are_names(path: str) -> None:
-    assert odd_name(path) == ""
+    assert explain_invalid_name(path) == ""
 
 
 def test_paths_are_compared_in_any_spelling() -> None:
-    assert compared(r"C:\Users\Me\F") == compared("c:/users/ME/f") == "c:/users/me/f"
-    assert slashed(r"C:\Users\Me") == "C:/Users/Me"
+    assert normcase(r"C:\Users\Me\F") == normcase("c:/users/ME/f") == "c:/users/me/f"
+    assert to_posix(r"C:\Users\Me") == "C:/Users/Me"
 
 
 GIT = r"C:\Program Files\Git\bin\bash.exe"
@@ -94,12 +94,12 @@ ENVIRONMENT = {
 )
 def test_bash_is_that_of_git(there: list[str], found: str) -> None:
     known = {PureWindowsPath(path) for path in there}
-    assert bash_among(ENVIRONMENT, lambda path: PureWindowsPath(path) in known) == found
+    assert find_bash(ENVIRONMENT, lambda path: PureWindowsPath(path) in known) == found
 
 
 def test_nothing_is_known_of_the_machine() -> None:
-    assert bash_among({}, lambda _path: True) == ""
+    assert find_bash({}, lambda _path: True) == ""
 
 
 def test_a_tree_is_killed_by_the_systems_own_program() -> None:
-    assert tree_killer(ENVIRONMENT, 7) == (r"C:\Windows\System32\taskkill.exe", "/F", "/T", "/PID", "7")
+    assert build_tree_kill_command(ENVIRONMENT, 7) == (r"C:\Windows\System32\taskkill.exe", "/F", "/T", "/PID", "7")

@@ -23,7 +23,7 @@ INSIDE, OUTSIDE = b"inside", b"outside"
 @pytest.fixture(params=["openat2", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "step by step":
-        monkeypatch.setattr(openat2, "works", lambda: False)
+        monkeypatch.setattr(openat2, "is_supported", lambda: False)
     return request.param
 
 

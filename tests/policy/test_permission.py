@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.restrictions import remove_loosened
 from yarrow.config.settings import AllowedCall
-from yarrow.config.tighten import tightened
 from yarrow.policy.permission.decide import Allow, Ask, Decision, Deny, decide
 from yarrow.policy.permission.request import Kind, Request
 
@@ -169,7 +169,7 @@ def test_a_project_never_widens(
     def layer(rules: dict[str, str], mode: str | None) -> dict[str, Any]:
         return {"permissions": {"rules": rules} | ({"mode": mode} if mode else {})}
 
-    kept, _ = tightened(layer(projects, projects_mode), layer(users, users_mode))
+    kept, _ = remove_loosened(layer(projects, projects_mode), layer(users, users_mode))
     own: dict[str, Any] = kept["permissions"]
     mode = own.get("mode", users_mode or "ask")
     alone = decided(call, users, PermissionMode(users_mode or "ask"))

@@ -287,7 +287,7 @@ from yarrow.platform import inotify
 from yarrow.policy.sandbox import names
 from yarrow.policy.sandbox.gitdirs import survey
 from pathlib import Path
-inotify.LOCAL -= {"tmpfs"}
+inotify.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
 names.SETTLED_SECONDS = -1.0
 names.watches.want()
 asked, lstat = [], os.lstat
@@ -325,7 +325,7 @@ def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a").mkdir()
     for _ in range(2):
         tree(tmp_path, looking(ENV_FILES))
-    monkeypatch.setattr("yarrow.platform.inotify.MOST_READS", 0)
+    monkeypatch.setattr("yarrow.platform.inotify.MAX_READS", 0)
     assert names.watches.begin().same == {}
     (tmp_path / "a/.git").mkdir()
     assert survey([tmp_path]).names == {tmp_path / "a": (".git",)}
@@ -378,7 +378,7 @@ def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pyt
 def test_a_remote_file_system_is_asked_each_time(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yarrow.platform.inotify.LOCAL", frozenset())
+    monkeypatch.setattr("yarrow.platform.inotify.LOCAL_FILE_SYSTEMS", frozenset())
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(3):
         asked.clear()
@@ -388,7 +388,7 @@ def test_a_remote_file_system_is_asked_each_time(
 
 
 def test_without_reports_all_are_asked_for(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.watches.system.directory_changes", lambda: None)
+    monkeypatch.setattr("yarrow.policy.sandbox.watches.system.open_directory_changes", lambda: None)
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(2):
         asked.clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.config.layers import load
+from yarrow.config.layers import load_settings
 from yarrow.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -23,5 +23,5 @@ def test_the_demo_leaves_the_persons_own_settings_behind(monkeypatch: pytest.Mon
     monkeypatch.setenv("YARROW_OPENAI_API_KEY", "k")
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     assert importlib.import_module("demo").settle() == "mock-1"
-    assert load(home=tmp_path, cwd=ROOT, environment=os.environ, overrides={}).settings == Settings()
+    assert load_settings(home=tmp_path, cwd=ROOT, environment=os.environ, overrides={}).settings == Settings()
     assert os.environ["YARROW_OPENAI_API_KEY"] == "k"

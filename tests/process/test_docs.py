@@ -10,17 +10,17 @@ import msgspec
 
 import yarrow
 from doubles.world import World
-from yarrow.config.check import LARGEST_NUMBER
-from yarrow.config.files import LARGEST_FILE
-from yarrow.config.layer import dotted, leaves, value_at
-from yarrow.config.project import HARMLESS
-from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
-from yarrow.config.variables import PREFIX, settings_by_variable
-from yarrow.prompt.context_files import ALL_BYTES, FILE_BYTES
-from yarrow.prompt.document import DOCUMENT_BYTES
-from yarrow.prompt.front_matter import FRONT_BYTES
-from yarrow.prompt.skills import LINES_BYTES, SKILLS
-from yarrow.prompt.templates import EXPANDED_CHARACTERS, TEMPLATES
+from yarrow.config.files import MAX_CONFIG_FILE_BYTES
+from yarrow.config.layer import format_path, get_value, list_leaves
+from yarrow.config.project import HARMLESS_KEYS
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
+from yarrow.config.validation import MAX_NUMBER
+from yarrow.config.variables import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.prompt.context_files import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES
+from yarrow.prompt.document import MAX_DOCUMENT_BYTES
+from yarrow.prompt.front_matter import MAX_FRONT_MATTER_BYTES
+from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND
+from yarrow.prompt.templates import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -44,7 +44,7 @@ def told(heading: str) -> dict[str, Any]:
 
 def test_every_setting_is_told_with_its_default() -> None:
     values = msgspec.to_builtins(Settings())
-    expected = {dotted(path): value_at(values, path) for path in leaves(values)}
+    expected = {format_path(path): get_value(values, path) for path in list_leaves(values)}
     assert told("Keys") == {**json.loads(msgspec.json.encode(expected)), "providers": {}}
 
 
@@ -52,19 +52,28 @@ def test_every_setting_of_a_provider_is_told_with_its_default() -> None:
     fields = msgspec.structs.fields(ProviderSettings)
     defaults = {field.encode_name: getattr(ProviderSettings(), field.name) for field in fields}
     assert told("Providers") == json.loads(msgspec.json.encode(defaults))
-    assert [name for name in BUILT_IN if f"`{name}`" not in part("Providers")] == []
+    assert [name for name in BUILT_IN_PROVIDERS if f"`{name}`" not in part("Providers")] == []
 
 
 def test_variables_and_trusted_keys_are_those_of_the_code() -> None:
-    assert set(re.findall(r"`(YARROW_\w+)`", part("Variables"))) == {PREFIX + each for each in settings_by_variable()}
-    assert [key for key in HARMLESS if f"`{key}`" not in part("Trust")] == []
+    assert set(re.findall(r"`(YARROW_\w+)`", part("Variables"))) == {
+        VARIABLE_PREFIX + each for each in map_settings_by_variable()
+    }
+    assert [key for key in HARMLESS_KEYS if f"`{key}`" not in part("Trust")] == []
 
 
 def test_limits_are_those_of_the_code() -> None:
     limits = [int(limit.split()[0].strip(";").replace(",", "")) for _, limit in rows("Limits")]
-    expected = [LARGEST_FILE, FILE_BYTES, ALL_BYTES, DOCUMENT_BYTES, FRONT_BYTES, LINES_BYTES]
-    assert limits == [*expected, TEMPLATES.most, SKILLS.most, EXPANDED_CHARACTERS]
-    assert str(LARGEST_NUMBER) in part("Keys")
+    expected = [
+        MAX_CONFIG_FILE_BYTES,
+        MAX_CONTEXT_FILE_BYTES,
+        MAX_CONTEXT_BYTES,
+        MAX_DOCUMENT_BYTES,
+        MAX_FRONT_MATTER_BYTES,
+        MAX_LIST_BYTES,
+    ]
+    assert limits == [*expected, TEMPLATE_KIND.max_count, SKILL_KIND.max_count, MAX_EXPANDED_CHARACTERS]
+    assert str(MAX_NUMBER) in part("Keys")
 
 
 def test_adding_a_tool_fits_a_screen() -> None:

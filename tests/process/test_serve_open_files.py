@@ -54,5 +54,5 @@ async def test_a_service_takes_more_files_where_it_may(world: World, tmp_path: P
 def test_connections_leave_files_for_runs(
     monkeypatch: pytest.MonkeyPatch, allowed: int, configured: int, connections: int
 ) -> None:
-    monkeypatch.setattr("yarrow.cli.open_file_limit.system.allow_open_files", lambda most: min(most, allowed))
+    monkeypatch.setattr("yarrow.cli.open_file_limit.system.raise_open_file_limit", lambda most: min(most, allowed))
     assert fit_connections(ServiceSettings(connections=configured)).connections == connections

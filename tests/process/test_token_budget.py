@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from yarrow.prompt.system import Facts, system_prompt
+from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt
 from yarrow.provider.local.model_files import STARTER_FILE, models_dir
 from yarrow.provider.local.server import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -23,7 +23,7 @@ BUDGET = 1300
 async def test_the_system_prompt_and_the_tools_stay_within_their_tokens() -> None:
     registry = ToolRegistry(BUILTIN_TOOLS)
     assert len(registry.names()) == 7
-    prompt = system_prompt(Facts(Path("/home/somebody/project"), date(2026, 11, 28), registry.names()))
+    prompt = build_system_prompt(SessionFacts(Path("/home/somebody/project"), date(2026, 11, 28), registry.names()))
     schemas = msgspec.json.encode(registry.specs()).decode()
     server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER_FILE), 512))
     try:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from yarrow.prompt.places import Places
+from yarrow.prompt.session_directories import SessionDirectories
 
 
 class Project:
@@ -18,8 +18,8 @@ class Project:
         self.users.mkdir()
         (self.root / ".git").mkdir()
 
-    def places(self) -> Places:
-        return Places.make(home=self.home, users=self.users, cwd=self.cwd)
+    def places(self) -> SessionDirectories:
+        return SessionDirectories.make(home=self.home, user_directory=self.users, cwd=self.cwd)
 
     def write(self, path: Path, content: str | bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

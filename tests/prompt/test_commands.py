@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from project import Project
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
-from yarrow.prompt.commands import Command, expand, list_commands
-from yarrow.prompt.document import DOCUMENT_BYTES
-from yarrow.prompt.templates import EXPANDED_CHARACTERS, TEMPLATES
-from yarrow.prompt.untrusted import wrap
-from yarrow.prompt.words import words
+from yarrow.prompt.commands import PromptCommand, expand_command, list_commands
+from yarrow.prompt.document import MAX_DOCUMENT_BYTES
+from yarrow.prompt.templates import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
+from yarrow.prompt.untrusted import wrap_untrusted
+from yarrow.prompt.word_split import split_words
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def project(tmp_path: Path) -> Project:
 
 
 def expanded(project: Project, text: str) -> str:
-    found = expand(text, project.places())
+    found = expand_command(text, project.places())
     assert found is not None
     return found.text
 
 
 def refusal(project: Project, text: str) -> str:
     with pytest.raises(InvalidArgument) as caught:
-        expand(text, project.places())
+        expand_command(text, project.places())
     assert caught.value.field == "text"
     return caught.value.message
 
@@ -81,17 +81,17 @@ def test_placeholders(project: Project, body: str, arguments: str, result: str) 
     ],
 )
 def test_words(text: str, parts: list[str]) -> None:
-    assert words(text) == parts
+    assert split_words(text) == parts
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "\\", "'", '"', " ", "\n", "\\'", "é", "\u2003"])).map("".join)))
 def test_quoted_words_come_back_whatever_is_in_them(values: list[str]) -> None:
-    assert words(" ".join("'" + value.replace("'", "'\\''") + "'" for value in values)) == values
+    assert split_words(" ".join("'" + value.replace("'", "'\\''") + "'" for value in values)) == values
 
 
 @given(st.lists(st.sampled_from(["a", "\\", "'", '"', " ", "\n"])).map("".join))
 def test_any_text_has_words(text: str) -> None:
-    assert "".join(words(text)).count("a") == text.count("a")
+    assert "".join(split_words(text)).count("a") == text.count("a")
 
 
 # ---- which file ----
@@ -115,14 +115,14 @@ def test_a_text_without_a_command_is_plain(project: Project) -> None:
         "/" + "x" * 65,
         "/../review",
     ):
-        assert expand(text, project.places()) is None
+        assert expand_command(text, project.places()) is None
 
 
 def test_a_command_is_a_whole_name(project: Project) -> None:
     project.template("review", "x")
     project.template("fix.it_2-b", "y")
     assert expanded(project, "/review") == "x"
-    assert expanded(project, "/review\na") == f"x\n\n{wrap('a')}"
+    assert expanded(project, "/review\na") == f"x\n\n{wrap_untrusted('a')}"
     assert expanded(project, "/fix.it_2-b") == "y"
 
 
@@ -133,9 +133,9 @@ def test_a_slip_is_refused_with_the_nearest_name(project: Project) -> None:
         "text: there is no command /reveiw; the nearest is /review. A space before the slash sends it as it is"
     )
     assert "/spreadsheet." in refusal(project, "/spreadsheets")
-    assert expand("/rev", project.places()) is None
+    assert expand_command("/rev", project.places()) is None
     with pytest.raises(InvalidArgument, match="the nearest is /deploy"):
-        expand("/deplyo", project.places(), ["deploy"])
+        expand_command("/deplyo", project.places(), ["deploy"])
 
 
 def test_front_matter_is_no_part_of_the_body(project: Project) -> None:
@@ -146,7 +146,7 @@ def test_front_matter_is_no_part_of_the_body(project: Project) -> None:
 def test_tags_of_a_template_are_its_authors(project: Project) -> None:
     project.template("t", "<untrusted_input>mine</untrusted_input> <b>$1</b>")
     text = expanded(project, "/t </untrusted_input>")
-    assert text == f"<untrusted_input>mine</untrusted_input> <b>{wrap('</untrusted_input>')}</b>"
+    assert text == f"<untrusted_input>mine</untrusted_input> <b>{wrap_untrusted('</untrusted_input>')}</b>"
 
 
 def test_the_users_template_comes_before_the_projects_and_a_template_before_a_skill(project: Project) -> None:
@@ -168,10 +168,10 @@ def test_the_users_template_comes_before_the_projects_and_a_template_before_a_sk
 
 def test_a_skill_becomes_its_body_and_the_arguments(project: Project) -> None:
     path = project.skill(project.users / "skills" / "pdf", body="Use <b>$1</b>.\n")
-    found = expand("/pdf  a 'b' </untrusted_input> ", project.places())
+    found = expand_command("/pdf  a 'b' </untrusted_input> ", project.places())
     assert found is not None
     assert (found.name, found.source) == ("pdf", "skill")
-    argument = wrap("a 'b' </untrusted_input>")
+    argument = wrap_untrusted("a 'b' </untrusted_input>")
     assert found.text == f"Skill pdf ({path}):\n\nUse <b>$1</b>.\n\nArguments: {argument}"
     for name in ("pdf", "skill:pdf"):
         assert expanded(project, f"/{name}") == f"Skill pdf ({path}):\n\nUse <b>$1</b>."
@@ -179,12 +179,12 @@ def test_a_skill_becomes_its_body_and_the_arguments(project: Project) -> None:
 
 def test_a_skill_that_is_not_there_says_which_there_are(project: Project) -> None:
     with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are none"):
-        expand("/skill:pfd x", project.places())
+        expand_command("/skill:pfd x", project.places())
     project.skill(project.users / "skills" / "pdf")
     project.skill(project.users / "skills" / "doc")
     with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are doc, pdf\. A space before"):
-        expand("/skill:pfd x", project.places())
-    assert expand(" /skill:pfd x", project.places()) is None
+        expand_command("/skill:pfd x", project.places())
+    assert expand_command(" /skill:pfd x", project.places()) is None
 
 
 def test_only_the_named_file_is_read(project: Project) -> None:
@@ -203,8 +203,8 @@ def test_only_the_named_file_is_read(project: Project) -> None:
     ("content", "why"),
     [
         (
-            "x" * (DOCUMENT_BYTES + 1),
-            f"is left out: it has {DOCUMENT_BYTES + 1} bytes, and at most {DOCUMENT_BYTES} are read",
+            "x" * (MAX_DOCUMENT_BYTES + 1),
+            f"is left out: it has {MAX_DOCUMENT_BYTES + 1} bytes, and at most {MAX_DOCUMENT_BYTES} are read",
         ),
         ("---\n- a\n---\nb", "has front matter that is no mapping of texts"),
         (None, "is not a file"),
@@ -243,15 +243,15 @@ def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
 def test_a_result_that_would_be_too_long_is_refused(project: Project) -> None:
     project.template("t", "$@" * 20_000)
     with pytest.raises(LimitExceeded) as caught:
-        expand("/t " + "x" * 1_000, project.places())
+        expand_command("/t " + "x" * 1_000, project.places())
     assert caught.value.code is Code.TOO_LARGE
     project.template("u", "no place")
     with pytest.raises(LimitExceeded):
-        expand("/u " + "x" * (EXPANDED_CHARACTERS - 30), project.places())
+        expand_command("/u " + "x" * (MAX_EXPANDED_CHARACTERS - 30), project.places())
     project.skill(project.users / "skills" / "s")
     for name in "us":
         with pytest.raises(LimitExceeded):
-            expand(f"/{name} " + "<a" * EXPANDED_CHARACTERS, project.places())
+            expand_command(f"/{name} " + "<a" * MAX_EXPANDED_CHARACTERS, project.places())
 
 
 # ---- the list ----
@@ -266,19 +266,19 @@ def test_commands_are_listed_by_name_with_what_they_say(project: Project) -> Non
     project.write(project.users / "prompts" / ".hidden.md", "x")
     commands, warnings = list_commands(project.places())
     assert commands == (
-        Command("a", "First line", "template"),
-        Command("c", "Reviews (arguments: <file> [lines])", "template"),
-        Command("e", "", "template"),
-        Command("skill:b", "Reads", "skill"),
+        PromptCommand("a", "First line", "template"),
+        PromptCommand("c", "Reviews (arguments: <file> [lines])", "template"),
+        PromptCommand("e", "", "template"),
+        PromptCommand("skill:b", "Reads", "skill"),
     )
     assert warnings == ()
 
 
 def test_there_can_be_so_many_templates(project: Project) -> None:
-    for number in range(TEMPLATES.most + 1):
+    for number in range(TEMPLATE_KIND.max_count + 1):
         project.template(f"t{number:03}", "x")
     commands, (warning,) = list_commands(project.places())
-    assert len(commands) == TEMPLATES.most
+    assert len(commands) == TEMPLATE_KIND.max_count
     assert warning == "~/.yarrow/prompts/t500.md and what follows are left out: there can be 500 templates"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from yarrow.prompt.places import Places, shown
+from yarrow.prompt.session_directories import SessionDirectories, format_path
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def project(tmp_path: Path) -> Project:
 
 def test_the_root_is_the_nearest_repository(project: Project) -> None:
     assert project.places().root == project.root
-    assert project.places().project() == (project.root, project.root / "src", project.cwd)
+    assert project.places().list_project_directories() == (project.root, project.root / "src", project.cwd)
     (project.root / "src" / ".git").write_text("gitdir: /elsewhere")
     assert project.places().root == project.root / "src"
 
@@ -26,7 +26,7 @@ def test_without_a_repository_below_home_the_root_is_the_working_directory(proje
     for directory in (project.home, project.base):
         (directory / ".git").mkdir()
         assert project.places().root == project.cwd
-    home = Places.make(home=project.home, users=project.users, cwd=project.home)
+    home = SessionDirectories.make(home=project.home, user_directory=project.users, cwd=project.home)
     assert home.root == project.home
 
 
@@ -34,7 +34,9 @@ def test_a_repository_outside_of_home_is_found(project: Project) -> None:
     cwd = project.base / "other" / "deep"
     cwd.mkdir(parents=True)
     (project.base / "other" / ".git").mkdir()
-    assert Places.make(home=project.home, users=project.users, cwd=cwd).root == project.base / "other"
+    assert (
+        SessionDirectories.make(home=project.home, user_directory=project.users, cwd=cwd).root == project.base / "other"
+    )
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link to nothing", "ring"])
@@ -58,8 +60,8 @@ def test_a_repository_of_somebody_else_is_passed_over(project: Project) -> None:
 def test_paths_are_real_and_are_shown_on_one_line(project: Project) -> None:
     link = project.base / "link"
     link.symlink_to(project.cwd)
-    places = Places.make(home=project.home, users=project.users, cwd=link)
+    places = SessionDirectories.make(home=project.home, user_directory=project.users, cwd=link)
     assert places == project.places()
-    assert places.shown(project.root / "a") == "~/code/project/a"
-    assert places.shown(Path("/usr")) == "/usr"
-    assert shown(os.fsdecode(b"/a\nb\xff\xe2\x80\xae")) == "/a\ufffdb\ufffd\ufffd"
+    assert places.format_path(project.root / "a") == "~/code/project/a"
+    assert places.format_path(Path("/usr")) == "/usr"
+    assert format_path(os.fsdecode(b"/a\nb\xff\xe2\x80\xae")) == "/a\ufffdb\ufffd\ufffd"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from yarrow.prompt.front_matter import FRONT_BYTES, LINE_CHARACTERS
-from yarrow.prompt.gather import gather
-from yarrow.prompt.places import Places
-from yarrow.prompt.skills import LINES_BYTES, SKILLS, read_skills, render, skill_directories
+from yarrow.prompt.front_matter import MAX_FRONT_MATTER_BYTES, MAX_LINE_CHARACTERS
+from yarrow.prompt.prompt_sources import read_prompt_sources
+from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND, find_skill_directories, format_skills, read_skills
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def test_they_are_found_in_the_users_and_in_the_projects_directories(project: Pr
 def test_the_prompt_has_a_line_for_each(project: Project) -> None:
     path = project.skill(project.users / "skills" / "pdf", "'Reads: pdf,\n\n  all of them'")
     skills, _ = read_skills(project.places())
-    assert render(skills).endswith(f"it:\n- pdf: Reads: pdf, all of them ({path})")
-    assert render(()) == ""
+    assert format_skills(skills).endswith(f"it:\n- pdf: Reads: pdf, all of them ({path})")
+    assert format_skills(()) == ""
 
 
 def test_only_the_front_matter_is_read(project: Project) -> None:
     path = project.skill(project.users / "skills" / "a", body="x" * 200_000)
     with path.open("r+b") as file:
-        file.seek(FRONT_BYTES)
+        file.seek(MAX_FRONT_MATTER_BYTES)
         file.write(b"\xff\xfe---\n")
     assert found(project) == {"a": "does it"}
 
@@ -63,7 +63,7 @@ def test_other_entries_are_passed_over_and_plain_texts_need_no_quotes(project: P
 
 def test_a_long_description_is_cut(project: Project) -> None:
     project.skill(project.users / "skills" / "a", "x" * 1_000)
-    assert found(project) == {"a": "x" * (LINE_CHARACTERS - 3) + "..."}
+    assert found(project) == {"a": "x" * (MAX_LINE_CHARACTERS - 3) + "..."}
 
 
 def test_the_users_comes_before_the_projects(project: Project) -> None:
@@ -78,7 +78,9 @@ def test_the_users_comes_before_the_projects(project: Project) -> None:
 
 def test_home_as_the_project_gives_each_once(project: Project) -> None:
     project.skill(project.users / "skills" / "a")
-    skills, warnings = read_skills(Places.make(home=project.home, users=project.users, cwd=project.home))
+    skills, warnings = read_skills(
+        SessionDirectories.make(home=project.home, user_directory=project.users, cwd=project.home)
+    )
     assert [skill.name for skill in skills] == ["a"]
     assert warnings == ()
 
@@ -125,7 +127,7 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ndescription: *c"
         ("description: [a, b]", "is left out: its front matter has no description"),
         ("description:", "is left out: its front matter has no description"),
         ("name: a", "is left out: its front matter has no description"),
-        ("description: " + "x" * FRONT_BYTES, "has front matter that no line of --- ends"),
+        ("description: " + "x" * MAX_FRONT_MATTER_BYTES, "has front matter that no line of --- ends"),
     ],
 )
 def test_front_matter_that_is_no_mapping_of_texts_is_told(project: Project, front: str, why: str) -> None:
@@ -164,19 +166,19 @@ def test_nothing_that_waits_is_opened(project: Project) -> None:
 
 
 def test_there_can_be_so_many(project: Project) -> None:
-    for number in range(SKILLS.most + 2):
+    for number in range(SKILL_KIND.max_count + 2):
         project.skill(project.users / "skills" / f"s{number:03}")
     skills, (warning,) = read_skills(project.places())
-    assert len(skills) == SKILLS.most
+    assert len(skills) == SKILL_KIND.max_count
     assert warning == "~/.yarrow/skills/s100/SKILL.md and what follows are left out: there can be 100 skills"
 
 
 def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
     for number in range(90):
-        project.skill(project.users / "skills" / f"s{number}", "\U0001f600" * LINE_CHARACTERS)
+        project.skill(project.users / "skills" / f"s{number}", "\U0001f600" * MAX_LINE_CHARACTERS)
     skills, (warning,) = read_skills(project.places())
-    assert LINES_BYTES - 1_500 < sum(len(skill.line().encode()) for skill in skills) <= LINES_BYTES
-    assert warning.endswith(f"and what follows are left out: skills have {LINES_BYTES} bytes")
+    assert MAX_LIST_BYTES - 1_500 < sum(len(skill.format_line().encode()) for skill in skills) <= MAX_LIST_BYTES
+    assert warning.endswith(f"and what follows are left out: skills have {MAX_LIST_BYTES} bytes")
 
 
 def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -> None:
@@ -187,9 +189,9 @@ def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -
     (project.users / "skills" / "linked").symlink_to(project.base / "real" / "linked")
     places = project.places()
     expected = (project.base / "real" / "linked", project.root / ".agents" / "skills" / "middle")
-    assert skill_directories(places) == expected
+    assert find_skill_directories(places) == expected
     project.write(project.cwd / "AGENTS.md", "a")
-    gathered = gather(places)
+    gathered = read_prompt_sources(places)
     assert gathered.readable == expected
     assert [skill.name for skill in gathered.skills] == ["inner", "linked", "middle"]
     assert [file.text for file in gathered.context] == ["a"]
@@ -207,5 +209,5 @@ def test_nor_one_that_is_put_there_while_it_is_looked_at(project: Project, monke
         (skills / "a").symlink_to(outside / "a")
         return False
 
-    monkeypatch.setattr(Places, "is_secret", exchanged)
+    monkeypatch.setattr(SessionDirectories, "is_secret", exchanged)
     assert "~/code/project/.agents/skills/a/SKILL.md cannot be read" in warning(project)

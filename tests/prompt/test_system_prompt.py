@@ -8,9 +8,9 @@ import pytest
 
 from yarrow.message import Message, Role, Text
 from yarrow.prompt.context_files import ContextFile
-from yarrow.prompt.gather import Gathered
+from yarrow.prompt.prompt_sources import PromptSources
 from yarrow.prompt.skills import Skill
-from yarrow.prompt.system import Facts, system_prompt
+from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
 from yarrow.provider.chat_completions.request import encode_chat_request
@@ -18,31 +18,31 @@ from yarrow.provider.history import Target
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 
-FACTS = Facts(cwd=Path("/w"), today=date(2026, 11, 28))
-GATHERED = Gathered(
+FACTS = SessionFacts(cwd=Path("/w"), today=date(2026, 11, 28))
+GATHERED = PromptSources(
     context=(ContextFile("~/AGENTS.md", "Home."), ContextFile("/w/AGENTS.md", "Here.")),
     skills=(Skill("pdf", "Reads.", Path("/w/.agents/skills/pdf/SKILL.md")),),
 )
 
 
 def test_it_names_the_facts_and_no_time() -> None:
-    prompt = system_prompt(Facts(cwd=Path("/w"), today=date(2026, 11, 28), tools=("read", "ls")))
+    prompt = build_system_prompt(SessionFacts(cwd=Path("/w"), today=date(2026, 11, 28), tools=("read", "ls")))
     assert prompt.startswith("You are Yarrow")
     assert prompt.endswith("\n\nWorking directory: /w\nDate: 2026-11-28\nTools: read, ls")
 
 
 def test_a_replacement_takes_our_words_and_an_addition_comes_last() -> None:
-    assert system_prompt(FACTS, replacement="Be a poet.", addition="In verse.") == (
+    assert build_system_prompt(FACTS, replacement="Be a poet.", addition="In verse.") == (
         "Be a poet.\n\nWorking directory: /w\nDate: 2026-11-28\n\nIn verse."
     )
 
 
 def test_an_empty_replacement_is_no_text_of_ours() -> None:
-    assert system_prompt(FACTS, replacement="") == "Working directory: /w\nDate: 2026-11-28"
+    assert build_system_prompt(FACTS, replacement="") == "Working directory: /w\nDate: 2026-11-28"
 
 
 def test_context_files_and_skills_come_between_facts_and_addition() -> None:
-    prompt = system_prompt(FACTS, GATHERED, replacement="", addition="In verse.")
+    prompt = build_system_prompt(FACTS, GATHERED, replacement="", addition="In verse.")
     context, _, skills = prompt.removeprefix("Working directory: /w\nDate: 2026-11-28\n\n").partition("\n\nSkills ")
     assert context.split("\n\n")[1:] == [
         '<context_file path="~/AGENTS.md">\nHome.\n</context_file>',
@@ -53,7 +53,7 @@ def test_context_files_and_skills_come_between_facts_and_addition() -> None:
 
 @pytest.mark.parametrize("name", [b"a\nTools: none", b"\xff"])
 def test_a_strange_directory_adds_no_line_and_can_be_encoded(name: bytes) -> None:
-    prompt = system_prompt(Facts(cwd=Path("/w") / os.fsdecode(name), today=FACTS.today), replacement="")
+    prompt = build_system_prompt(SessionFacts(cwd=Path("/w") / os.fsdecode(name), today=FACTS.today), replacement="")
     assert prompt.encode().count(b"\n") == 1
 
 
@@ -65,6 +65,6 @@ def test_the_first_request_is_small() -> None:
         model="m",
         messages=(message,),
         tools=registry.specs(),
-        system=system_prompt(Facts(Path("/home/somebody/project"), FACTS.today, tuple(registry.names()))),
+        system=build_system_prompt(SessionFacts(Path("/home/somebody/project"), FACTS.today, tuple(registry.names()))),
     )
     assert len(to_json(encode_chat_request(request, Target("p", "m"), fields={}, extra={}))) < 5000

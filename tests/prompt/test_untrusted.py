@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.prompt.untrusted import CLOSING, OPENING, inert, wrap
+from yarrow.prompt.untrusted import CLOSING_TAG, OPENING_TAG, neutralize, wrap_untrusted
 
 CODE = [
     "fn f(v: Vec<Option<u32>>, s: Box<&mut str>) -> Result<(), Error> { v.len() <= 3 && 1 << 4 > 2 }",
@@ -27,7 +27,7 @@ CODE = [
 
 @pytest.mark.parametrize("code", CODE)
 def test_code_stays_as_it_is(code: str) -> None:
-    assert inert(code) == code
+    assert neutralize(code) == code
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_code_stays_as_it_is(code: str) -> None:
     ],
 )
 def test_what_hides_a_closing_tag_stays_readable(value: str, readable: str) -> None:
-    assert inert(value) == readable
+    assert neutralize(value) == readable
 
 
 TAGS = [
@@ -123,18 +123,18 @@ TAGS = [
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_no_disguise_of_a_tag_keeps_its_opener(tag: str) -> None:
-    assert inert(f"ok{tag}")[:3] == "ok("
-    assert inert(tag)[1:] == tag[1:].replace("\x00", "\ufffd")
+    assert neutralize(f"ok{tag}")[:3] == "ok("
+    assert neutralize(tag)[1:] == tag[1:].replace("\x00", "\ufffd")
 
 
 def test_a_tag_in_a_tag_and_openers_side_by_side_are_inert_too() -> None:
-    assert inert("<untrusted<untrusted_input>_input>") == "(untrusted(untrusted_input>_input>"
-    assert inert("<</untrusted_input>") == "<(/untrusted_input>"
+    assert neutralize("<untrusted<untrusted_input>_input>") == "(untrusted(untrusted_input>_input>"
+    assert neutralize("<</untrusted_input>") == "<(/untrusted_input>"
 
 
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_any_value_can_be_encoded_and_keeps_its_length(value: str) -> None:
-    wrapped = wrap(value)
+    wrapped = wrap_untrusted(value)
     assert wrapped.encode().count(b"\0") == 0
     # A blank keeps a backslash from our closing tag.
-    assert len(wrapped) == len(OPENING) + len(value) + len(CLOSING) + value.endswith("\\")
+    assert len(wrapped) == len(OPENING_TAG) + len(value) + len(CLOSING_TAG) + value.endswith("\\")

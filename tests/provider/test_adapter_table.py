@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 import pytest
 
 from yarrow.config.adapters import ADAPTERS
-from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.factory import ProviderContext, create_provider
 
@@ -21,7 +21,7 @@ def test_each_row_names_a_builder(kind: str) -> None:
 
 
 def test_the_ids_that_need_no_configuration() -> None:
-    assert {name: settings.type for name, settings in BUILT_IN.items()} == {
+    assert {name: settings.type for name, settings in BUILT_IN_PROVIDERS.items()} == {
         "ollama": "ollama",
         "llamacpp": "llamacpp",
         "openai": "openai",

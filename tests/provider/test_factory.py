@@ -15,7 +15,7 @@ from yarrow.message import Message, Role, Text
 from yarrow.provider import api_keys, detection
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import DetectedProvider, ServerLocations, detect
-from yarrow.provider.factory import BUILT_IN, ProviderContext, ReadyProvider, build_provider, create_provider
+from yarrow.provider.factory import BUILT_IN_PROVIDERS, ProviderContext, ReadyProvider, build_provider, create_provider
 from yarrow.provider.local import availability
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
@@ -108,7 +108,7 @@ async def test_settings_under_a_built_in_id_come_on_top() -> None:
 async def test_unknown_ids_and_types_are_errors_that_list_the_known_ones() -> None:
     message = await setup_error("nope", mine=ProviderSettings(type="openai"))
     assert "'nope'" in message
-    assert all(name in message for name in (*BUILT_IN, "mine"))
+    assert all(name in message for name in (*BUILT_IN_PROVIDERS, "mine"))
     with pytest.raises(ConfigError, match=r"providers\.mine has no type"):
         await built("mine", mine=ProviderSettings())
     with pytest.raises(ConfigError, match=r"providers\.scripted\.script"):

@@ -29,8 +29,8 @@ from doubles.frames import (
 )
 from doubles.house import House, kinds, read
 from doubles.reached import METHODS, Door, behind
-from yarrow.config.check import LARGEST_NUMBER
 from yarrow.config.settings import ServiceSettings
+from yarrow.config.validation import MAX_NUMBER
 from yarrow.service import health
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -217,7 +217,7 @@ async def test_a_connection_without_a_call_is_hung_up_on(tmp_path: Path, preface
 
 
 async def test_the_largest_limits_that_can_be_configured_can_be_served(tmp_path: Path) -> None:
-    most = dict.fromkeys(ServiceSettings.__struct_fields__, LARGEST_NUMBER)
+    most = dict.fromkeys(ServiceSettings.__struct_fields__, MAX_NUMBER)
     house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(**most))
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
         stub: Any = AgentServiceStub(channel)

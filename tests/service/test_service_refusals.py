@@ -123,7 +123,7 @@ def test_full_connections_are_logged_with_the_peers_that_hold_most(
 ) -> None:
     refusals = RefusalLog(lambda: 0.0)
     there = ["192.0.2.1"] * 5 + ["192.0.2.2"] * 2 + ["192.0.2.3"]
-    monkeypatch.setattr("yarrow.service.refusal_log.system.connected_to", lambda port: there)
+    monkeypatch.setattr("yarrow.service.refusal_log.system.list_connected_addresses", lambda port: there)
     refusals.check_connections(1, len(there) + 1)
     assert refusals.full_seconds == 0
     for _ in range(3):
@@ -140,8 +140,8 @@ def test_the_system_tells_who_is_connected(family: socket.AddressFamily, address
         server.bind((address, 0))
         server.listen()
         port = server.getsockname()[1]
-        assert system.connected_to(port) == []
+        assert system.list_connected_addresses(port) == []
         for _ in range(3):
             client = held.enter_context(socket.socket(family))
             client.connect((address, port))
-        assert system.connected_to(port) == [address] * 3
+        assert system.list_connected_addresses(port) == [address] * 3

@@ -53,9 +53,11 @@ def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, s
 async def _record_for_model(call: ToolCall, result: Result, desk: SessionWriter) -> str:
     """Record for the model what a person ran; return the message's id."""
     # Here, since most sessions run nothing by hand.
-    from yarrow.prompt.untrusted import inert, wrap
+    from yarrow.prompt.untrusted import neutralize, wrap_untrusted
 
-    told = Text(f"I ran the tool {call.name} with {inert(call.arguments)}. Its output:\n{wrap(result.text)}")
+    told = Text(
+        f"I ran the tool {call.name} with {neutralize(call.arguments)}. Its output:\n{wrap_untrusted(result.text)}"
+    )
     images: tuple[Block, ...] = result.images if isinstance(result, Done) else ()
     message = desk.user_message(new_id(), (told, *images), f"{call.name} {call.arguments}")
     await desk.append(message)

@@ -24,7 +24,7 @@ def create_file(path: Path, text: str, *, private: bool) -> bool:
             path.parent.mkdir(mode=0o700 if private else 0o777)
         if path.parent.is_symlink():
             raise StorageError(f"{path.parent} is a link, and nothing is written through it: put a directory there")
-        directory = system.open_folder(path.parent, follow=False)
+        directory = system.open_directory(path.parent, follow=False)
         try:
             return _create_in(directory, path.name, text.encode(), mode=0o600 if private else 0o666)
         finally:
@@ -35,27 +35,27 @@ def create_file(path: Path, text: str, *, private: bool) -> bool:
 
 def _create_in(directory: int, name: str, data: bytes, *, mode: int) -> bool:
     draft = f".{name}.{os.getpid()}.draft"
-    descriptor = system.open_in(directory, draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
+    descriptor = system.open_at(directory, draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         return _publish(directory, draft, name)
     finally:
         with suppress(FileNotFoundError):  # it has been renamed
-            system.unlink_in(directory, draft)
+            system.unlink_at(directory, draft)
 
 
 def _publish(directory: int, draft: str, name: str) -> bool:
     try:
         # Unlike a rename, this refuses when the name is taken, also by a link that leads nowhere.
-        system.link_in(directory, draft, name)
+        system.link_at(directory, draft, name)
     except FileExistsError:
         return False
     except OSError as error:
         if error.errno not in _NO_HARD_LINK_ERRNOS:
             raise
         with suppress(FileNotFoundError):
-            system.stat_in(directory, name)
+            system.stat_at(directory, name)
             return False
-        system.replace_in(directory, draft, name)
+        system.replace_at(directory, draft, name)
     return True

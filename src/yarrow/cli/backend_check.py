@@ -8,8 +8,8 @@ from typing import Any
 from yarrow.cli.cli_context import CliContext
 from yarrow.cli.paths import home_directory, nearest_directory
 from yarrow.client.tui.views.backend_picker import AnswerProblem, BackendChoice, BackendQuestion
-from yarrow.config.layers import load
-from yarrow.config.secrets import is_variable_name
+from yarrow.config.layers import load_settings
+from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.service.provider_cache import ProviderCache
@@ -105,7 +105,9 @@ class BackendCheck:
             chosen["model"] = backend.model
         home = home_directory()
         overrides = chosen | self._context.arguments.overrides()
-        return load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides).settings
+        return load_settings(
+            home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides
+        ).settings
 
     def _make_providers(self, settings: Settings) -> ProviderCache:
         return ProviderCache(settings, os.environ, self._context.extensions.contributions.providers)

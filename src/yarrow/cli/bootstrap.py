@@ -8,7 +8,7 @@ from pathlib import Path
 from yarrow._version import VERSION
 from yarrow.agent.contributions import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
-from yarrow.config.files import user_directory, user_file
+from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.obeyed import obeyed_paths
 from yarrow.policy.sandbox.boxes import Boxes, Reach
@@ -44,7 +44,7 @@ def build_service(
     `protected_files` are files of the service, such as its token, that no tool may reach wherever they lie.
     """
     home = Path.home()
-    user_dir = user_directory(home, environment)
+    user_dir = get_user_directory(home, environment)
     root = Path(settings.session_dir) if settings.session_dir else user_dir / "sessions"
     return Servicer(
         Dependencies(
@@ -57,7 +57,7 @@ def build_service(
             contributions=contributions,
             home=home,
             user_dir=user_dir,
-            permission_config=_make_permission_config(settings.permissions, user_file(home, environment)),
+            permission_config=_make_permission_config(settings.permissions, get_user_file(home, environment)),
             sandboxes=_make_sandboxes(settings, home, (user_dir, root)),
             startup_files=_find_startup_files(settings, environment, contributions.files),
             protected_files=tuple({_resolve(path) for path in protected_files}),
@@ -116,13 +116,13 @@ def _make_permission_config(permissions: PermissionSettings, file: Path) -> Perm
 
     # What changes the file is imported in each, since most runs ask nothing.
     async def keep(call: AllowedCall) -> None:
-        from yarrow.config.remember import remember
+        from yarrow.config.allowed_calls import add_allowed_call
 
-        await asyncio.to_thread(remember, file, call)
+        await asyncio.to_thread(add_allowed_call, file, call)
         always.add(call)
 
     async def forget(call: AllowedCall) -> None:
-        from yarrow.config.remember import forget as revoke
+        from yarrow.config.allowed_calls import remove_allowed_call as revoke
 
         await asyncio.to_thread(revoke, file, call)
         always.discard(call)

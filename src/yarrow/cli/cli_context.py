@@ -16,7 +16,7 @@ from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.session_format import shorten_id
 from yarrow.client.session_setup import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.client.stub import Stub
-from yarrow.config.layers import Loaded
+from yarrow.config.layers import LoadedSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.loader import LoadedExtensions
 from yarrow.service.registration import register_service
@@ -33,7 +33,7 @@ class CliContext(NamedTuple):
     """What a command begins with."""
 
     arguments: Arguments
-    loaded: Loaded
+    loaded: LoadedSettings
     extensions: LoadedExtensions
     """None are loaded for a service that runs elsewhere: it has its own."""
     out: int = 1

@@ -11,13 +11,20 @@ import msgspec
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error, write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory
-from yarrow.config.files import find_project_file, label_of, project_files, read_data, user_directory, user_file
-from yarrow.config.layer import dotted, leaves, value_at
-from yarrow.config.layers import Loaded, load
-from yarrow.config.project import standing_of
-from yarrow.config.secrets import masked
-from yarrow.config.trust import key_of, read_trusted
-from yarrow.config.visible import visible
+from yarrow.config.files import (
+    find_project_file,
+    format_label,
+    get_user_directory,
+    get_user_file,
+    list_project_files,
+    read_bytes,
+)
+from yarrow.config.layer import format_path, get_value, list_leaves
+from yarrow.config.layers import LoadedSettings, load_settings
+from yarrow.config.project import get_trust_state
+from yarrow.config.sanitizer import escape_unprintable
+from yarrow.config.secret_mask import mask_secrets
+from yarrow.config.trust import get_trust_key, read_trust_store
 from yarrow.errors import ConfigError, UsageError
 
 MAX_COLUMN_WIDTH = 40
@@ -43,9 +50,9 @@ def run_config(words: Sequence[str]) -> int:
             return write_stdout(json.dumps(found, indent=2) + "\n")
         case ("schema",):
             # Here, since it reads source code.
-            from yarrow.config.schema import json_schema
+            from yarrow.config.schema import build_json_schema
 
-            return write_stdout(json.dumps(json_schema(), indent=2) + "\n")
+            return write_stdout(json.dumps(build_json_schema(), indent=2) + "\n")
         case ("files",):
             return write_stdout(_format_files(home_directory()))
         case _:
@@ -54,22 +61,23 @@ def run_config(words: Sequence[str]) -> int:
 
 def _load_rows() -> list[SettingRow]:
     home = home_directory()
-    loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides={})
+    loaded = load_settings(home=home, cwd=nearest_directory(home), environment=os.environ, overrides={})
     for notice in loaded.notices:
         print_error(notice, ExitCode.DONE)
     return _make_rows(loaded)
 
 
-def _make_rows(loaded: Loaded) -> list[SettingRow]:
+def _make_rows(loaded: LoadedSettings) -> list[SettingRow]:
     values = msgspec.to_builtins(loaded.settings)
     return [
-        SettingRow(dotted(path), masked(path, value_at(values, path)), loaded.origin(path)) for path in leaves(values)
+        SettingRow(format_path(path), mask_secrets(path, get_value(values, path)), loaded.get_origin(path))
+        for path in list_leaves(values)
     ]
 
 
 def _format_table(settings: list[SettingRow], *, is_dimmed: bool) -> str:
     """Return one line for each setting: key, value and origin in columns."""
-    values = [visible(json.dumps(each.value, ensure_ascii=False)) for each in settings]
+    values = [escape_unprintable(json.dumps(each.value, ensure_ascii=False)) for each in settings]
     keys_width = min(MAX_COLUMN_WIDTH, max(len(each.key) for each in settings))
     values_width = min(MAX_COLUMN_WIDTH, max(map(len, values)))
     lines: list[str] = []
@@ -86,13 +94,13 @@ def _has_colour() -> bool:
 def _format_files(home: Path) -> str:
     """Return one line for each file that is looked at: whose it is, its path, and how it stands."""
     cwd = nearest_directory(home)
-    users = user_file(home, os.environ)
+    users = get_user_file(home, os.environ)
     project = find_project_file(cwd, home, users)
-    lines = [f"yours    {label_of(users, home)}: {_describe_state(users, home)}\n"]
-    for path in project_files(cwd, home):
+    lines = [f"yours    {format_label(users, home)}: {_describe_state(users, home)}\n"]
+    for path in list_project_files(cwd, home):
         if path != project and _is_same_file(path, users):
             break
-        lines.append(f"project  {label_of(path, home)}: {_describe_project_state(path, home)}\n")
+        lines.append(f"project  {format_label(path, home)}: {_describe_project_state(path, home)}\n")
         if path == project:
             break
     return "".join(lines)
@@ -104,17 +112,17 @@ def _is_same_file(path: Path, users: Path) -> bool:
 
 def _describe_state(path: Path, home: Path) -> str:
     try:
-        return "absent" if read_data(path, label_of(path, home)) is None else "there"
+        return "absent" if read_bytes(path, format_label(path, home)) is None else "there"
     except ConfigError:
         return "cannot be used"
 
 
 def _describe_project_state(path: Path, home: Path) -> str:
     try:
-        data = read_data(path, label_of(path, home))
+        data = read_bytes(path, format_label(path, home))
     except ConfigError:
         return "cannot be used"
     if data is None:
         return "absent"
-    digest = read_trusted(user_directory(home, os.environ)).hashes.get(key_of(path))
-    return f"there, {standing_of(data, digest).value}"
+    digest = read_trust_store(get_user_directory(home, os.environ)).hashes.get(get_trust_key(path))
+    return f"there, {get_trust_state(data, digest).value}"

@@ -10,9 +10,9 @@ from yarrow.cli.cli_context import CliContext
 from yarrow.cli.paths import home_directory, nearest_directory
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.backend_picker import BackendChoice, BackendPicker
-from yarrow.config.changing import change_file, with_value
-from yarrow.config.files import user_file
-from yarrow.config.layers import load
+from yarrow.config.files import get_user_file
+from yarrow.config.json_edit import change_file, set_value
+from yarrow.config.layers import load_settings
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.provider.detection import detect
@@ -38,7 +38,7 @@ async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Cal
     home = home_directory()
     overrides = context.arguments.overrides()
     return context._replace(
-        loaded=load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
+        loaded=load_settings(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
     )
 
 
@@ -46,7 +46,7 @@ async def _choose_backend(context: CliContext, terminal: Terminal, missing: Prov
     """Ask until there is a backend that works, and write it down. Raises as `with_backend`."""
     check = BackendCheck(context)
     asking = BackendPicker(terminal, size=f"{STARTER_BYTES / 1e6:.0f} MB", questions=check.questions())
-    file = user_file(home_directory(), os.environ)
+    file = get_user_file(home_directory(), os.environ)
     problem = ""
     while (backend := await asking.choose(problem)) is not None:
         if backend.is_sure:
@@ -83,9 +83,9 @@ async def _find_setup_error(settings: Settings, environment: Mapping[str, str]) 
 def _write_backend(path: Path, backend: BackendChoice) -> None:
     def change(text: str) -> str:
         if backend.settings:
-            text = with_value(text, ("providers", backend.provider), backend.settings)
+            text = set_value(text, ("providers", backend.provider), backend.settings)
         if backend.model:
-            text = with_value(text, ("model",), backend.model)
-        return with_value(text, ("provider",), backend.provider)
+            text = set_value(text, ("model",), backend.model)
+        return set_value(text, ("provider",), backend.provider)
 
     change_file(path, change)

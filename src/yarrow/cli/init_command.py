@@ -9,7 +9,7 @@ from yarrow.cli.init_templates import AGENTS, PROJECT_SETTINGS, USER_SETTINGS
 from yarrow.cli.main import write_stdout
 from yarrow.cli.paths import home_directory, working_directory
 from yarrow.client.sanitizer import sanitize
-from yarrow.config.files import DIRECTORY, FILE, user_file
+from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
 from yarrow.errors import UsageError
 
 AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
@@ -21,7 +21,7 @@ def run_init(words: Sequence[str]) -> int:
     if words:
         raise UsageError(f"yarrow init takes nothing, not {' '.join(words)!r}: run it in the directory that it is for")
     home, directory = home_directory(), Path(working_directory())
-    settings, users = directory / DIRECTORY / FILE, user_file(home, os.environ)
+    settings, users = directory / DIRECTORY_NAME / FILE_NAME, get_user_file(home, os.environ)
     if _is_same_file(directory, home) or _is_same_file(settings, users):
         return _init_user(users)
     _create_and_report(settings, PROJECT_SETTINGS, "settings, all of them commented out")

@@ -15,7 +15,7 @@ from yarrow.platform import system
 DEBOUNCE_SECONDS = 0.5
 """Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
 _CHUNK = 64
-_END_SIGNALS = frozenset({0, *system.ENDING})
+_END_SIGNALS = frozenset({0, *system.TERMINATION_SIGNALS})
 """What stands in the pipe for a signal of these: what the handler writes, and what the interpreter does."""
 
 
@@ -32,11 +32,11 @@ class InterruptHandler:
         self._before: dict[signal.Signals, Any] = {}
         # What the interpreter writes to wakes a loop that is just about to wait, for which a handler alone is too late.
         self._woken, self._wake = system.open_pipe()
-        system.never_wait(self._wake)
+        system.set_nonblocking(self._wake)
 
     def __enter__(self) -> Self:
         """Take the signals."""
-        self._before = {number: signal.signal(number, self._on_signal) for number in system.ENDING}
+        self._before = {number: signal.signal(number, self._on_signal) for number in system.TERMINATION_SIGNALS}
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         return self
 
@@ -57,11 +57,11 @@ class InterruptHandler:
         The number of the signal goes with the `CancelledError`.
         """
         loop = asyncio.get_running_loop()
-        system.watch(loop, self._woken, partial(self._on_wakeup, task))
+        system.watch_readable(loop, self._woken, partial(self._on_wakeup, task))
         try:
             yield
         finally:
-            system.unwatch(loop, self._woken)
+            system.unwatch_readable(loop, self._woken)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Stand in the place of a handler that would end the process, and wake the loop.
@@ -75,7 +75,7 @@ class InterruptHandler:
     def _on_wakeup(self, task: "asyncio.Task[Any]") -> None:
         told = b""
         with suppress(BlockingIOError):
-            told = system.read_now(self._woken, _CHUNK)
+            told = system.read_nonblocking(self._woken, _CHUNK)
         # A signal that somebody else takes, such as an extension, wakes the loop as well.
         if _END_SIGNALS.isdisjoint(told):
             return

@@ -88,7 +88,7 @@ class _LogFileHandler(logging.Handler):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._path.exists() and self._path.stat().st_size > MAX_LOG_BYTES:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | system.PLAIN, 0o600)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | system.BASE_FLAGS, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(self.format(record) + "\n")
         except OSError:

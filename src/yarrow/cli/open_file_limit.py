@@ -14,5 +14,5 @@ MIN_CONNECTIONS = 16
 
 def fit_connections(limits: ServiceSettings) -> ServiceSettings:
     """Raise the limit on open files, which is often 1,024, and return `limits` with the connections that fit in it."""
-    fitting = max(system.allow_open_files(MAX_OPEN_FILES) - RESERVED_FILES, MIN_CONNECTIONS)
+    fitting = max(system.raise_open_file_limit(MAX_OPEN_FILES) - RESERVED_FILES, MIN_CONNECTIONS)
     return replace(limits, connections=min(limits.connections, fitting))

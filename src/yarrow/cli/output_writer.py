@@ -195,16 +195,16 @@ class _ReaderWatch:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        if system.tells_of_reader(self._descriptor):
-            system.watch(self._loop, self._descriptor, self._check)
+        if system.can_detect_peer_close(self._descriptor):
+            system.watch_readable(self._loop, self._descriptor, self._check)
 
     def stop(self) -> None:
-        system.unwatch(self._loop, self._descriptor)
+        system.unwatch_readable(self._loop, self._descriptor)
 
     def _check(self) -> None:
         self.stop()
         # Nothing is up with a pipe that is open both ways: it only shows what we wrote to it ourselves.
-        if system.is_left(self._descriptor):
+        if system.is_peer_closed(self._descriptor):
             self._gone()
 
 

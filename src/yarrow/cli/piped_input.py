@@ -78,4 +78,4 @@ def _wait_readable(descriptor: int, timeouts: StdinTimeouts | None, *, begun: bo
         timeout = timeouts.idle
     elif timeouts:
         timeout = max(0.0, timeouts.started + timeouts.first_byte - time.monotonic())
-    return system.comes(descriptor, timeout)
+    return system.wait_readable(descriptor, timeout)

@@ -130,10 +130,10 @@ def _shrink_image(path: Path, start: bytes, rest: BinaryIO) -> PromptImage:
 
 def _label(opening: str, name: str, text: str) -> str:
     # Here, since most prompts are words alone.
-    from yarrow.prompt.untrusted import without_tag
+    from yarrow.prompt.untrusted import neutralize_tag
 
     end = "" if text.endswith("\n") or not text else "\n"
-    return f"<{opening}>\n{without_tag(text, name)}{end}</{name}>"
+    return f"<{opening}>\n{neutralize_tag(text, name)}{end}</{name}>"
 
 
 def _escape_path(path: str) -> str:

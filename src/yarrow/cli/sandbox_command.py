@@ -12,7 +12,7 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error, write_stdout
 from yarrow.cli.paths import home_directory
 from yarrow.client.sanitizer import sanitize
-from yarrow.config.files import label_of, user_directory
+from yarrow.config.files import format_label, get_user_directory
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
 from yarrow.policy.sandbox.quarantine import STORE, Entry, empty, entries, restore
@@ -25,7 +25,7 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
     """List, restore or delete quarantined files. Raises `UsageError` and `StorageError`."""
     home = home_directory()
     # Where a service keeps the notes of its sandboxes.
-    store = Path(os.path.realpath(user_directory(home, os.environ))) / "sandbox" / STORE
+    store = Path(os.path.realpath(get_user_directory(home, os.environ))) / "sandbox" / STORE
     try:
         match tuple(words):
             case ("quarantine",) | ("quarantine", "list"):
@@ -55,10 +55,10 @@ def _restore(store: Path, text: str, home: Path, *, as_json: bool) -> int:
     if as_json:
         number = {} if replaced is None else {"replaced": replaced.number, "item": _text(replaced.item)}
         return write_stdout(f"{json.dumps({'restored': _text(restored.path)} | number)}\n")
-    path = sanitize(label_of(restored.path, home))
+    path = sanitize(format_label(restored.path, home))
     if replaced is None:
         return write_stdout(f"Restored {path}\n")
-    place = f"entry {replaced.number}" if replaced.number else sanitize(label_of(replaced.item, home))
+    place = f"entry {replaced.number}" if replaced.number else sanitize(format_label(replaced.item, home))
     return write_stdout(f"Restored {path}; what was there is now {place}\n")
 
 
@@ -77,7 +77,7 @@ def _confirm(count: int) -> bool:
     if not (os.isatty(0) and os.isatty(2)):
         raise UsageError("deleting the quarantine needs a confirmation: add --yes")
     # What was typed before the question is no answer to it.
-    system.forget_typed(0)
+    system.flush_input(0)
     os.write(2, f"Delete {_format_count(count)} for good? [y/N] ".encode())
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):  # Ctrl+D, which is no answer and begins no new line
@@ -92,7 +92,7 @@ def _format_count(count: int) -> str:
 
 def _format_entry(entry: Entry, home: Path) -> str:
     when = datetime.fromtimestamp(entry.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    first = f"{entry.number:>4}  {when}  {sanitize(label_of(entry.path, home))} ({entry.size:,} bytes)"
+    first = f"{entry.number:>4}  {when}  {sanitize(format_label(entry.path, home))} ({entry.size:,} bytes)"
     return f"{first}\n      {sanitize(entry.reason)}\n"
 
 

@@ -11,7 +11,7 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error
 from yarrow.cli.open_file_limit import fit_connections
 from yarrow.cli.paths import home_directory, make_absolute, split_address
-from yarrow.config.files import user_directory
+from yarrow.config.files import get_user_directory
 from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.service.authentication import load_or_create_token, token_path_for
@@ -49,7 +49,7 @@ def _make_listen_config(context: CliContext) -> ListenConfig:
             "with --listen, and reach it from here with --attach"
         )
     arguments, remote = context.arguments, context.arguments.remote
-    users = user_directory(home_directory(), os.environ)
+    users = get_user_directory(home_directory(), os.environ)
     default = users / "run" / "yarrow.sock"
     socket = make_absolute(
         arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket"

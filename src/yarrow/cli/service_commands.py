@@ -29,8 +29,8 @@ from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.session_setup import SessionInfo
 from yarrow.client.stub import Stub
-from yarrow.config.files import user_directory
-from yarrow.config.layers import Loaded, load
+from yarrow.config.files import get_user_directory
+from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.errors import UsageError
 from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
@@ -51,9 +51,9 @@ def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]
     open_standard_descriptors()
     system.prepare_terminal()
     home = home_directory()
-    log = configure_logging(user_directory(home, os.environ), os.environ)
+    log = configure_logging(get_user_directory(home, os.environ), os.environ)
     overrides = arguments.overrides()
-    loaded = load(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
+    loaded = load_settings(home=home, cwd=nearest_directory(home), environment=os.environ, overrides=overrides)
     log.settings = loaded.settings
     out: list[int] = []
     extensions = no_extensions()
@@ -62,7 +62,7 @@ def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]
     with ExitStack() as undo:
         # What is refused before the command has them would leave the extensions' threads waiting.
         undo.callback(extensions.abandon)
-        loaded = loaded.with_providers(extensions.contributions.providers)
+        loaded = loaded.add_providers(extensions.contributions.providers)
         loaded.check_providers(extensions.contributions.providers)
         doing = _select_command(CliContext(arguments, loaded, extensions, *out))
         undo.pop_all()
@@ -125,10 +125,10 @@ def _is_interactive(context: CliContext) -> bool:
 
 
 def _load_extensions(
-    loaded: Loaded, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
+    loaded: LoadedSettings, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
 ) -> LoadedExtensions:
     """Load the extensions; a configured file with a relative path lies below the person's own directory."""
-    users = user_directory(home, os.environ).absolute()
+    users = get_user_directory(home, os.environ).absolute()
     files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
     return load_extensions(files, functions=given, tools=[tool.name for tool in BUILTIN_TOOLS], on_first=before)
 

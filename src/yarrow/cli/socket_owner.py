@@ -19,7 +19,7 @@ def check_socket_owner(path: Path) -> None:
         raise UsageError(f"{path} is a symlink: name the socket it leads to")
     if not stat.S_ISSOCK(status.st_mode):
         raise UsageError(f"{path} is not a socket: name the one that yarrow serve --socket listens on")
-    if not system.is_ours(status):
+    if not system.is_owned(status):
         raise UsageError(f"{path} belongs to another user, who would receive your prompts: {_ADVICE}")
     real = Path(os.path.realpath(path.parent))
     for folder in dict.fromkeys((*path.parents, real, *real.parents)):
@@ -28,7 +28,7 @@ def check_socket_owner(path: Path) -> None:
 
 def _check_folder(folder: Path, path: Path) -> None:
     status = os.lstat(folder)
-    if not (system.is_ours(status) or status.st_uid in SYSTEM_OWNERS):
+    if not (system.is_owned(status) or status.st_uid in SYSTEM_OWNERS):
         raise UsageError(f"{folder} belongs to another user, who can replace {path.name}: {_ADVICE}")
     if stat.S_ISLNK(status.st_mode):
         return  # what it leads to is checked as well

@@ -22,7 +22,7 @@ def open_permission_ui(
 
     `keep` takes text that was typed for something else, as it came; without it such lines are sent to the run.
     """
-    there = output.err.is_terminal and os.isatty(descriptor) and not system.in_background(descriptor)
+    there = output.err.is_terminal and os.isatty(descriptor) and not system.is_in_background(descriptor)
     return _TerminalPermissionUI(output, descriptor, keep) if there else None
 
 
@@ -38,7 +38,7 @@ class _TerminalPermissionUI:
     async def answer(self, question: str) -> TypedAnswer:
         """Show a question, its last line as a prompt, and return the next line that is typed."""
         said, _, prompt = question.rpartition("\n")
-        with system.by_keys(self._descriptor) as is_ours:
+        with system.set_cbreak_mode(self._descriptor) as is_ours:
             lines = self._take_typed_ahead() if is_ours else []
             # The terminal has echoed the beginning of a line where the question is to stand.
             begins = "\n" if self._text else ""
@@ -77,7 +77,7 @@ class _TerminalPermissionUI:
 
     def _read_pending(self) -> str:
         data = b""
-        while system.comes(self._descriptor, 0) and (more := os.read(self._descriptor, MAX_READ_BYTES)):
+        while system.wait_readable(self._descriptor, 0) and (more := os.read(self._descriptor, MAX_READ_BYTES)):
             data += more
         return self._decode(data)
 
@@ -100,10 +100,10 @@ async def read_terminal(descriptor: int, max_bytes: int, on_input: Callable[[], 
     """Wait until something was typed at a terminal, call `comes`, and return it; nothing at the end of input."""
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()
-    system.watch(loop, descriptor, typed.set)
+    system.watch_readable(loop, descriptor, typed.set)
     try:
         await typed.wait()
     finally:
-        system.unwatch(loop, descriptor)
+        system.unwatch_readable(loop, descriptor)
     on_input()
     return os.read(descriptor, max_bytes)

@@ -26,10 +26,10 @@ async def run_terminal_ui(context: CliContext, request: pb.PromptRequest, ahead:
     try:
         session_id = await _run(context, request, ahead)
     except OSError as error:
-        if error.errno != errno.EIO or not system.is_left(context.out):
+        if error.errno != errno.EIO or not system.is_peer_closed(context.out):
             raise
         return ExitCode.INTERRUPTED
-    if system.is_left(context.out):
+    if system.is_peer_closed(context.out):
         return ExitCode.INTERRUPTED
     if not request.options.ephemeral:
         print_error(f"go on with: {format_resume_command(context.arguments, session_id)}", ExitCode.DONE)

@@ -13,14 +13,14 @@ import msgspec
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error, write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory
-from yarrow.config.files import label_of, project_files, read_data, user_directory
-from yarrow.config.layer import dotted, has, leaves, value_at
-from yarrow.config.layers import Loaded, load_with, merged
-from yarrow.config.project import Project, Standing, read_project, standing_of, users_alone
-from yarrow.config.secrets import masked
+from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
+from yarrow.config.layer import format_path, get_value, has_value, list_leaves
+from yarrow.config.layers import LoadedSettings, load_with_project, merge_layers
+from yarrow.config.project import ProjectFile, TrustState, get_trust_state, list_user_only, read_project
+from yarrow.config.sanitizer import escape_unprintable
+from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import Settings
-from yarrow.config.trust import grant, hash_of, key_of, read_trusted, revoke
-from yarrow.config.visible import visible
+from yarrow.config.trust import compute_hash, get_trust_key, grant, read_trust_store, revoke
 from yarrow.errors import ConfigError, UsageError
 from yarrow.platform import system
 
@@ -63,42 +63,43 @@ def _show_and_ask(home: Path, cwd: Path) -> int:
     if project is None:
         return write_stdout(f"{_NO_PROJECT}\n")
     write_stdout(_format_report(project, home))
-    if project.standing is Standing.TRUSTED:
+    if project.trust_state is TrustState.TRUSTED:
         return write_stdout("To take it back: yarrow trust revoke\n")
     if not (os.isatty(0) and os.isatty(1)):
         return write_stdout("To trust exactly this content: yarrow trust grant\n")
     # What was typed before the question is no answer to it.
-    system.forget_typed(0)
+    system.flush_input(0)
     write_stdout("Trust exactly this content? [y/N] ")
     if sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes"):
         return _grant(project, home)
     return write_stdout("Nothing was changed.\n")
 
 
-def _grant(project: Project, home: Path) -> int:
-    grant(user_directory(home, os.environ), project.key, hash_of(project.data))
+def _grant(project: ProjectFile, home: Path) -> int:
+    grant(get_user_directory(home, os.environ), project.key, compute_hash(project.data))
     return write_stdout("Trusted, until its content changes.\n")
 
 
 def _revoke(home: Path, cwd: Path) -> int:
-    directory = user_directory(home, os.environ)
-    hashes = read_trusted(directory).hashes
+    directory = get_user_directory(home, os.environ)
+    hashes = read_trust_store(directory).hashes
     # By the path alone, since what is trusted may be gone, or no longer be readable.
-    for path in project_files(cwd, home):
-        if (key := key_of(path)) in hashes:
+    for path in list_project_files(cwd, home):
+        if (key := get_trust_key(path)) in hashes:
             revoke(directory, key)
-            return write_stdout(f"{label_of(path, home)} is not trusted any more.\n")
+            return write_stdout(f"{format_label(path, home)} is not trusted any more.\n")
         if path.exists():
             break
     return write_stdout("Nothing was trusted here.\n")
 
 
 def _list(home: Path) -> int:
-    trusted = read_trusted(user_directory(home, os.environ))
+    trusted = read_trust_store(get_user_directory(home, os.environ))
     if trusted.notice:
         print_error(trusted.notice, ExitCode.DONE)
     lines = [
-        f"{visible(digest[:SHORT_HASH_DIGITS]):{SHORT_HASH_DIGITS}}  {visible(key)}{_describe_state(key, digest)}\n"
+        f"{escape_unprintable(digest[:SHORT_HASH_DIGITS]):{SHORT_HASH_DIGITS}}  "
+        f"{escape_unprintable(key)}{_describe_state(key, digest)}\n"
         for key, digest in trusted.hashes.items()
     ]
     return write_stdout("".join(lines))
@@ -106,29 +107,33 @@ def _list(home: Path) -> int:
 
 def _describe_state(key: str, digest: str) -> str:
     try:
-        data = read_data(Path(key), visible(key))
+        data = read_bytes(Path(key), escape_unprintable(key))
     except ConfigError:
         return " (cannot be read)"
     if data is None:
         return " (gone)"
-    return " (changed since)" if standing_of(data, digest) is Standing.CHANGED else ""
+    return " (changed since)" if get_trust_state(data, digest) is TrustState.CHANGED else ""
 
 
-def _format_report(project: Project, home: Path) -> str:
+def _format_report(project: ProjectFile, home: Path) -> str:
     """Return what a project's file is and what trusting it would change."""
     if project.notice:
         print_error(project.notice, ExitCode.DONE)
-    standings = (Standing.UNTRUSTED, Standing.TRUSTED)
+    standings = (TrustState.UNTRUSTED, TrustState.TRUSTED)
     # Variables are left out: what one hides today would come into force when it is gone.
     environment = {name: text for name, text in os.environ.items() if name in ("YARROW_CONFIG", "YARROW_HOME")}
     present, granted = (
-        load_with(msgspec.structs.replace(project, standing=each), home=home, environment=environment, overrides={})
+        load_with_project(
+            msgspec.structs.replace(project, trust_state=each), home=home, environment=environment, overrides={}
+        )
         for each in standings
     )
-    head = f"{project.layer.label}\nsha256 {hash_of(project.data)[:SHORT_HASH_DIGITS]}, {project.standing.value}\n"
+    head = (
+        f"{project.layer.label}\nsha256 {compute_hash(project.data)[:SHORT_HASH_DIGITS]}, {project.trust_state.value}\n"
+    )
     ignored = [
-        f"  {dotted(path)} stays ignored: only your own file may set it  {project.layer.origin(path)}\n"
-        for path in users_alone(project.layer.values)
+        f"  {format_path(path)} stays ignored: only your own file may set it  {project.layer.get_origin(path)}\n"
+        for path in list_user_only(project.layer.values)
     ]
     changes = _list_changes(present, granted)
     what = "Trusting it changes:\n" if changes else "Trusting it changes nothing.\n"
@@ -144,22 +149,22 @@ def _cap_lines(lines: list[str]) -> list[str]:
     return lines if left <= 0 else [*lines[:MAX_LINES], f"  and {left:,} more: read the file before you trust it\n"]
 
 
-def _list_changes(present: Loaded, granted: Loaded) -> list[str]:
+def _list_changes(present: LoadedSettings, granted: LoadedSettings) -> list[str]:
     """Return a line for each value that is another once the project's file is trusted."""
-    before, after = merged(present.layers), merged(granted.layers)
+    before, after = merge_layers(present.layers), merge_layers(granted.layers)
     defaults = msgspec.to_builtins(Settings())
     lines: list[str] = []
-    for path in leaves(after):
-        new = value_at(after, path)
-        source = before if has(before, path) else defaults
-        is_set = has(source, path)
-        if is_set and value_at(source, path) == new:
+    for path in list_leaves(after):
+        new = get_value(after, path)
+        source = before if has_value(before, path) else defaults
+        is_set = has_value(source, path)
+        if is_set and get_value(source, path) == new:
             continue
-        old = _text(masked(path, value_at(source, path))) if is_set else "(not set)"
-        told = _text(masked(path, new, _MASKED_KEYS))
-        lines.append(f"  {dotted(path)}: {old} -> {told}  {granted.origin(path)}\n")
+        old = _text(mask_secrets(path, get_value(source, path))) if is_set else "(not set)"
+        told = _text(mask_secrets(path, new, _MASKED_KEYS))
+        lines.append(f"  {format_path(path)}: {old} -> {told}  {granted.get_origin(path)}\n")
     return lines
 
 
 def _text(value: Any) -> str:
-    return visible(json.dumps(value, ensure_ascii=False))
+    return escape_unprintable(json.dumps(value, ensure_ascii=False))

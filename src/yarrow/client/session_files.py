@@ -60,7 +60,7 @@ async def import_file(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionRespo
     """Make a session of a JSONL file in the project of `cwd`. Raises `FilePathError` and `aio.AioRpcError`."""
     try:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
-        with os.fdopen(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise FilePathError(f"{path} is not a file")

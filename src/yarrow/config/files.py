@@ -9,16 +9,16 @@ from typing import Any, cast
 import msgspec
 
 from yarrow.config.layer import FileLayer
-from yarrow.config.visible import visible
+from yarrow.config.sanitizer import escape_unprintable
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 
-DIRECTORY = ".yarrow"
-FILE = "config.json"
-LARGEST_FILE = 1 << 20
+DIRECTORY_NAME = ".yarrow"
+FILE_NAME = "config.json"
+MAX_CONFIG_FILE_BYTES = 1 << 20
 """Bytes of a configuration file, and of the store of what is trusted; a larger one is refused."""
 
-SYNTAX = {
+SYNTAX_HINTS = {
     "Expecting property name": "a key in double quotes, or }, must stand here",
     "Expecting ':'": "a : must stand here",
     "Expecting ','": "a , or the end of the object or list must stand here",
@@ -31,26 +31,26 @@ SYNTAX = {
 """What is wrong at a place that is not JSON, by how the reader's own words for it begin."""
 
 
-def user_file(home: Path, environment: Mapping[str, str]) -> Path:
+def get_user_file(home: Path, environment: Mapping[str, str]) -> Path:
     """Return the path of the user's file: `$YARROW_CONFIG`, else `config.json` in the user's directory."""
     if named := environment.get("YARROW_CONFIG"):
         return Path(named)
-    return user_directory(home, environment) / FILE
+    return get_user_directory(home, environment) / FILE_NAME
 
 
-def user_directory(home: Path, environment: Mapping[str, str]) -> Path:
+def get_user_directory(home: Path, environment: Mapping[str, str]) -> Path:
     """Return the directory of the user's own things: `$YARROW_HOME`, else `~/.yarrow`."""
     if named := environment.get("YARROW_HOME"):
         return Path(named)
-    return home / DIRECTORY
+    return home / DIRECTORY_NAME
 
 
-def project_files(cwd: Path, home: Path) -> Iterator[Path]:
+def list_project_files(cwd: Path, home: Path) -> Iterator[Path]:
     """Return where a project's file may be, nearest first: `.yarrow/config.json` upward from `cwd`, below `home`."""
     for directory in (cwd, *cwd.parents):
         if directory == home:
             return
-        yield directory / DIRECTORY / FILE
+        yield directory / DIRECTORY_NAME / FILE_NAME
 
 
 def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
@@ -59,8 +59,8 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
     The user's own file is no project's, whatever path leads to it. Nor is a file of somebody who owns neither `cwd` nor
     this process: anybody can plant one in a directory such as `/tmp`.
     """
-    owners = _owners(cwd)
-    for candidate in project_files(cwd, home):
+    owners = _list_owners(cwd)
+    for candidate in list_project_files(cwd, home):
         try:
             if candidate.stat().st_uid not in owners:
                 continue
@@ -71,46 +71,46 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
     return None
 
 
-def _owners(cwd: Path) -> set[int]:
+def _list_owners(cwd: Path) -> set[int]:
     """Return whose files count: this process's, and those of the owner of the directory."""
-    owners = {system.user_id()}
+    owners = {system.get_user_id()}
     with contextlib.suppress(OSError):
         owners.add(cwd.stat().st_uid)
     return owners
 
 
-def label_of(path: Path, home: Path) -> str:
+def format_label(path: Path, home: Path) -> str:
     """Return a path as it is told to people, safe for a terminal; what lies below `home` begins with `~`."""
-    return visible(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
+    return escape_unprintable(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
 
 
 def read_file(path: Path, home: Path, *, required: bool = False) -> FileLayer | None:
     """Return a file's settings, not yet checked; None when it is absent and not `required`. Raises `ConfigError`."""
-    label = label_of(path, home)
-    data = read_data(path, label)
+    label = format_label(path, home)
+    data = read_bytes(path, label)
     if data is None and required:
         raise ConfigError(f"{label}: there is no such file; YARROW_CONFIG names it")
-    return None if data is None else decode(data, label)
+    return None if data is None else decode_settings(data, label)
 
 
-def read_data(path: Path, label: str) -> bytes | None:
+def read_bytes(path: Path, label: str) -> bytes | None:
     """Return the bytes of a configuration file; None when it is absent. Raises `ConfigError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{label}: it must be a file, and is {_kind(status.st_mode)}")
+            raise ConfigError(f"{label}: it must be a file, and is {_describe_kind(status.st_mode)}")
         with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(MAX_CONFIG_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ConfigError(f"{label}: it cannot be read: {error.strerror}") from None
-    if len(data) > LARGEST_FILE:
-        raise ConfigError(f"{label}: it has {status.st_size} bytes; at most {LARGEST_FILE} are read")
+    if len(data) > MAX_CONFIG_FILE_BYTES:
+        raise ConfigError(f"{label}: it has {status.st_size} bytes; at most {MAX_CONFIG_FILE_BYTES} are read")
     return data
 
 
-def decode(data: bytes, label: str) -> FileLayer:
+def decode_settings(data: bytes, label: str) -> FileLayer:
     """Return the settings in a file's bytes, not yet checked; JSON with comments. Raises `ConfigError`."""
     try:
         # Some editors begin a file with a byte order mark.
@@ -136,23 +136,23 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Here, since most files have no comments.
-        from yarrow.config.comments import without_comments
+        from yarrow.config.json_comments import to_strict_json
 
-        text = without_comments(text)
+        text = to_strict_json(text)
     if not text.strip():
         # Somebody is about to write something there.
         return "{}", {}
     try:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ConfigError(_syntax(text, label, str(error))) from None
+        raise ConfigError(_explain_syntax(text, label, str(error))) from None
 
 
-def _kind(mode: int) -> str:
+def _describe_kind(mode: int) -> str:
     return "a directory" if stat.S_ISDIR(mode) else "something else"
 
 
-def _syntax(text: str, label: str, message: str) -> str:
+def _explain_syntax(text: str, label: str, message: str) -> str:
     """Return what is wrong with a text that is not JSON, with line and column."""
     # Here, since only a mistake needs it; it knows lines and columns.
     import json
@@ -163,7 +163,7 @@ def _syntax(text: str, label: str, message: str) -> str:
         rest = text[error.pos :].lstrip()
         hint = "; a comment begins with //" if rest.startswith("#") else ""
         hint = "; this comment has no end" if rest.startswith("/*") else hint
-        said = next((words for begin, words in SYNTAX.items() if error.msg.startswith(begin)), error.msg)
+        said = next((words for begin, words in SYNTAX_HINTS.items() if error.msg.startswith(begin)), error.msg)
         return f"{label}:{error.lineno}:{error.colno}: it is not JSON: {said}{hint}"
     except RecursionError:
         return f"{label}: it is nested too deeply"

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from yarrow.config.locate import line_of
-from yarrow.config.visible import visible
+from yarrow.config.json_positions import find_line
+from yarrow.config.sanitizer import escape_unprintable
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of a source to one value, as they are written in JSON."""
@@ -21,9 +21,9 @@ class FileLayer(Struct, frozen=True):
     text: str
     values: dict[str, Any]
 
-    def origin(self, path: KeyPath) -> str:
+    def get_origin(self, path: KeyPath) -> str:
         """Return the place of a value as `file:line`."""
-        return f"{self.label}:{line_of(self.text, path)}"
+        return f"{self.label}:{find_line(self.text, path)}"
 
 
 class NamedLayer(Struct, frozen=True):
@@ -32,7 +32,7 @@ class NamedLayer(Struct, frozen=True):
     values: dict[str, Any]
     names: dict[str, str]
 
-    def origin(self, path: KeyPath) -> str:
+    def get_origin(self, path: KeyPath) -> str:
         """Return the name under which a value came."""
         return self.names[str(path[0])]
 
@@ -40,7 +40,7 @@ class NamedLayer(Struct, frozen=True):
 Layer = FileLayer | NamedLayer
 
 
-def dotted(path: KeyPath) -> str:
+def format_path(path: KeyPath) -> str:
     """Return a path as people write it, such as `providers.work.models[0]`, safe for a terminal."""
     text = ""
     for step in path:
@@ -49,22 +49,22 @@ def dotted(path: KeyPath) -> str:
                 text += f"[{step}]"
             case str():
                 text += f".{step}" if text else step
-    return visible(text)
+    return escape_unprintable(text)
 
 
-def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge_values(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Return both; objects are merged key by key, anything else of `above` replaces what is `below`."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = merge(cast("dict[str, Any]", old), cast("dict[str, Any]", value))
+            merged[key] = merge_values(cast("dict[str, Any]", old), cast("dict[str, Any]", value))
         else:
             merged[key] = value
     return merged
 
 
-def has(values: Any, path: KeyPath) -> bool:
+def has_value(values: Any, path: KeyPath) -> bool:
     """Say whether a value stands at `path`."""
     for step in path:
         if not isinstance(values, dict) or step not in values:
@@ -73,19 +73,19 @@ def has(values: Any, path: KeyPath) -> bool:
     return True
 
 
-def value_at(values: Any, path: KeyPath) -> Any:
-    """Return the value at `path`. Raises `KeyError` when `has` would say no."""
+def get_value(values: Any, path: KeyPath) -> Any:
+    """Return the value at `path`. Raises `KeyError` when `has_value` would say no."""
     for step in path:
         values = values[step]
     return values
 
 
-def leaves(values: dict[str, Any], path: KeyPath = ()) -> list[KeyPath]:
+def list_leaves(values: dict[str, Any], path: KeyPath = ()) -> list[KeyPath]:
     """Return the path of every value; objects are taken apart, a list or an empty object is one value."""
     found: list[KeyPath] = []
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            found.extend(leaves(cast("dict[str, Any]", value), (*path, key)))
+            found.extend(list_leaves(cast("dict[str, Any]", value), (*path, key)))
         else:
             found.append((*path, key))
     return found

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.config.check import check_directories, check_layer, check_providers
-from yarrow.config.files import read_file, user_file
-from yarrow.config.layer import KeyPath, Layer, NamedLayer, dotted, has, leaves, merge
-from yarrow.config.models import MODELS, leaves_model, without_left_models
-from yarrow.config.project import Project, apply, read_project
-from yarrow.config.settings import BUILT_IN, Settings
+from yarrow.config.files import get_user_file, read_file
+from yarrow.config.layer import KeyPath, Layer, NamedLayer, format_path, has_value, list_leaves, merge_values
+from yarrow.config.model_provider import MODEL_PATHS, is_foreign_model, remove_foreign_models
+from yarrow.config.project import ProjectFile, apply_project, read_project
+from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
+from yarrow.config.validation import check_directories, check_layer, check_providers
 from yarrow.config.variables import read_variables
 
 
-class Loaded(Struct, frozen=True):
+class LoadedSettings(Struct, frozen=True):
     """The settings in force, and what a person should be told about how they came to be."""
 
     settings: Settings
@@ -30,33 +30,35 @@ class Loaded(Struct, frozen=True):
         """
         check_providers(self.settings, self.layers, added)
 
-    def with_providers(self, added: Collection[str]) -> "Loaded":
+    def add_providers(self, added: Collection[str]) -> "LoadedSettings":
         """Return the same for a person to whom the ids `added` are known: a model may be written after one of them."""
         if not added:
             return self
-        layers = tuple(_with_provider(each, added) if isinstance(each, NamedLayer) else each for each in self.layers)
-        return Loaded(msgspec.convert(merged(layers), Settings), self.notices, layers)
+        layers = tuple(_split_provider(each, added) if isinstance(each, NamedLayer) else each for each in self.layers)
+        return LoadedSettings(msgspec.convert(merge_layers(layers), Settings), self.notices, layers)
 
-    def origins(self) -> dict[str, str]:
+    def list_origins(self) -> dict[str, str]:
         """Return where each value came from, by dotted key.
 
         An origin is `~/.yarrow/config.json:LINE`, `YARROW_MODEL`, `--model` or `default`. A list is one value;
         objects are taken apart.
         """
-        return {dotted(path): self.origin(path) for path in leaves(msgspec.to_builtins(self.settings))}
+        return {format_path(path): self.get_origin(path) for path in list_leaves(msgspec.to_builtins(self.settings))}
 
-    def origin(self, path: KeyPath) -> str:
+    def get_origin(self, path: KeyPath) -> str:
         """Return where the value at `path` came from."""
         for number in reversed(range(len(self.layers))):
             layer = self.layers[number]
-            if has(layer.values, path):
-                return layer.origin(path)
-            if path in MODELS and leaves_model(merged(self.layers[:number]), layer.values, path):
-                return layer.origin(("provider",))
+            if has_value(layer.values, path):
+                return layer.get_origin(path)
+            if path in MODEL_PATHS and is_foreign_model(merge_layers(self.layers[:number]), layer.values, path):
+                return layer.get_origin(("provider",))
         return "default"
 
 
-def load(*, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]) -> Loaded:
+def load_settings(
+    *, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
+) -> LoadedSettings:
     """Return the settings in force in `cwd` for the person whose home directory is `home`.
 
     `overrides` are the flags by top-level key as in a file. A model from a variable or a flag may be written
@@ -64,52 +66,52 @@ def load(*, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Ma
     Raises `ConfigError` for a source that is wrong, naming it, the line or variable, the key and what is right.
     """
     project = read_project(home=home, cwd=cwd, environment=environment)
-    loaded = load_with(project, home=home, environment=environment, overrides=overrides)
+    loaded = load_with_project(project, home=home, environment=environment, overrides=overrides)
     check_directories(loaded.layers, home, cwd)
     return loaded
 
 
-def load_with(
-    project: Project | None, *, home: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
-) -> Loaded:
-    """Return the settings in force, as `load` does, with a project's file that was read already, if there is one."""
+def load_with_project(
+    project: ProjectFile | None, *, home: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
+) -> LoadedSettings:
+    """Return the settings in force, as `load_settings` does, with a project's file that was read already."""
     layers: list[Layer] = []
     notices: list[str] = []
-    if users := read_file(user_file(home, environment), home, required=bool(environment.get("YARROW_CONFIG"))):
+    if users := read_file(get_user_file(home, environment), home, required=bool(environment.get("YARROW_CONFIG"))):
         check_layer(users)
         layers.append(users)
     if project:
-        applied = apply(project, merged(layers))
+        applied = apply_project(project, merge_layers(layers))
         layers.append(applied.layer)
         notices.extend(applied.notices)
-    providers = merged(layers).get("providers", {})
+    providers = merge_layers(layers).get("providers", {})
     variables, unknown = read_variables(environment, [each.get("apiKeyEnv", "") for each in providers.values()])
-    for named in (variables, NamedLayer(dict(overrides), {key: _flag(key) for key in overrides})):
+    for named in (variables, NamedLayer(dict(overrides), {key: _to_flag(key) for key in overrides})):
         check_layer(named)
-        layers.append(_with_provider(named, providers))
-    return Loaded(msgspec.convert(merged(layers), Settings), (*notices, *unknown), tuple(layers))
+        layers.append(_split_provider(named, providers))
+    return LoadedSettings(msgspec.convert(merge_layers(layers), Settings), (*notices, *unknown), tuple(layers))
 
 
-def merged(layers: Iterable[Layer]) -> dict[str, Any]:
+def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
     """Return what sources say together, as in a file; what comes later wins.
 
     A model goes with the provider that it was configured with: another one has its own.
     """
     values: dict[str, Any] = {}
     for layer in layers:
-        values = merge(without_left_models(values, layer.values), layer.values)
+        values = merge_values(remove_foreign_models(values, layer.values), layer.values)
     return values
 
 
-def _with_provider(layer: NamedLayer, configured: Collection[str]) -> NamedLayer:
+def _split_provider(layer: NamedLayer, configured: Collection[str]) -> NamedLayer:
     """Take a model written `provider/model` apart, unless the layer names a provider of its own."""
     provider, slash, model = layer.values.get("model", "").partition("/")
-    if not slash or "provider" in layer.values or (provider not in configured and provider not in BUILT_IN):
+    if not slash or "provider" in layer.values or (provider not in configured and provider not in BUILT_IN_PROVIDERS):
         return layer
     values = {**layer.values, "provider": provider, "model": model}
     return NamedLayer(values, {**layer.names, "provider": layer.names["model"]})
 
 
-def _flag(key: str) -> str:
+def _to_flag(key: str) -> str:
     """Return the flag of a top-level key: `sessionDir` is `--session-dir`."""
     return "--" + "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in key)

@@ -8,36 +8,36 @@ from typing import Any
 import msgspec
 
 from yarrow.config import settings
-from yarrow.config.check import LARGEST_NUMBER
 from yarrow.config.settings import Settings
+from yarrow.config.validation import MAX_NUMBER
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a configuration file, as plain JSON values."""
     schema = msgspec.json.schema(Settings)
     parts: dict[str, dict[str, Any]] = schema["$defs"]
-    for kind, texts in _field_texts().items():
+    for kind, texts in _read_field_texts().items():
         properties = parts[kind]["properties"]
         for key, text in texts.items():
             properties[key]["description"] = text
     for part in parts.values():
         for each in part.get("properties", {}).values():
-            _bound(each)
+            _add_bounds(each)
     own = {"type": "string", "description": "For editors: where this schema is."}
     parts["Settings"]["properties"] = {"$schema": own, **parts["Settings"]["properties"]}
     return {"$schema": DIALECT, "title": "Yarrow's configuration", **schema}
 
 
-def _bound(schema: dict[str, Any]) -> None:
+def _add_bounds(schema: dict[str, Any]) -> None:
     """Write the range of every number into the schema of one property."""
     for each in (schema, *schema.get("anyOf", ())):
         if each.get("type") in ("integer", "number"):
-            each |= {"minimum": 0, "maximum": LARGEST_NUMBER}
+            each |= {"minimum": 0, "maximum": MAX_NUMBER}
 
 
-def _field_texts() -> dict[str, dict[str, str]]:
+def _read_field_texts() -> dict[str, dict[str, str]]:
     """Return the text below each field by the name of its struct and its key in JSON; none without source code."""
     texts: dict[str, dict[str, str]] = {}
     with suppress(OSError):
@@ -45,11 +45,11 @@ def _field_texts() -> dict[str, dict[str, str]]:
             if isinstance(node, ast.ClassDef):
                 kind = getattr(settings, node.name)
                 keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-                texts[node.name] = {keys[name]: text for name, text in _texts_of(node)}
+                texts[node.name] = {keys[name]: text for name, text in _list_texts(node)}
     return texts
 
 
-def _texts_of(node: ast.ClassDef) -> list[tuple[str, str]]:
+def _list_texts(node: ast.ClassDef) -> list[tuple[str, str]]:
     """Return each field of a class that a text follows, with the text."""
     found: list[tuple[str, str]] = []
     for field, below in zip(node.body, node.body[1:], strict=False):

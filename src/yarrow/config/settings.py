@@ -56,7 +56,7 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     """For the scripted provider: path of its script."""
 
 
-BUILT_IN: dict[str, ProviderSettings] = {
+BUILT_IN_PROVIDERS: dict[str, ProviderSettings] = {
     adapter.provider or kind: ProviderSettings(type=kind) for kind, adapter in ADAPTERS.items()
 }
 """Provider ids that mean something without configuration; what is configured under one comes on top."""

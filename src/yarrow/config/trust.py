@@ -6,15 +6,15 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from yarrow.config.files import LARGEST_FILE, read_data
-from yarrow.config.replacing import locked, replace_file
-from yarrow.config.visible import visible
+from yarrow.config.atomic_write import hold_directory_lock, replace_file
+from yarrow.config.files import MAX_CONFIG_FILE_BYTES, read_bytes
+from yarrow.config.sanitizer import escape_unprintable
 from yarrow.errors import ConfigError, StorageError
 
-FILE = "trust.json"
+TRUST_FILE = "trust.json"
 
 
-class Trusted(Struct, frozen=True):
+class TrustStore(Struct, frozen=True):
     """What is trusted: the sha256 of a file's bytes in hexadecimal, by the key of the file's path."""
 
     hashes: dict[str, str]
@@ -22,7 +22,7 @@ class Trusted(Struct, frozen=True):
     """Why a store that is there could not be used."""
 
 
-def key_of(path: Path) -> str:
+def get_trust_key(path: Path) -> str:
     """Return under which key a project's file is trusted: its path, whatever links lead to the project.
 
     A link in the place of the file itself is not followed: what is trusted in one project is not so in another.
@@ -30,7 +30,7 @@ def key_of(path: Path) -> str:
     return str(path.parent.parent.resolve() / path.parent.name / path.name)
 
 
-def hash_of(data: bytes) -> str:
+def compute_hash(data: bytes) -> str:
     """Return the sha256 of a file's bytes, in hexadecimal."""
     # Here, since most runs meet no file that was ever trusted.
     from hashlib import sha256
@@ -38,16 +38,16 @@ def hash_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def read_trusted(directory: Path) -> Trusted:
+def read_trust_store(directory: Path) -> TrustStore:
     """Return what is trusted by the store in the user's directory; a store that is broken trusts nothing."""
-    path = directory / FILE
-    label = visible(str(path))
+    path = directory / TRUST_FILE
+    label = escape_unprintable(str(path))
     try:
-        data = read_data(path, label)
+        data = read_bytes(path, label)
     except ConfigError as error:
-        return Trusted({}, f"{error.message}; no project's file is trusted")
+        return TrustStore({}, f"{error.message}; no project's file is trusted")
     if data is None:
-        return Trusted({})
+        return TrustStore({})
     # Here, since most users have no store. This one keeps the bytes of a path that are not UTF-8.
     import json
 
@@ -56,31 +56,31 @@ def read_trusted(directory: Path) -> Trusted:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not all(isinstance(each, str) for each in cast("Any", values).values()):
-        return Trusted({}, f"{label}: it is damaged; no project's file is trusted")
-    return Trusted(cast("dict[str, str]", values))
+        return TrustStore({}, f"{label}: it is damaged; no project's file is trusted")
+    return TrustStore(cast("dict[str, str]", values))
 
 
 def grant(directory: Path, key: str, digest: str) -> None:
     """Trust the content of one file from now on. Raises `StorageError`."""
-    _change(directory, lambda hashes: hashes | {key: digest})
+    _change_store(directory, lambda hashes: hashes | {key: digest})
 
 
 def revoke(directory: Path, key: str) -> None:
     """Trust one file no longer. Raises `StorageError`."""
-    _change(directory, lambda hashes: {each: digest for each, digest in hashes.items() if each != key})
+    _change_store(directory, lambda hashes: {each: digest for each, digest in hashes.items() if each != key})
 
 
-def _change(directory: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+def _change_store(directory: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
     import json
 
-    label = visible(str(directory / FILE))
+    label = escape_unprintable(str(directory / TRUST_FILE))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(directory):
+        with hold_directory_lock(directory):
             # Read again, since another process may have changed it. A broken store held nothing that was in force.
-            text = json.dumps(change(read_trusted(directory).hashes), indent=2, sort_keys=True) + "\n"
-            if len(text) > LARGEST_FILE:
+            text = json.dumps(change(read_trust_store(directory).hashes), indent=2, sort_keys=True) + "\n"
+            if len(text) > MAX_CONFIG_FILE_BYTES:
                 raise StorageError(f"{label} is full; yarrow trust revoke makes room")
-            replace_file(directory / FILE, text.encode())
+            replace_file(directory / TRUST_FILE, text.encode())
     except OSError as error:
         raise StorageError(f"{label} cannot be written: {error.strerror}; what is trusted stays as it was") from None

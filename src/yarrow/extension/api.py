@@ -13,7 +13,7 @@ from yarrow.extension.commands import CommandFunction
 from yarrow.extension.hooks import HookFunction
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, ToolOffer
-from yarrow.prompt.front_matter import one_line
+from yarrow.prompt.front_matter import to_one_line
 from yarrow.tool.access import Access, get_access
 
 NAME_PATTERN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -113,7 +113,9 @@ class Yarrow:
         if not _accepts(function, 2):
             raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
         self._add(
-            CommandOffer(name, one_line(_check_text(description, f"the description of the command {name}")), function)
+            CommandOffer(
+                name, to_one_line(_check_text(description, f"the description of the command {name}")), function
+            )
         )
 
     def provider(self, name: str, factory: ProviderFactory) -> None:

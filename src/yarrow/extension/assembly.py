@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from yarrow.agent.contributions import ContributedCommand, Contributions
 from yarrow.agent.hooks import Hook, HookName, HookRegistry
-from yarrow.config.settings import BUILT_IN
+from yarrow.config.settings import BUILT_IN_PROVIDERS
 from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow
 from yarrow.extension.commands import host_command
 from yarrow.extension.extension_errors import ExtensionError
@@ -86,7 +86,7 @@ class ContributionAssembly:
                 if self._is_name_free(host, name, kind="command", taken=self._commands):
                     self._commands[name] = host_command(host, name, function, description=description)
             case ProviderOffer(name, factory):
-                if self._is_name_free(host, name, kind="provider", taken={*BUILT_IN, *self._providers}):
+                if self._is_name_free(host, name, kind="provider", taken={*BUILT_IN_PROVIDERS, *self._providers}):
                     self._providers[name] = host_provider_factory(host, factory)
             case _:
                 assert_never(registration)

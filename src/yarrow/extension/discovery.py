@@ -67,7 +67,7 @@ def _list_packages(folder: str) -> Iterator[tuple[str, str]]:
 
 def _mentions_group(metadata: str) -> bool:
     try:
-        descriptor = os.open(f"{metadata}/entry_points.txt", os.O_RDONLY | system.NO_WAIT | system.PLAIN)
+        descriptor = os.open(f"{metadata}/entry_points.txt", os.O_RDONLY | system.NONBLOCK | system.BASE_FLAGS)
     except OSError:
         return False
     try:

@@ -12,15 +12,15 @@ from functools import lru_cache
 if sys.platform == "win32":
     raise ImportError("yarrow.platform.inotify is not for Windows")
 
-READ_BYTES = 65_536
+MAX_READ_BYTES = 65_536
 """Bytes of one read."""
-MOST_READS = 64
+MAX_READS = 64
 """Reads in a row; whatever changes faster than it is read counts as lost."""
-SHARE = 8
+WATCHES_DIVISOR = 8
 """The part of the user's watches that is used, as a divisor: editors and build tools need the others."""
-MOST_MOUNTS_BYTES = 4_194_304
+MAX_MOUNTS_BYTES = 4_194_304
 """Bytes of the mount table that are read; the file systems of later mounts count as remote."""
-LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay"})
+LOCAL_FILE_SYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay"})
 """File systems in which nothing changes but by system calls on this machine."""
 _ATTRIBUTES, _NAMES = 0x004, 0x040 | 0x080 | 0x100 | 0x200
 _GONE = 0x400 | 0x800
@@ -30,7 +30,7 @@ _ONLY_DIRECTORIES, _NO_FOLLOW = 0x0100_0000, 0x0200_0000
 _FLAGS = _ATTRIBUTES | _NAMES | _GONE | _ONLY_DIRECTORIES
 _HEAD = struct.Struct("iIII")
 
-Change = tuple[int, str, str]
+DirectoryChange = tuple[int, str, str]
 """Number of the directory; `names`, `attributes` or `gone`; with `names` the entry that came or went."""
 
 
@@ -39,7 +39,7 @@ class DirectoryChanges:
 
     def __init__(self) -> None:
         """Raises OSError where the system reports nothing."""
-        self._descriptor: int = _library().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._descriptor: int = _load_inotify().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
@@ -50,9 +50,9 @@ class DirectoryChanges:
         mounts = held.enter_context(open("/proc/self/mountinfo", "rb", buffering=0))  # noqa: SIM115 (polled as long as this lives)
         self._poll = select.poll()
         self._poll.register(mounts, select.POLLERR | select.POLLPRI)
-        self.devices = _local_devices(mounts.read(MOST_MOUNTS_BYTES))
+        self.devices = _find_local_devices(mounts.read(MAX_MOUNTS_BYTES))
         """Devices of the file systems in which every change is reported."""
-        self.room = _allowed() // SHARE
+        self.room = _read_max_watches() // WATCHES_DIVISOR
         """Directories that may be added."""
 
     def add(self, place: str | int) -> int:
@@ -62,17 +62,17 @@ class DirectoryChanges:
         """
         path = os.fsencode(place) if isinstance(place, str) else b"/proc/self/fd/%d" % place
         flags = _FLAGS | _NO_FOLLOW if isinstance(place, str) else _FLAGS
-        number: int = _library().inotify_add_watch(self._descriptor, path, flags)
+        number: int = _load_inotify().inotify_add_watch(self._descriptor, path, flags)
         return number
 
-    def take(self) -> list[Change] | None:
+    def take(self) -> list[DirectoryChange] | None:
         """Return what changed since the last time; None when that is unknown, also since something was mounted."""
         if self._poll.poll(0):
             return None
-        changes: list[Change] = []
-        for _ in range(MOST_READS):
+        changes: list[DirectoryChange] = []
+        for _ in range(MAX_READS):
             try:
-                data = os.read(self._descriptor, READ_BYTES)
+                data = os.read(self._descriptor, MAX_READ_BYTES)
             except BlockingIOError:
                 return changes
             if not _parse(data, changes):
@@ -80,7 +80,7 @@ class DirectoryChanges:
         return None
 
 
-def _parse(data: bytes, changes: list[Change]) -> bool:
+def _parse(data: bytes, changes: list[DirectoryChange]) -> bool:
     """Add changes; return whether none was lost."""
     place = 0
     while place < len(data):
@@ -99,18 +99,18 @@ def _parse(data: bytes, changes: list[Change]) -> bool:
     return True
 
 
-def _local_devices(table: bytes) -> frozenset[int]:
+def _find_local_devices(table: bytes) -> frozenset[int]:
     devices = set[int]()
     for line in table.splitlines():
         mount, _, rest = line.partition(b" - ")
         words = mount.split(b" ", 3)
-        if len(words) == 4 and os.fsdecode(rest.split(b" ", 1)[0]) in LOCAL:
+        if len(words) == 4 and os.fsdecode(rest.split(b" ", 1)[0]) in LOCAL_FILE_SYSTEMS:
             major, _, minor = words[2].partition(b":")
             devices.add(os.makedev(int(major), int(minor)))
     return frozenset(devices)
 
 
-def _allowed() -> int:
+def _read_max_watches() -> int:
     """Return how many watches one user has."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
@@ -120,7 +120,7 @@ def _allowed() -> int:
 
 
 @lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
+def _load_inotify() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
     return library

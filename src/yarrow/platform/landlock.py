@@ -10,7 +10,7 @@ if sys.platform == "win32":
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 """Numbers of the system calls, on every architecture of Linux."""
 _ASK_VERSION = 1
-SCOPES_SINCE = 6
+MIN_SCOPE_VERSION = 6
 """Version of the interface since which sockets are scoped."""
 _SCOPE_ABSTRACT_SOCKETS = 1
 _NO_NEW_PRIVILEGES = 38
@@ -21,9 +21,9 @@ class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
-def version() -> int:
+def get_landlock_version() -> int:
     """Return the version of the interface; 0 where the kernel has none."""
-    return max(0, _library().syscall(_CREATE_RULESET, None, 0, _ASK_VERSION))
+    return max(0, _load_libc().syscall(_CREATE_RULESET, None, 0, _ASK_VERSION))
 
 
 def scope_abstract_sockets() -> bool:
@@ -31,8 +31,8 @@ def scope_abstract_sockets() -> bool:
 
     Returns whether the kernel does that; where it does not, nothing changes. It cannot be undone.
     """
-    library = _library()
-    if version() < SCOPES_SINCE:
+    library = _load_libc()
+    if get_landlock_version() < MIN_SCOPE_VERSION:
         return False
     ruleset = _Ruleset(0, 0, _SCOPE_ABSTRACT_SOCKETS)
     descriptor: int = library.syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
@@ -47,7 +47,7 @@ def scope_abstract_sockets() -> bool:
         os.close(descriptor)
 
 
-def _library() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library

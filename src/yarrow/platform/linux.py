@@ -11,145 +11,145 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from yarrow.platform.posix_files import (
+    BASE_FLAGS,
     DIRECTORY,
-    NO_LINK,
-    NO_WAIT,
-    PLAIN,
-    account_home,
-    allow_open_files,
-    alone_in,
-    can_write_in,
-    entries_in,
-    give_owner,
-    is_closed,
-    is_ours,
+    NOFOLLOW,
+    NONBLOCK,
+    can_write_at,
+    copy_owner,
+    explain_invalid_name,
+    get_account_home,
+    get_user_id,
+    is_owned,
+    is_private_mode,
     is_root,
-    link_in,
-    lock,
-    lock_folder,
-    make_in,
-    names_in,
-    odd_name,
-    one_by_one,
-    open_folder,
-    open_in,
-    replace_in,
+    link_at,
+    listdir_at,
+    lock_directory,
+    mkdir_at,
+    open_at,
+    open_directory,
+    openat_stepwise,
+    raise_open_file_limit,
+    replace_at,
+    scandir_at,
     set_mode,
-    slashed,
-    stat_in,
-    unlink_in,
-    user_id,
+    stat_at,
+    to_posix,
+    try_lock,
+    try_lock_directory,
+    unlink_at,
 )
-from yarrow.platform.posix_programs import (
-    BOUNDING_SHELL,
-    ENDING,
+from yarrow.platform.posix_processes import (
+    DEFAULT_EDITOR,
     HAS_TERMINAL_UI,
     HAS_UNIX_SOCKETS,
-    KILL,
-    SHELLS,
-    USUAL_EDITOR,
-    WITHOUT_SHELL,
-    answers,
-    by_keys,
-    comes,
-    end_with_input,
+    KILL_SIGNAL,
+    NO_SHELL_HINT,
+    SHELL_PATHS,
+    TERMINATION_SIGNALS,
+    ULIMIT_SHELL,
+    can_detect_peer_close,
+    exit_at_stdin_end,
     find_shell,
-    forget_typed,
-    in_background,
-    is_left,
+    flush_input,
+    is_in_background,
+    is_peer_closed,
+    is_socket_listening,
     kill_group,
-    never_wait,
     open_pipe,
     prepare_terminal,
-    read_now,
-    tells_of_reader,
-    unwatch,
-    watch,
+    read_nonblocking,
+    set_cbreak_mode,
+    set_nonblocking,
+    unwatch_readable,
+    wait_readable,
+    watch_readable,
 )
 
 if TYPE_CHECKING:
     from yarrow.platform.inotify import DirectoryChanges
 
 __all__ = [
-    "BOUNDING_SHELL",
+    "BASE_FLAGS",
+    "DEFAULT_EDITOR",
     "DIRECTORY",
-    "ENDING",
     "HAS_TERMINAL_UI",
     "HAS_UNIX_SOCKETS",
-    "KILL",
-    "NO_LINK",
-    "NO_WAIT",
-    "PLAIN",
-    "SHELLS",
-    "USUAL_EDITOR",
-    "WITHOUT_SANDBOX",
-    "WITHOUT_SHELL",
-    "account_home",
-    "allow_open_files",
-    "alone_in",
-    "answers",
-    "by_keys",
-    "can_write_in",
-    "comes",
-    "compared",
-    "connected_to",
+    "KILL_SIGNAL",
+    "NOFOLLOW",
+    "NONBLOCK",
+    "NO_SANDBOX_REASON",
+    "NO_SHELL_HINT",
+    "SHELL_PATHS",
+    "TERMINATION_SIGNALS",
+    "ULIMIT_SHELL",
+    "can_detect_peer_close",
+    "can_write_at",
     "copy_attributes",
-    "directory_changes",
-    "end_with_input",
-    "entries_in",
+    "copy_owner",
+    "create_job",
+    "exit_at_stdin_end",
+    "explain_invalid_name",
     "find_shell",
-    "forget_typed",
-    "give_owner",
-    "in_background",
-    "is_closed",
-    "is_left",
-    "is_ours",
+    "flush_input",
+    "get_account_home",
+    "get_user_id",
+    "is_in_background",
+    "is_owned",
+    "is_peer_closed",
+    "is_private_mode",
     "is_root",
-    "job_of",
+    "is_socket_listening",
+    "is_within",
     "kill_group",
-    "lies_in",
-    "link_in",
-    "lock",
-    "lock_folder",
-    "make_in",
-    "names_in",
-    "never_wait",
-    "odd_name",
-    "open_folder",
-    "open_in",
-    "open_names",
+    "link_at",
+    "list_connected_addresses",
+    "listdir_at",
+    "lock_directory",
+    "mkdir_at",
+    "normcase",
+    "open_at",
+    "open_directory",
+    "open_directory_changes",
+    "open_pidfd",
     "open_pipe",
+    "openat_nofollow",
     "prepare_terminal",
-    "process_descriptor",
-    "read_now",
-    "replace_in",
+    "raise_open_file_limit",
+    "read_nonblocking",
+    "replace_at",
+    "scandir_at",
     "scope_abstract_sockets",
+    "set_cbreak_mode",
     "set_mode",
-    "slashed",
-    "stat_in",
+    "set_nonblocking",
+    "stat_at",
     "sync",
-    "tells_of_reader",
-    "unlink_in",
-    "unwatch",
-    "user_id",
-    "watch",
+    "to_posix",
+    "try_lock",
+    "try_lock_directory",
+    "unlink_at",
+    "unwatch_readable",
+    "wait_readable",
+    "watch_readable",
 ]
 
-WITHOUT_SANDBOX = ""
+NO_SANDBOX_REASON = ""
 """Why there can be no sandbox on this system; empty where a program makes one."""
 
 
-def compared(path: str) -> str:
+def normcase(path: str) -> str:
     """Return a path as it is compared with others: as it is."""
     return path
 
 
-def lies_in(path: PurePath, place: PurePath) -> bool:
+def is_within(path: PurePath, place: PurePath) -> bool:
     """Whether a path is, or lies in, another, as the system tells names apart."""
     return path.is_relative_to(place)
 
 
-def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
+def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     """Open what lies below an open directory by one name after the other, none of which may be a link.
 
     Raises `OSError`.
@@ -157,9 +157,9 @@ def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
     # Here, since many commands open nothing below a workspace, and ctypes takes a while to import.
     from yarrow.platform import openat2
 
-    if openat2.works():
-        return openat2.open_names(directory, names, flags)
-    return one_by_one(directory, names, flags)
+    if openat2.is_supported():
+        return openat2.openat_nofollow(directory, names, flags)
+    return openat_stepwise(directory, names, flags)
 
 
 def sync(descriptor: int, *, data_only: bool = False) -> None:
@@ -180,7 +180,7 @@ def copy_attributes(source: int, target: int) -> None:
             os.setxattr(target, attribute, os.getxattr(source, attribute))
 
 
-def connected_to(port: int) -> list[str]:
+def list_connected_addresses(port: int) -> list[str]:
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     found: list[str] = []
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
@@ -190,11 +190,11 @@ def connected_to(port: int) -> list[str]:
         except OSError:  # no IPv6, or no such file
             continue
         own, established = f":{port:04X}", "01"
-        found += [_address(row[2]) for row in words[1:] if row[1].endswith(own) and row[3] == established]
+        found += [_parse_address(row[2]) for row in words[1:] if row[1].endswith(own) and row[3] == established]
     return found
 
 
-def _address(text: str) -> str:
+def _parse_address(text: str) -> str:
     """Return the address in `0100007F:1F90`, whose 32-bit words are in the machine's byte order."""
     import socket
     import struct
@@ -205,7 +205,7 @@ def _address(text: str) -> str:
     return socket.inet_ntop(family, struct.pack(f"={len(numbers)}I", *numbers)).removeprefix("::ffff:")
 
 
-def process_descriptor(pid: int) -> int:
+def open_pidfd(pid: int) -> int:
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     try:
         return os.pidfd_open(pid)
@@ -213,7 +213,7 @@ def process_descriptor(pid: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
 
 
-def directory_changes() -> "DirectoryChanges | None":
+def open_directory_changes() -> "DirectoryChanges | None":
     """Return what reports changes in directories; None where nothing does."""
     from yarrow.platform import inotify  # with ctypes
 
@@ -230,5 +230,5 @@ def scope_abstract_sockets() -> bool:
     return landlock.scope_abstract_sockets()
 
 
-def job_of(leader: int) -> None:
+def create_job(leader: int) -> None:
     """Return what holds a child and all that it starts together; None where a process group does."""

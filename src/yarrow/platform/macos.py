@@ -10,156 +10,156 @@ if sys.platform == "win32":
 from pathlib import PurePath
 
 from yarrow.platform.posix_files import (
+    BASE_FLAGS,
     DIRECTORY,
-    NO_LINK,
-    NO_WAIT,
-    PLAIN,
-    account_home,
-    allow_open_files,
-    alone_in,
-    can_write_in,
-    entries_in,
-    give_owner,
-    is_closed,
-    is_ours,
+    NOFOLLOW,
+    NONBLOCK,
+    can_write_at,
+    copy_owner,
+    explain_invalid_name,
+    get_account_home,
+    get_user_id,
+    is_owned,
+    is_private_mode,
     is_root,
-    link_in,
-    lock,
-    lock_folder,
-    make_in,
-    names_in,
-    odd_name,
-    one_by_one,
-    open_folder,
-    open_in,
-    replace_in,
+    link_at,
+    listdir_at,
+    lock_directory,
+    mkdir_at,
+    open_at,
+    open_directory,
+    openat_stepwise,
+    raise_open_file_limit,
+    replace_at,
+    scandir_at,
     set_mode,
-    slashed,
-    stat_in,
-    unlink_in,
-    user_id,
+    stat_at,
+    to_posix,
+    try_lock,
+    try_lock_directory,
+    unlink_at,
 )
-from yarrow.platform.posix_programs import (
-    BOUNDING_SHELL,
-    ENDING,
+from yarrow.platform.posix_processes import (
+    DEFAULT_EDITOR,
     HAS_TERMINAL_UI,
     HAS_UNIX_SOCKETS,
-    KILL,
-    SHELLS,
-    USUAL_EDITOR,
-    WITHOUT_SHELL,
-    answers,
-    by_keys,
-    comes,
-    end_with_input,
+    KILL_SIGNAL,
+    NO_SHELL_HINT,
+    SHELL_PATHS,
+    TERMINATION_SIGNALS,
+    ULIMIT_SHELL,
+    can_detect_peer_close,
+    exit_at_stdin_end,
     find_shell,
-    forget_typed,
-    in_background,
-    is_left,
+    flush_input,
+    is_in_background,
+    is_peer_closed,
+    is_socket_listening,
     kill_group,
-    never_wait,
     open_pipe,
     prepare_terminal,
-    read_now,
-    tells_of_reader,
-    unwatch,
-    watch,
+    read_nonblocking,
+    set_cbreak_mode,
+    set_nonblocking,
+    unwatch_readable,
+    wait_readable,
+    watch_readable,
 )
 
 __all__ = [
-    "BOUNDING_SHELL",
+    "BASE_FLAGS",
+    "DEFAULT_EDITOR",
     "DIRECTORY",
-    "ENDING",
     "HAS_TERMINAL_UI",
     "HAS_UNIX_SOCKETS",
-    "KILL",
-    "NO_LINK",
-    "NO_WAIT",
-    "PLAIN",
-    "SHELLS",
-    "USUAL_EDITOR",
-    "WITHOUT_SANDBOX",
-    "WITHOUT_SHELL",
-    "account_home",
-    "allow_open_files",
-    "alone_in",
-    "answers",
-    "by_keys",
-    "can_write_in",
-    "comes",
-    "compared",
-    "connected_to",
+    "KILL_SIGNAL",
+    "NOFOLLOW",
+    "NONBLOCK",
+    "NO_SANDBOX_REASON",
+    "NO_SHELL_HINT",
+    "SHELL_PATHS",
+    "TERMINATION_SIGNALS",
+    "ULIMIT_SHELL",
+    "can_detect_peer_close",
+    "can_write_at",
     "copy_attributes",
-    "directory_changes",
-    "end_with_input",
-    "entries_in",
+    "copy_owner",
+    "create_job",
+    "exit_at_stdin_end",
+    "explain_invalid_name",
     "find_shell",
-    "forget_typed",
-    "give_owner",
-    "in_background",
-    "is_closed",
-    "is_left",
-    "is_ours",
+    "flush_input",
+    "get_account_home",
+    "get_user_id",
+    "is_in_background",
+    "is_owned",
+    "is_peer_closed",
+    "is_private_mode",
     "is_root",
-    "job_of",
+    "is_socket_listening",
+    "is_within",
     "kill_group",
-    "lies_in",
-    "link_in",
-    "lock",
-    "lock_folder",
-    "make_in",
-    "names_in",
-    "never_wait",
-    "odd_name",
-    "open_folder",
-    "open_in",
-    "open_names",
+    "link_at",
+    "list_connected_addresses",
+    "listdir_at",
+    "lock_directory",
+    "mkdir_at",
+    "normcase",
+    "open_at",
+    "open_directory",
+    "open_directory_changes",
+    "open_pidfd",
     "open_pipe",
+    "openat_nofollow",
     "prepare_terminal",
-    "process_descriptor",
-    "read_now",
-    "replace_in",
+    "raise_open_file_limit",
+    "read_nonblocking",
+    "replace_at",
+    "scandir_at",
     "scope_abstract_sockets",
+    "set_cbreak_mode",
     "set_mode",
-    "slashed",
-    "stat_in",
+    "set_nonblocking",
+    "stat_at",
     "sync",
-    "tells_of_reader",
-    "unlink_in",
-    "unwatch",
-    "user_id",
-    "watch",
+    "to_posix",
+    "try_lock",
+    "try_lock_directory",
+    "unlink_at",
+    "unwatch_readable",
+    "wait_readable",
+    "watch_readable",
 ]
 
-WITHOUT_SANDBOX = "Yarrow has no sandbox for macOS yet"
+NO_SANDBOX_REASON = "Yarrow has no sandbox for macOS yet"
 """Why there can be no sandbox on this system; empty where a program makes one."""
 _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENODEV})
 """How a file system, such as one of the network, says that it cannot empty a drive's cache."""
 
 
-def connected_to(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
+def list_connected_addresses(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     return []
 
 
-def compared(path: str) -> str:
+def normcase(path: str) -> str:
     """Return a path as it is compared with others: the usual file system knows names in any case, and accents too."""
     import unicodedata
 
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def lies_in(path: PurePath, place: PurePath) -> bool:
+def is_within(path: PurePath, place: PurePath) -> bool:
     """Whether a path is, or lies in, another, as the system tells names apart."""
-    return PurePath(compared(str(path))).is_relative_to(compared(str(place)))
+    return PurePath(normcase(str(path))).is_relative_to(normcase(str(place)))
 
 
-def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
+def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     """Open what lies below an open directory by one name after the other, none of which may be a link.
 
     Raises `OSError`.
     """
-    return one_by_one(directory, names, flags)
+    return openat_stepwise(directory, names, flags)
 
 
 def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (there is one way for both)
@@ -183,11 +183,11 @@ def copy_attributes(source: int, target: int) -> None:
     """Do nothing: Python reads no extended attributes on this system."""
 
 
-def directory_changes() -> None:
+def open_directory_changes() -> None:
     """Return what reports changes in directories; None where nothing does."""
 
 
-def process_descriptor(pid: int) -> int:  # noqa: ARG001 (there is none here)
+def open_pidfd(pid: int) -> int:  # noqa: ARG001 (there is none here)
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -197,5 +197,5 @@ def scope_abstract_sockets() -> bool:
     return False
 
 
-def job_of(leader: int) -> None:
+def create_job(leader: int) -> None:
     """Return what holds a child and all that it starts together; None where a process group does."""

@@ -17,18 +17,20 @@ _UNKNOWN = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
+def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     """Open what lies below an open directory by one name after the other, none of which may be a link.
 
     Raises `OSError`.
     """
     path = "/".join(names)
-    how = _How(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_LINKS | _NO_MAGIC_LINKS)
-    descriptor: int = _library().syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_LINKS | _NO_MAGIC_LINKS)
+    descriptor: int = _load_openat2().syscall(
+        _OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+    )
     if descriptor < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
@@ -36,11 +38,11 @@ def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def works() -> bool:
+def is_supported() -> bool:
     """Whether the kernel has the system call."""
     top = os.open("/", _DIRECTORY)
     try:
-        os.close(open_names(top, (".",), _DIRECTORY))
+        os.close(openat_nofollow(top, (".",), _DIRECTORY))
     except OSError as error:
         return error.errno not in _UNKNOWN
     finally:
@@ -49,8 +51,8 @@ def works() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
+def _load_openat2() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
-    library.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
+    library.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
     return library

@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-PLAIN = os.O_CLOEXEC
+BASE_FLAGS = os.O_CLOEXEC
 """Opens a file for bytes, and for this process alone."""
-NO_LINK = os.O_NOFOLLOW
+NOFOLLOW = os.O_NOFOLLOW
 """Opens no link."""
-NO_WAIT = os.O_NONBLOCK | os.O_NOCTTY
+NONBLOCK = os.O_NONBLOCK | os.O_NOCTTY
 """Neither waits for whoever writes into a pipe, nor takes a terminal for its own."""
 DIRECTORY = os.O_DIRECTORY
 """Opens nothing but a directory."""
@@ -24,7 +24,7 @@ DIRECTORY = os.O_DIRECTORY
 # ---- directories that are held open, and what lies in them ----
 
 
-def open_folder(path: Path | str, *, follow: bool = True) -> int:
+def open_directory(path: Path | str, *, follow: bool = True) -> int:
     """Return a descriptor of a directory, by which what lies in it is reached; no link unless `follow` says so.
 
     Raises `OSError`.
@@ -32,12 +32,12 @@ def open_folder(path: Path | str, *, follow: bool = True) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
 
 
-def open_in(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
+def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
     """Open what an open directory holds by a name, which is no link. Raises `OSError`."""
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=directory)
 
 
-def one_by_one(directory: int, names: tuple[str, ...], flags: int) -> int:
+def openat_stepwise(directory: int, names: tuple[str, ...], flags: int) -> int:
     """Open what lies below an open directory by one name after the other, none of which may be a link.
 
     Raises `OSError`.
@@ -46,50 +46,50 @@ def one_by_one(directory: int, names: tuple[str, ...], flags: int) -> int:
     at = os.dup(directory)
     try:
         for name in above:
-            below = open_in(at, name, os.O_RDONLY | os.O_DIRECTORY)
+            below = open_at(at, name, os.O_RDONLY | os.O_DIRECTORY)
             os.close(at)
             at = below
-        return open_in(at, last, flags)
+        return open_at(at, last, flags)
     finally:
         os.close(at)
 
 
-def make_in(directory: int, name: str) -> None:
+def mkdir_at(directory: int, name: str) -> None:
     """Make a directory in an open one. Raises `OSError`."""
     os.mkdir(name, dir_fd=directory)
 
 
-def stat_in(directory: int, name: str) -> os.stat_result:
+def stat_at(directory: int, name: str) -> os.stat_result:
     """Return what the system says of a name in an open directory, of a link itself. Raises `OSError`."""
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
-def can_write_in(directory: int, name: str) -> bool:
+def can_write_at(directory: int, name: str) -> bool:
     """Whether a file of an open directory may be written; of `.` whether files may be made in it."""
     return os.access(name, os.W_OK | os.X_OK if name == "." else os.W_OK, dir_fd=directory)
 
 
-def unlink_in(directory: int, name: str) -> None:
+def unlink_at(directory: int, name: str) -> None:
     """Remove a file of an open directory. Raises `OSError`."""
     os.unlink(name, dir_fd=directory)
 
 
-def replace_in(directory: int, name: str, new: str) -> None:
+def replace_at(directory: int, name: str, new: str) -> None:
     """Give a file of an open directory another name, in place of what had that one. Raises `OSError`."""
     os.replace(name, new, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def link_in(directory: int, name: str, new: str) -> None:
+def link_at(directory: int, name: str, new: str) -> None:
     """Give a file of an open directory a further name. Raises `OSError`, also when that is taken."""
     os.link(name, new, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def entries_in(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+def scandir_at(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
     """Return what an open directory holds, to be closed. Raises `OSError`."""
     return os.scandir(directory)
 
 
-def names_in(directory: int) -> list[str]:
+def listdir_at(directory: int) -> list[str]:
     """Return the names in an open directory. Raises `OSError`."""
     return os.listdir(directory)
 
@@ -97,18 +97,18 @@ def names_in(directory: int) -> list[str]:
 # ---- files: whose they are, who else uses them, when they are on the disk ----
 
 
-def lock(descriptor: int) -> None:
+def try_lock(descriptor: int) -> None:
     """Lock an open file without waiting. Raises `BlockingIOError` where somebody else has it, else OSError."""
     import fcntl
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def lock_folder(path: Path) -> int:
-    """Lock a directory without waiting, and return the descriptor that holds the lock. Raises as `lock`."""
-    descriptor = open_folder(path, follow=False)
+def try_lock_directory(path: Path) -> int:
+    """Lock a directory without waiting, and return the descriptor that holds the lock. Raises as `try_lock`."""
+    descriptor = open_directory(path, follow=False)
     try:
-        lock(descriptor)
+        try_lock(descriptor)
     except OSError:
         os.close(descriptor)
         raise
@@ -116,11 +116,11 @@ def lock_folder(path: Path) -> int:
 
 
 @contextmanager
-def alone_in(path: Path) -> Generator[int]:
+def lock_directory(path: Path) -> Generator[int]:
     """Wait until nobody else has a directory, and have it; gives a descriptor for `sync`. Raises `OSError`."""
     import fcntl
 
-    descriptor = open_folder(path)
+    descriptor = open_directory(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
@@ -128,7 +128,7 @@ def alone_in(path: Path) -> Generator[int]:
         os.close(descriptor)
 
 
-def allow_open_files(most: int) -> int:
+def raise_open_file_limit(most: int) -> int:
     """Raise the limit of this process on open files to so many, as far as the system allows, and return the limit.
 
     It is never lowered.
@@ -143,12 +143,12 @@ def allow_open_files(most: int) -> int:
     return most if soft == resource.RLIM_INFINITY else soft
 
 
-def user_id() -> int:
+def get_user_id() -> int:
     """Return the number that the files of this user bear."""
     return os.getuid()
 
 
-def account_home(uid: int | None) -> str:
+def get_account_home(uid: int | None) -> str:
     """Return the home that the list of users has for a user, None for who runs this; empty when it has none."""
     with suppress(KeyError):
         return pwd.getpwuid(os.geteuid() if uid is None else uid).pw_dir
@@ -160,12 +160,12 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def is_ours(status: os.stat_result) -> bool:
+def is_owned(status: os.stat_result) -> bool:
     """Whether a file belongs to who runs this process."""
     return status.st_uid == os.geteuid()
 
 
-def is_closed(mode: int) -> bool:
+def is_private_mode(mode: int) -> bool:
     """Whether a file of a mode is closed to all but its owner."""
     return not mode & 0o077
 
@@ -175,19 +175,19 @@ def set_mode(descriptor: int, mode: int) -> None:
     os.fchmod(descriptor, mode)
 
 
-def give_owner(descriptor: int, like: os.stat_result) -> None:
+def copy_owner(descriptor: int, like: os.stat_result) -> None:
     """Give an open file to the owner and group of another. Raises `PermissionError` when it is not ours to give."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
         os.fchown(descriptor, like.st_uid, like.st_gid)
 
 
-def odd_name(path: str) -> str:  # noqa: ARG001 (any name is a name here)
+def explain_invalid_name(path: str) -> str:  # noqa: ARG001 (any name is a name here)
     """Return why a name in a path means something else than a file of that name; empty when none does."""
     return ""
 
 
-def slashed(path: str) -> str:
+def to_posix(path: str) -> str:
     """Return a normal path with slashes between its names."""
     # Two slashes at the beginning mean something of their own to `normpath`, and nothing to anybody else.
     return "/" + path.lstrip("/")

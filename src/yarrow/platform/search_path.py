@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-MOST_ROOTS = 4_096
+MAX_ROOTS = 4_096
 """Workspace roots remembered by this process; the oldest is forgotten."""
-MOST_STEPS = 40
+MAX_LINKS = 40
 """Symlinks followed one by one of a path; Linux follows no more."""
-PATH_LISTS = (
+PATH_VARIABLES = (
     *("PATH", "PYTHONPATH", "PYTHONHOME", "PERL5LIB", "PERLLIB", "RUBYLIB", "NODE_PATH", "CLASSPATH"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
 )
@@ -24,10 +24,10 @@ def remember_roots(cwd: Path, extra: Iterable[str] = ()) -> None:
 
     `extra` are roots as they are configured.
     """
-    for root in (one for text in ("", *extra) for one in _with_repository(cwd, text)):
+    for root in (one for text in ("", *extra) for one in _list_with_repositories(cwd, text)):
         _roots.pop(root, None)
         _roots[root] = None
-        if len(_roots) > MOST_ROOTS:
+        if len(_roots) > MAX_ROOTS:
             del _roots[next(iter(_roots))]
 
 
@@ -38,27 +38,27 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
     """
     import shutil
 
-    path = trusted_path(environment.get("PATH", os.defpath))
+    path = filter_path(environment.get("PATH", os.defpath))
     found = shutil.which(name, path=path) if path or os.path.dirname(name) else None  # noqa: PTH120 (a text)
     if found is None or not Path(found).is_absolute():
         return None
-    roots = _workspaces()
-    return None if _lies_within(found, roots) else found
+    roots = _list_workspaces()
+    return None if _leads_into(found, roots) else found
 
 
-def trusted_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def filter_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment whose search paths lead into no workspace."""
-    return {name: trusted_path(text) if name in PATH_LISTS else text for name, text in environment.items()}
+    return {name: filter_path(text) if name in PATH_VARIABLES else text for name, text in environment.items()}
 
 
-def trusted_path(path: str) -> str:
+def filter_path(path: str) -> str:
     """Return a search path without relative directories and without those that a workspace's user could have made."""
-    roots = _workspaces()
-    owners = set(_foreign_owners(roots))
+    roots = _list_workspaces()
+    owners = set(_list_foreign_owners(roots))
     return os.pathsep.join(one for one in path.split(os.pathsep) if _is_trusted(one, roots, owners))
 
 
-def _workspaces() -> list[Path]:
+def _list_workspaces() -> list[Path]:
     """Return the roots seen so far and the working directory, but for those that hold the home itself.
 
     The programs of a home are the user's own, and nothing is left to keep apart there.
@@ -69,7 +69,7 @@ def _workspaces() -> list[Path]:
     return [root for root in _roots if not Path(home).is_relative_to(root)]
 
 
-def _with_repository(cwd: Path, text: str) -> Iterator[Path]:
+def _list_with_repositories(cwd: Path, text: str) -> Iterator[Path]:
     with suppress(OSError, ValueError, RuntimeError):  # what is no path is refused elsewhere
         real = Path(os.path.realpath(cwd / Path(text).expanduser()))
         yield real
@@ -77,7 +77,7 @@ def _with_repository(cwd: Path, text: str) -> Iterator[Path]:
 
 
 def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
-    if not Path(directory).is_absolute() or _lies_within(directory, roots):
+    if not Path(directory).is_absolute() or _leads_into(directory, roots):
         return False
     if not owners:
         return True
@@ -87,7 +87,7 @@ def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
         return True
 
 
-def _foreign_owners(roots: list[Path]) -> Iterator[int]:
+def _list_foreign_owners(roots: list[Path]) -> Iterator[int]:
     """Yield the users, other than this one and root, whom a workspace belongs to."""
     if sys.platform == "win32":
         return
@@ -97,9 +97,9 @@ def _foreign_owners(roots: list[Path]) -> Iterator[int]:
                 yield owner
 
 
-def _lies_within(path: str, roots: list[Path]) -> bool:
+def _leads_into(path: str, roots: list[Path]) -> bool:
     """Whether a path, or any symlink on the way to what it leads to, lies in one of the roots."""
-    return any(Path(one).is_relative_to(root) for one in _steps(path) for root in roots)
+    return any(Path(one).is_relative_to(root) for one in _follow_links(path) for root in roots)
 
 
 def _is_link(path: Path) -> bool:
@@ -109,11 +109,11 @@ def _is_link(path: Path) -> bool:
         return False
 
 
-def _steps(path: str) -> Iterator[str]:
+def _follow_links(path: str) -> Iterator[str]:
     """Yield a path, each path that following one more of its symlinks gives, and the real one."""
     step = os.path.normpath(path)
     yield step
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_LINKS):
         # The outermost first, as the system follows them.
         link = next((one for one in (*reversed(Path(step).parents), Path(step)) if _is_link(one)), None)
         if link is None:

@@ -26,7 +26,7 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ", "SIGXFZ")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Attributes(ctypes.Structure):
+class _MountAttributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "users"))
 
 
@@ -36,8 +36,8 @@ def main(mark: str, *words: str) -> None:
     `words` are pairs of a symlink and the file that it covers, guards, each after their count, and the command line of
     the program, in which the guards replace the mark if a symlink could not be mounted.
     """
-    pairs, rest = _counted(words)
-    guards, program = _counted(rest)
+    pairs, rest = _split_counted(words)
+    guards, program = _split_counted(rest)
     try:
         _mount_all(list(zip(pairs[::2], pairs[1::2], strict=True)))
         guards = ()
@@ -54,50 +54,50 @@ def main(mark: str, *words: str) -> None:
         os.execve(program[0], program, {name: value for name, _, value in pairs_of_environment})  # noqa: S606 (it becomes the launcher)
 
 
-def _counted(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _split_counted(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     count = int(words[0]) + 1
     return words[1:count], words[count:]
 
 
 def _mount_all(links: Sequence[tuple[str, str]]) -> None:
-    _enter()
+    _enter_namespace()
     done: list[str] = []
     try:
         for link, target in links:
-            _mount(link, target)
+            _mount_symlink(link, target)
             done.append(target)
     except OSError:
         for target in done:
-            _check(_libc.umount2(os.fsencode(target), _DETACH))
+            _check_result(_libc.umount2(os.fsencode(target), _DETACH))
         raise
 
 
-def _enter() -> None:
+def _enter_namespace() -> None:
     """Enter a mount namespace, and for other users than root the user namespace that allows it."""
     uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_NEW_MOUNTS | (_NEW_USERS if uid else 0)))
+    _check_result(_libc.unshare(_NEW_MOUNTS | (_NEW_USERS if uid else 0)))
     if uid:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    _check(_libc.mount(None, b"/", None, _RECURSIVE | _DOWNSTREAM, None))
+    _check_result(_libc.mount(None, b"/", None, _RECURSIVE | _DOWNSTREAM, None))
 
 
-def _mount(link: str, target: str) -> None:
-    tree = _call(_OPEN_TREE, _HERE, os.fsencode(link), _CLONE | _NO_FOLLOW)
+def _mount_symlink(link: str, target: str) -> None:
+    tree = _call_kernel(_OPEN_TREE, _HERE, os.fsencode(link), _CLONE | _NO_FOLLOW)
     try:
-        attributes = _Attributes(_SEALED, 0, 0, 0)
-        _call(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, ctypes.byref(attributes), ctypes.sizeof(attributes))
-        _call(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _MOVE_FROM_DESCRIPTOR)
+        attributes = _MountAttributes(_SEALED, 0, 0, 0)
+        _call_kernel(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, ctypes.byref(attributes), ctypes.sizeof(attributes))
+        _call_kernel(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _MOVE_FROM_DESCRIPTOR)
     finally:
         os.close(tree)
 
 
-def _call(number: int, *arguments: object) -> int:
-    return _check(_libc.syscall(number, *arguments))
+def _call_kernel(number: int, *arguments: object) -> int:
+    return _check_result(_libc.syscall(number, *arguments))
 
 
-def _check(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -18,16 +18,16 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from yarrow.platform.windows_rules import compared, odd_part
+from yarrow.platform.windows_paths import explain_invalid_part, normcase
 
-PLAIN = os.O_BINARY | os.O_NOINHERIT
+BASE_FLAGS = os.O_BINARY | os.O_NOINHERIT
 """Opens a file for bytes, and for this process alone."""
-NO_LINK = 0
-"""Opens no link; here it is not known to `os.open`, and `open_in` does so."""
-NO_WAIT = 0
+NOFOLLOW = 0
+"""Opens no link; here it is not known to `os.open`, and `open_at` does so."""
+NONBLOCK = 0
 """Neither waits for whoever writes into a pipe, nor takes a terminal for its own; no path leads to either here."""
 DIRECTORY = 1 << 40
-"""Opens nothing but a directory; for `open_in` and `open_names` alone, since `os.open` opens none here."""
+"""Opens nothing but a directory; for `open_at` and `openat_nofollow` alone, since `os.open` opens none here."""
 LOCK = ".lock"
 """The file in a directory that is locked in place of the directory."""
 LOCK_SECONDS = 30.0
@@ -40,31 +40,31 @@ _LINKS = frozenset({0xA000_000C, 0xA000_0003})
 """Tags of a symbolic link and of a junction; others stand for files that are kept elsewhere, and are none."""
 
 
-def open_folder(path: Path | str, *, follow: bool = True) -> int:
+def open_directory(path: Path | str, *, follow: bool = True) -> int:
     """Return a descriptor of a directory, by which what lies in it is reached; no link unless `follow` says so.
 
     Raises `OSError`.
     """
-    from yarrow.platform import windows_calls
+    from yarrow.platform import windows_api
 
     text = os.fspath(path)
     if not follow and _is_link(os.lstat(text)):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), text)
-    descriptor = windows_calls.open_directory(text)
+    descriptor = windows_api.open_directory(text)
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
 
 
-def open_in(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
+def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
     """Open what an open directory holds by a name, which is no link. Raises `OSError`."""
     path = _path_in(directory, name)
     is_directory = flags & DIRECTORY or _is_directory(path)
-    descriptor = open_folder(path) if is_directory else os.open(path, flags | PLAIN, mode)
+    descriptor = open_directory(path) if is_directory else os.open(path, flags | BASE_FLAGS, mode)
     try:
         # A link would have led to another path; nothing was read or written by it yet.
-        if compared(_path_of(descriptor)) == compared(path):
+        if normcase(_path_of(descriptor)) == normcase(path):
             return descriptor
     except OSError:
         os.close(descriptor)
@@ -73,7 +73,7 @@ def open_in(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
 
 
-def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
+def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     """Open what lies below an open directory by one name after the other, none of which may be a link.
 
     Raises `OSError`.
@@ -82,55 +82,55 @@ def open_names(directory: int, names: tuple[str, ...], flags: int) -> int:
     at = os.dup(directory)
     try:
         for name in above:
-            below = open_in(at, name, DIRECTORY)
+            below = open_at(at, name, DIRECTORY)
             os.close(at)
             at = below
-        return open_in(at, last, flags)
+        return open_at(at, last, flags)
     finally:
         os.close(at)
 
 
-def make_in(directory: int, name: str) -> None:
+def mkdir_at(directory: int, name: str) -> None:
     """Make a directory in an open one. Raises `OSError`."""
     Path(_path_in(directory, name)).mkdir()
 
 
-def stat_in(directory: int, name: str) -> os.stat_result:
+def stat_at(directory: int, name: str) -> os.stat_result:
     """Return what the system says of a name in an open directory, of a link itself. Raises `OSError`."""
     return os.lstat(_path_in(directory, name))
 
 
-def can_write_in(directory: int, name: str) -> bool:
+def can_write_at(directory: int, name: str) -> bool:
     """Whether a file of an open directory may be written; of `.` whether files may be made in it."""
     return os.access(_path_in(directory, name), os.W_OK)
 
 
-def unlink_in(directory: int, name: str) -> None:
+def unlink_at(directory: int, name: str) -> None:
     """Remove a file of an open directory. Raises `OSError`."""
     Path(_path_in(directory, name)).unlink()
 
 
-def replace_in(directory: int, name: str, new: str) -> None:
+def replace_at(directory: int, name: str, new: str) -> None:
     """Give a file of an open directory another name, in place of what had that one. Raises `OSError`."""
     Path(_path_in(directory, name)).replace(_path_in(directory, new))
 
 
-def link_in(directory: int, name: str, new: str) -> None:
+def link_at(directory: int, name: str, new: str) -> None:
     """Give a file of an open directory a further name. Raises `OSError`, also when that is taken."""
     Path(_path_in(directory, new)).hardlink_to(_path_in(directory, name))
 
 
-def entries_in(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+def scandir_at(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
     """Return what an open directory holds, to be closed. Raises `OSError`."""
     return os.scandir(_path_of(directory))
 
 
-def names_in(directory: int) -> list[str]:
+def listdir_at(directory: int) -> list[str]:
     """Return the names in an open directory. Raises `OSError`."""
     return [path.name for path in Path(_path_of(directory)).iterdir()]
 
 
-def lock(descriptor: int) -> None:
+def try_lock(descriptor: int) -> None:
     """Lock an open file without waiting. Raises `BlockingIOError` where somebody else has it, else OSError."""
     os.lseek(descriptor, _FAR, os.SEEK_SET)
     try:
@@ -141,8 +141,8 @@ def lock(descriptor: int) -> None:
         os.lseek(descriptor, 0, os.SEEK_SET)
 
 
-def lock_folder(path: Path) -> int:
-    """Lock a directory without waiting, and return the descriptor that holds the lock. Raises as `lock`.
+def try_lock_directory(path: Path) -> int:
+    """Lock a directory without waiting, and return the descriptor that holds the lock. Raises as `try_lock`.
 
     No directory is locked here, which is an `OSError`.
     """
@@ -150,9 +150,9 @@ def lock_folder(path: Path) -> int:
 
 
 @contextmanager
-def alone_in(path: Path) -> Generator[int]:
+def lock_directory(path: Path) -> Generator[int]:
     """Wait until nobody else has a directory, and have it; gives a descriptor for `sync`. Raises `OSError`."""
-    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | PLAIN, 0o600)
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | BASE_FLAGS, 0o600)
     try:
         last = time.monotonic() + LOCK_SECONDS
         while not _is_locked(descriptor, last):
@@ -172,26 +172,26 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (
         os.fsync(descriptor)
 
 
-def directory_changes() -> None:
+def open_directory_changes() -> None:
     """Return what reports changes in directories; None where nothing does."""
 
 
-def connected_to(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
+def list_connected_addresses(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     return []
 
 
-def allow_open_files(most: int) -> int:
+def raise_open_file_limit(most: int) -> int:
     """Return `most`: there is no limit of a process here that could be raised."""
     return most
 
 
-def user_id() -> int:
+def get_user_id() -> int:
     """Return the number that the files of this user bear; here it is the same for all."""
     return 0
 
 
-def account_home(uid: int | None) -> str:  # noqa: ARG001 (users have no number)
+def get_account_home(uid: int | None) -> str:  # noqa: ARG001 (users have no number)
     """Return the home that the list of users has for a user; there is no such list."""
     return ""
 
@@ -201,12 +201,12 @@ def is_root() -> bool:
     return False
 
 
-def is_ours(status: os.stat_result) -> bool:  # noqa: ARG001 (no owner is in it)
+def is_owned(status: os.stat_result) -> bool:  # noqa: ARG001 (no owner is in it)
     """Whether a file belongs to who runs this process; here the access list of the profile's directory sees to it."""
     return True
 
 
-def is_closed(mode: int) -> bool:  # noqa: ARG001 (it holds no more than whether a file is read-only)
+def is_private_mode(mode: int) -> bool:  # noqa: ARG001 (it holds no more than whether a file is read-only)
     """Whether a file of a mode is closed to all but its owner; here the profile's directory is, with all in it."""
     return True
 
@@ -215,7 +215,7 @@ def set_mode(descriptor: int, mode: int) -> None:
     """Do nothing: a file has the access list that its directory hands down."""
 
 
-def give_owner(descriptor: int, like: os.stat_result) -> None:
+def copy_owner(descriptor: int, like: os.stat_result) -> None:
     """Do nothing: a file belongs to who made it."""
 
 
@@ -224,9 +224,9 @@ def copy_attributes(source: int, target: int) -> None:
 
 
 def _path_of(descriptor: int) -> str:
-    from yarrow.platform import windows_calls
+    from yarrow.platform import windows_api
 
-    return windows_calls.path_of(descriptor)
+    return windows_api.path_of(descriptor)
 
 
 def _path_in(directory: int, name: str) -> str:
@@ -234,7 +234,7 @@ def _path_in(directory: int, name: str) -> str:
     path = _path_of(directory)
     if name in ("", "."):
         return path
-    if name == ".." or "\\" in name or "/" in name or odd_part(name):
+    if name == ".." or "\\" in name or "/" in name or explain_invalid_part(name):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
     separator = "" if path.endswith(os.sep) else os.sep
     return f"{path}{separator}{name}"
@@ -254,7 +254,7 @@ def _is_link(status: os.stat_result) -> bool:
 def _is_locked(descriptor: int, last: float) -> bool:
     """Take the lock of a directory; False where somebody else has it, an error where they had it for too long."""
     try:
-        lock(descriptor)
+        try_lock(descriptor)
     except BlockingIOError as error:
         if time.monotonic() > last:
             raise TimeoutError(errno.ETIMEDOUT, "somebody else has the directory; try again") from error

@@ -15,7 +15,7 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
 
     Raises OSError: with a number of `IN_THE_WAY` when there is a link after all, else as `os.open`.
     """
-    top = system.open_folder(root)
+    top = system.open_directory(root)
     try:
         return open_below(top, path.relative_to(root).parts, flags)
     finally:
@@ -27,7 +27,7 @@ def open_below(directory: int, names: tuple[str, ...], flags: int) -> int:
 
     Raises OSError as `open_beneath`.
     """
-    return system.open_names(directory, names or (".",), flags)
+    return system.openat_nofollow(directory, names or (".",), flags)
 
 
 def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
@@ -37,13 +37,13 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
     """
     if not make:
         return open_beneath(root, path, os.O_RDONLY | system.DIRECTORY)
-    at = system.open_folder(root)
+    at = system.open_directory(root)
     try:
         for name in path.relative_to(root).parts:
             is_made = _make(at, name)
-            below = system.open_names(at, (name,), os.O_RDONLY | system.DIRECTORY)
+            below = system.openat_nofollow(at, (name,), os.O_RDONLY | system.DIRECTORY)
             if is_made and system.is_root():  # as files that root makes there
-                system.give_owner(below, os.fstat(at))
+                system.copy_owner(below, os.fstat(at))
             os.close(at)
             at = below
     except BaseException:
@@ -55,7 +55,7 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
 def _make(directory: int, name: str) -> bool:
     """Make a directory unless one is there; return whether it was made."""
     try:
-        system.make_in(directory, name)
+        system.mkdir_at(directory, name)
     except FileExistsError:
         return False
     return True

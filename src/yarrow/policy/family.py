@@ -55,7 +55,7 @@ class Kin(Protocol):
 
 def family_of(leader: int, marker: str) -> Kin:
     """Return what `leader`, which was just started with a marker of its own, starts; by what the system has for it."""
-    return system.job_of(leader) or Family(leader, marker)
+    return system.create_job(leader) or Family(leader, marker)
 
 
 class Family:
@@ -89,7 +89,7 @@ class Family:
 
         As long as the leader was not reaped, or others of the group live, its number cannot be a stranger's.
         """
-        self.send(system.KILL, [-self._leader, *targets])
+        self.send(system.KILL_SIGNAL, [-self._leader, *targets])
 
     def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
         """Send a signal; who is gone or not ours to signal is passed over."""
@@ -172,7 +172,7 @@ def _stat(pid: int) -> _Stat | None:
 def _read(path: str, size: int) -> bytes:
     """Return the start of a file, nothing when it is gone or not ours to read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
+        descriptor = os.open(path, os.O_RDONLY | system.BASE_FLAGS)
     except OSError:
         return b""
     try:

@@ -89,7 +89,7 @@ def _has_secret_name(below: str, real: str) -> bool:
 
 
 def _compared(path: str) -> str:
-    return f"{system.compared(path)}/"
+    return f"{system.normcase(path)}/"
 
 
 _looks: dict[tuple[Path, tuple[Path, ...], tuple[Path, ...]], tuple[float, Keys]] = {}

@@ -172,7 +172,7 @@ class _Child:
     def exit_code(self) -> int:
         """Reap the process and return its exit code; SIGKILL's when it would not even die of that."""
         code = self._process.poll()
-        return -system.KILL if code is None else code
+        return -system.KILL_SIGNAL if code is None else code
 
     def close(self) -> None:
         """Give back the pipe, and the zombie to the system."""
@@ -188,17 +188,17 @@ class _Child:
         try:
             if not has_own_proc():
                 raise OSError("no /proc")
-            descriptor = system.process_descriptor(self._process.pid)
+            descriptor = system.open_pidfd(self._process.pid)
         except OSError:
             return self._loop.run_in_executor(None, self._process.wait)
         ended: asyncio.Future[int | None] = self._loop.create_future()
 
         def on_end() -> None:
-            system.unwatch(self._loop, descriptor)
+            system.unwatch_readable(self._loop, descriptor)
             os.close(descriptor)
             ended.set_result(None)
 
-        system.watch(self._loop, descriptor, on_end)
+        system.watch_readable(self._loop, descriptor, on_end)
         return ended
 
     def _is_over(self) -> bool:
@@ -218,7 +218,7 @@ class _Child:
         if self._at_end_of_file:
             return b""
         try:
-            piece = system.read_now(self._pipe, READ_BYTES)
+            piece = system.read_nonblocking(self._pipe, READ_BYTES)
         except BlockingIOError:
             return b""
         self._at_end_of_file = not piece
@@ -234,11 +234,11 @@ class _Child:
         else:
             until = min(until, self._patience())
         if not self._at_end_of_file:
-            system.watch(self._loop, self._pipe, partial(_set, wake))
+            system.watch_readable(self._loop, self._pipe, partial(_set, wake))
         try:
             await asyncio.wait(sources, timeout=max(0.0, until - self.now()), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            system.unwatch(self._loop, self._pipe)
+            system.unwatch_readable(self._loop, self._pipe)
             wake.cancel()
 
 

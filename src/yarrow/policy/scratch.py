@@ -59,7 +59,7 @@ def _claimed() -> Path:
     while True:
         path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
         try:
-            system.lock_folder(path)  # as long as the process lives
+            system.try_lock_directory(path)  # as long as the process lives
         except BlockingIOError:  # a process that sweeps was quicker
             continue
         except OSError:  # no locks here: then nobody sweeps here either
@@ -99,9 +99,9 @@ def _remove_tree(path: Path) -> None:
 
 def _sweep(path: Path) -> None:
     with suppress(OSError):
-        descriptor = system.lock_folder(path)
+        descriptor = system.try_lock_directory(path)
         try:
-            if system.is_ours(os.fstat(descriptor)):
+            if system.is_owned(os.fstat(descriptor)):
                 _remove_tree(path)
         finally:
             os.close(descriptor)
@@ -122,7 +122,7 @@ def scratch_file() -> tuple[int, Path]:
         old.unlink(missing_ok=True)
     # The number makes the names rise, and the rest cannot be guessed by another session's model.
     path = directory / f"output-{next(_numbers):09}-{os.urandom(8).hex()}.log"
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600), path
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600), path
 
 
 def in_scratch(path: Path) -> bool:

@@ -29,7 +29,7 @@ START_FILES = (
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
 )
 """Files of a home directory that a shell runs when it starts."""
-READING = os.O_RDONLY | system.NO_WAIT
+READING = os.O_RDONLY | system.NONBLOCK
 """A FIFO would wait."""
 OPENING_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
@@ -127,7 +127,7 @@ class Workspace(Struct, frozen=True):
             )
         literal = Path(os.path.normpath(path))
         if (
-            any(system.lies_in(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
+            any(system.is_within(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
             or _is_protected(named, self.named(root))
             or _is_protected(literal, _root(literal, self.writable) or root)
             or same_file(real, self.obeyed)
@@ -139,9 +139,9 @@ class Workspace(Struct, frozen=True):
 
     def leaves_out(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a real path below what it was given."""
-        name = system.compared(real)
+        name = system.normcase(real)
         named = real if self.tmp is None else self.tmp.named(real)
-        return bool(self.closed.against(named)) or any(name == system.compared(str(own)) for own in self.private)
+        return bool(self.closed.against(named)) or any(name == system.normcase(str(own)) for own in self.private)
 
     def keys(self) -> Keys:
         """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
@@ -179,7 +179,7 @@ class Workspace(Struct, frozen=True):
         return is_near and is_recorded(real) and not self.keys().has(str(real))
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
-        if any(system.lies_in(real, own) for own in self.private):
+        if any(system.is_within(real, own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
         return _closed_by(self.closed, path, self.named(real))
 
@@ -224,7 +224,7 @@ class Workspace(Struct, frozen=True):
         raise AssertionError("the last try returns or raises")
 
     def _resolved(self, path: Path, *, writes: bool) -> Path | Refused:
-        if odd := system.odd_name(str(path)):
+        if odd := system.explain_invalid_name(str(path)):
             return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
         try:
             os.fsencode(path)
@@ -288,9 +288,9 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     names = [name.casefold() for name in path.parts]
     home = _real(Path.home())
-    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.compared(path.name)) and path.parent == home):
+    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.normcase(path.name)) and path.parent == home):
         return True
-    if any(system.lies_in(path, home / name) for name in START_PLACES):
+    if any(system.is_within(path, home / name) for name in START_PLACES):
         return True
     outside = len(root.parts)
     if ".git" in names[outside:]:

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.places import Places, down
-from yarrow.prompt.reading import Skipped, TextFile, read_text
-from yarrow.prompt.untrusted import without_tag
+from yarrow.prompt.safe_reader import SkippedFile, TextFile, read_text_file
+from yarrow.prompt.session_directories import SessionDirectories, list_directories_down
+from yarrow.prompt.untrusted import neutralize_tag
 
-NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Of each directory the first that says something is read."""
-FILE_BYTES = 64 << 10
+MAX_CONTEXT_FILE_BYTES = 64 << 10
 """Of one file; what is over is cut, and said so in the text."""
-ALL_BYTES = 256 << 10
+MAX_CONTEXT_BYTES = 256 << 10
 """Of all files, in the order they are shown in; what is over is cut or not shown at all."""
 
 TAG = "context_file"
@@ -28,77 +28,80 @@ class ContextFile(Struct, frozen=True):
     text: str
     """With a note at the end when the file is longer."""
 
-    def rendered(self) -> str:
+    def render(self) -> str:
         """Return the text between tags that name the path.
 
         Whatever a reader could take for such a tag within them has a `(` for its `<`, so that no file ends its own.
         """
         # The quotes and brackets of the label are ours; a directory can have any name.
         path = self.path.translate(str.maketrans({'"': "'", "<": "(", ">": ")"}))
-        return f'<{TAG} path="{without_tag(path, _TAG_NAME)}">\n{self._inert()}\n</{TAG}>'
+        return f'<{TAG} path="{neutralize_tag(path, _TAG_NAME)}">\n{self._neutralize()}\n</{TAG}>'
 
-    def _inert(self) -> str:
+    def _neutralize(self) -> str:
         # Nor may a file open or close the tags that mark untrusted text: what follows it would read as that.
-        return without_tag(without_tag(self.text, _TAG_NAME), "untrusted")
+        return neutralize_tag(neutralize_tag(self.text, _TAG_NAME), "untrusted")
 
 
-def read_context_files(places: Places) -> tuple[tuple[ContextFile, ...], tuple[str, ...]]:
+def read_context_files(directories: SessionDirectories) -> tuple[tuple[ContextFile, ...], tuple[str, ...]]:
     """Return the files from the user's directory and home down to the working directory, and what was left out."""
-    reader = _Reader(places)
-    return reader.files(), tuple(reader.warnings)
+    reader = _ContextFileReader(directories)
+    return reader.read_all(), tuple(reader.warnings)
 
 
-class _Reader:
+class _ContextFileReader:
     """Reads one directory after the other and keeps count."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SessionDirectories) -> None:
         self.warnings: list[str] = []
-        self._places = places
-        self._left = ALL_BYTES
+        self._session_directories = places
+        self._left = MAX_CONTEXT_BYTES
         self._known: set[tuple[int, int]] = set()
 
-    def files(self) -> tuple[ContextFile, ...]:
-        found = (self._first(directory, inside) for directory, inside in _directories(self._places))
+    def read_all(self) -> tuple[ContextFile, ...]:
+        found = (
+            self._read_first(directory, inside)
+            for directory, inside in _list_context_directories(self._session_directories)
+        )
         return tuple(file for file in found if file)
 
-    def _first(self, directory: Path, inside: Path | None) -> ContextFile | None:
-        for name in NAMES:
-            path = self._places.shown(directory / name)
-            most = min(FILE_BYTES, self._left)
-            match read_text(directory / name, most=most, inside=inside, places=self._places):
+    def _read_first(self, directory: Path, inside: Path | None) -> ContextFile | None:
+        for name in FILE_NAMES:
+            path = self._session_directories.format_path(directory / name)
+            most = min(MAX_CONTEXT_FILE_BYTES, self._left)
+            match read_text_file(directory / name, most=most, inside=inside, directories=self._session_directories):
                 case None:
                     continue
-                case Skipped(why):
+                case SkippedFile(why):
                     self.warnings.append(f"{path} {why}")
                 case TextFile() as file if file.identity in self._known:
                     return None
-                case TextFile() as file if file.text.strip() or file.cut:
+                case TextFile() as file if file.text.strip() or file.is_cut:
                     self._known.add(file.identity)
-                    return self._taken(path, file)
+                    return self._take(path, file)
                 case TextFile():
                     continue
         return None
 
-    def _taken(self, path: str, file: TextFile) -> ContextFile | None:
+    def _take(self, path: str, file: TextFile) -> ContextFile | None:
         self._left -= file.read
-        if not file.cut:
+        if not file.is_cut:
             return ContextFile(path, file.text.strip())
         if not file.read:
-            self.warnings.append(f"{path} is not shown: all context files together may have {ALL_BYTES} bytes")
+            self.warnings.append(f"{path} is not shown: all context files together may have {MAX_CONTEXT_BYTES} bytes")
             return None
         self.warnings.append(f"{path} is cut: {file.read} of its {file.size} bytes are shown")
         return ContextFile(path, f"{file.text.strip()}\n\n[cut here: {file.read} of {file.size} bytes are shown]")
 
 
-def _directories(places: Places) -> Iterator[tuple[Path, Path | None]]:
+def _list_context_directories(places: SessionDirectories) -> Iterator[tuple[Path, Path | None]]:
     """Yield each directory once, with the directory that a link in it must not leave; None is anywhere.
 
     The user's own may link to anything, a project within itself, and what lies between the two only within its
     directory: it may be an archive from anywhere.
     """
-    yield places.users, None
+    yield places.user_directory, None
     top = places.home if places.cwd.is_relative_to(places.home) else places.root
-    for directory in down(top, places.cwd):
+    for directory in list_directories_down(top, places.cwd):
         if directory == places.home:
             yield directory, None
         elif directory.is_relative_to(places.root):

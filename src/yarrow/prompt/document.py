@@ -5,11 +5,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.front_matter import Malformed, parse
-from yarrow.prompt.listing import Offer
-from yarrow.prompt.reading import Skipped, read_text
+from yarrow.prompt.front_matter import MalformedFrontMatter, parse_front_matter
+from yarrow.prompt.resources import Resource
+from yarrow.prompt.safe_reader import SkippedFile, read_text_file
 
-DOCUMENT_BYTES = 64 << 10
+MAX_DOCUMENT_BYTES = 64 << 10
 """Of a template or a skill that is used; a larger one is refused, since half of it says something else."""
 
 
@@ -23,22 +23,24 @@ class Document(Struct, frozen=True):
     real: Path
 
 
-class Unusable(Struct, frozen=True):
+class UnusableDocument(Struct, frozen=True):
     """Why an offer cannot be used; ends a sentence that begins with its path."""
 
     why: str
 
 
-def read_document(offer: Offer, *, most: int, largest: int | None = DOCUMENT_BYTES) -> Document | Unusable:
+def read_document(
+    resource: Resource, *, most: int, largest: int | None = MAX_DOCUMENT_BYTES
+) -> Document | UnusableDocument:
     """Read the first `most` bytes, which must hold the whole front matter, of a file of at most `largest` bytes."""
-    file = read_text(offer.path, most=most, inside=offer.inside, places=offer.places)
+    file = read_text_file(resource.path, most=most, inside=resource.inside, directories=resource.directories)
     if file is None:
-        return Unusable("is gone")
-    if isinstance(file, Skipped):
-        return Unusable(file.why)
+        return UnusableDocument("is gone")
+    if isinstance(file, SkippedFile):
+        return UnusableDocument(file.why)
     if largest is not None and file.size > largest:
-        return Unusable(f"is left out: it has {file.size} bytes, and at most {largest} are read")
-    split = parse(file.text)
-    if isinstance(split, Malformed):
-        return Unusable(split.why)
+        return UnusableDocument(f"is left out: it has {file.size} bytes, and at most {largest} are read")
+    split = parse_front_matter(file.text)
+    if isinstance(split, MalformedFrontMatter):
+        return UnusableDocument(split.why)
     return Document(values=split.values, body=split.body, real=file.real)

@@ -8,17 +8,17 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from yaml.events import Event
 
-FRONT_BYTES = 8 << 10
+MAX_FRONT_MATTER_BYTES = 8 << 10
 """In which front matter must end; no more is read for it."""
-MOST_NESTED = 8
+MAX_NESTING = 8
 """Mappings and lists in one another; only what we do not use may nest at all."""
-LINE_CHARACTERS = 300
+MAX_LINE_CHARACTERS = 300
 """Of a text that is shown on one line; what is over is cut."""
 
 _FENCE = "---\n"
 
 
-class Split(Struct, frozen=True):
+class SplitDocument(Struct, frozen=True):
     """A markdown file in two parts."""
 
     values: Mapping[str, str]
@@ -26,51 +26,51 @@ class Split(Struct, frozen=True):
     body: str
 
 
-class Malformed(Struct, frozen=True):
+class MalformedFrontMatter(Struct, frozen=True):
     """Why front matter cannot be read; ends a sentence that begins with the file's path."""
 
     why: str
 
 
-def parse(text: str) -> Split | Malformed:
+def parse_front_matter(text: str) -> SplitDocument | MalformedFrontMatter:
     """Split a file, of which `text` may be the beginning. Without front matter there are no values.
 
     Entries that are lists or mappings are passed over. Anchors, aliases and tags are refused: they make small
     texts large, and nobody writes them here.
     """
     if not text.startswith(_FENCE):
-        return Split({}, text)
-    lines = text[:FRONT_BYTES].splitlines(keepends=True)
+        return SplitDocument({}, text)
+    lines = text[:MAX_FRONT_MATTER_BYTES].splitlines(keepends=True)
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
     if end is None:
-        return Malformed(f"has front matter that no line of --- ends within {FRONT_BYTES} bytes")
+        return MalformedFrontMatter(f"has front matter that no line of --- ends within {MAX_FRONT_MATTER_BYTES} bytes")
     front = "".join(lines[1:end])
-    values = _texts(front)
-    if isinstance(values, Malformed):
+    values = _parse_texts(front)
+    if isinstance(values, MalformedFrontMatter):
         return values
-    return Split(values, text[len("".join(lines[: end + 1])) :])
+    return SplitDocument(values, text[len("".join(lines[: end + 1])) :])
 
 
-def one_line(text: str) -> str:
-    """Return a text on one line, cut to `LINE_CHARACTERS`, without characters that cannot be printed."""
+def to_one_line(text: str) -> str:
+    """Return a text on one line, cut to `MAX_LINE_CHARACTERS`, without characters that cannot be printed."""
     line = "".join(character for character in " ".join(text.split()) if character.isprintable())
-    return line if len(line) <= LINE_CHARACTERS else line[: LINE_CHARACTERS - 3] + "..."
+    return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 3] + "..."
 
 
-def _texts(front: str) -> dict[str, str] | Malformed:
+def _parse_texts(front: str) -> dict[str, str] | MalformedFrontMatter:
     # Here, since most sessions have no front matter to read.
     import yaml
 
     try:
-        return _mapping(yaml.parse(front, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return _parse_mapping(yaml.parse(front, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" in line {mark.line + 2}"
-        why = one_line(getattr(error, "problem", None) or str(error))
-        return Malformed(f"has front matter that is not YAML{where}: {why}")
+        why = to_one_line(getattr(error, "problem", None) or str(error))
+        return MalformedFrontMatter(f"has front matter that is not YAML{where}: {why}")
 
 
-def _mapping(events: "Iterator[Event]") -> dict[str, str] | Malformed:
+def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFrontMatter:
     """Read a mapping from events, before anything is built from them."""
     from yaml import events as kinds
 
@@ -82,19 +82,19 @@ def _mapping(events: "Iterator[Event]") -> dict[str, str] | Malformed:
             case kinds.StreamStartEvent() | kinds.DocumentStartEvent():
                 continue
             case kinds.AliasEvent():
-                return Malformed("has front matter with an alias; write the text out")
+                return MalformedFrontMatter("has front matter with an alias; write the text out")
             case kinds.NodeEvent(anchor=str()) | kinds.ScalarEvent(tag=str()) | kinds.CollectionStartEvent(tag=str()):
-                return Malformed("has front matter with an anchor or a tag; write plain texts")
+                return MalformedFrontMatter("has front matter with an anchor or a tag; write plain texts")
             case kinds.ScalarEvent(value=value) if depth == 1 and key is None:
                 key = value
             case kinds.ScalarEvent(value=value) if depth == 1 and key is not None:
                 values[key], key = value, None
             case kinds.CollectionStartEvent():
                 depth += 1
-                if depth > MOST_NESTED or (depth == 1 and not isinstance(event, kinds.MappingStartEvent)):
+                if depth > MAX_NESTING or (depth == 1 and not isinstance(event, kinds.MappingStartEvent)):
                     break
                 if depth == 2 and key is None:
-                    return Malformed("has front matter with a key that is no text")
+                    return MalformedFrontMatter("has front matter with a key that is no text")
             case kinds.CollectionEndEvent():
                 depth -= 1
                 key = None
@@ -104,4 +104,4 @@ def _mapping(events: "Iterator[Event]") -> dict[str, str] | Malformed:
                 continue
             case _:
                 break
-    return Malformed("has front matter that is no mapping of texts")
+    return MalformedFrontMatter("has front matter that is no mapping of texts")

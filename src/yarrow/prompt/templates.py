@@ -12,12 +12,12 @@ is never read for placeholders again. What a template itself says is its author'
 import re
 
 from yarrow.errors import Code, LimitExceeded
-from yarrow.prompt.listing import Kind
-from yarrow.prompt.untrusted import wrap
-from yarrow.prompt.words import words
+from yarrow.prompt.resources import ResourceKind
+from yarrow.prompt.untrusted import wrap_untrusted
+from yarrow.prompt.word_split import split_words
 
-TEMPLATES = Kind("template", (".yarrow/prompts",), ending=".md", file="", most=500)
-EXPANDED_CHARACTERS = 1 << 20
+TEMPLATE_KIND = ResourceKind("template", (".yarrow/prompts",), ending=".md", file="", max_count=500)
+MAX_EXPANDED_CHARACTERS = 1 << 20
 """Of an expanded text; a longer one is refused."""
 
 _NUMBER = "[1-9][0-9]{0,3}"
@@ -25,40 +25,40 @@ _SLICE = rf"\{{@:(?P<first>{_NUMBER})(?::(?P<length>0|{_NUMBER}))?\}}"
 _PLACEHOLDER = rf"(?P<kept>\$)?\$(?:(?P<all>@)|(?P<one>{_NUMBER})(?![0-9])|{_SLICE})"
 
 
-def fill(body: str, arguments: str) -> str:
+def fill_template(body: str, arguments: str) -> str:
     """Return a template's body with the arguments in it; at its end when it names no place for them.
 
-    Raises `LimitExceeded` when the result is longer than `EXPANDED_CHARACTERS`.
+    Raises `LimitExceeded` when the result is longer than `MAX_EXPANDED_CHARACTERS`.
     """
     check_length(len(body) + len(arguments))
-    values = words(arguments)
+    values = split_words(arguments)
     parts: list[str] = []
     end = length = 0
     has_place = False
     for found in re.finditer(_PLACEHOLDER, body):
-        parts += body[end : found.start()], _replacement(found, values)
+        parts += body[end : found.start()], _replace_placeholder(found, values)
         end = found.end()
         length += len(parts[-2]) + len(parts[-1])
         has_place = has_place or not found["kept"]
         check_length(length)
     parts.append(body[end:])
     if values and not has_place:
-        parts.append(f"\n\n{wrap(arguments.strip())}")
+        parts.append(f"\n\n{wrap_untrusted(arguments.strip())}")
     whole = "".join(parts)
     check_length(len(whole))
     return whole
 
 
 def check_length(length: int) -> None:
-    """Raise `LimitExceeded` when a command becomes longer than `EXPANDED_CHARACTERS`."""
-    if length > EXPANDED_CHARACTERS:
+    """Raise `LimitExceeded` when a command becomes longer than `MAX_EXPANDED_CHARACTERS`."""
+    if length > MAX_EXPANDED_CHARACTERS:
         raise LimitExceeded(
-            f"the command becomes longer than {EXPANDED_CHARACTERS} characters with these arguments; shorten them",
+            f"the command becomes longer than {MAX_EXPANDED_CHARACTERS} characters with these arguments; shorten them",
             code=Code.TOO_LARGE,
         )
 
 
-def _replacement(found: re.Match[str], values: list[str]) -> str:
+def _replace_placeholder(found: re.Match[str], values: list[str]) -> str:
     if found["kept"]:
         return found[0][1:]
     chosen = values
@@ -68,4 +68,4 @@ def _replacement(found: re.Match[str], values: list[str]) -> str:
         chosen = values[int(found["first"]) - 1 :]
         if found["length"]:
             chosen = chosen[: int(found["length"])]
-    return wrap(" ".join(chosen)) if chosen else ""
+    return wrap_untrusted(" ".join(chosen)) if chosen else ""

@@ -3,13 +3,13 @@
 import re
 from functools import cache
 
-from yarrow.prompt.lenient import FAR, LEAD, LOOKS, SIGHT, seen
+from yarrow.prompt.deobfuscation import LONG_VIEW_CHARACTERS, LOOK_ALIKES, OPENER, VIEW_CHARACTERS, deobfuscate
 
-OPENING = "<untrusted_input>"
-CLOSING = "</untrusted_input>"
-INERT = "("
+OPENING_TAG = "<untrusted_input>"
+CLOSING_TAG = "</untrusted_input>"
+NEUTRAL_OPENER = "("
 """What an opener becomes: a text still reads as it did, and no tag begins with it."""
-TAG_CHARACTERS = 1_000
+MAX_TAG_CHARACTERS = 1_000
 """Of a tag of a value, up to its `>`; a longer one is taken for one that is not closed."""
 
 _GAP = r"(?:[\s/\\_|-]|\\[abfnrtv0])*"
@@ -18,10 +18,10 @@ _CUT_CODE = r"[&%\\][#a-z0-9{]*\Z"
 """A written form whose end is not seen."""
 _NAMESPACE = r"(?:[a-z][a-z0-9]{0,15}:)?"
 """What may stand before a name, as in `<x:name>`."""
-_CLEAR = SIGHT * 3 // 4
+_CLEAR_CHARACTERS = VIEW_CHARACTERS * 3 // 4
 """Characters that are seen of a text in which little is a written form of something else."""
-_FEW = 4
-"""Characters that much was read to; percent signs of another script make at least five of `SIGHT`."""
+_FEW_CHARACTERS = 4
+"""Characters that much was read to; percent signs of another script make at least five of `VIEW_CHARACTERS`."""
 _KANA = "\u3041-\u3096\u30a1-\u30bc\u30be-\u30cd\u30cf-\u30fa"
 _HAN_AND_HANGUL = "\u4e00-\u4e35\u4e37-\u4e3e\u4e40-\u51f4\u51f6-\u9fff\u1100-\u11ff"
 """Letters that are no look-alikes of ASCII; the few that look like a slash, a backslash or a U are left out."""
@@ -37,10 +37,10 @@ _WELL_FORMED = rf"</?[a-z][a-z0-9:.-]*+(?:{_SPACE}++[a-z@:_][a-z0-9:.@_-]*+(?:=(
 
 
 @cache
-def _tag(name: str) -> re.Pattern[str]:
+def _compile_tag(name: str) -> re.Pattern[str]:
     """Return the pattern of what a lenient reader may take for the begin of a tag whose name starts with `name`.
 
-    It matches what `seen` returns: the whole name, or so much of it that the rest might follow elsewhere; and
+    It matches what `deobfuscate` returns: the whole name, or so much of it that the rest might follow elsewhere; and
     what is no plain tag: a declaration, or a letter that is not ASCII.
     """
     rest = ""
@@ -51,54 +51,58 @@ def _tag(name: str) -> re.Pattern[str]:
     )
 
 
-def wrap(value: str) -> str:
+def wrap_untrusted(value: str) -> str:
     """Return the value between one opening and one closing tag; the result can always be encoded as UTF-8."""
-    text = inert(value)
+    text = neutralize(value)
     # A backslash before our closing tag would make plain text of it to some readers.
     apart = " " if text.endswith("\\") else ""
-    return f"{OPENING}{text}{apart}{CLOSING}"
+    return f"{OPENING_TAG}{text}{apart}{CLOSING_TAG}"
 
 
-def inert(value: str) -> str:
-    """Return the value with `INERT` for each opener of which a reader could make our tag, or hide ours behind it.
+def neutralize(value: str) -> str:
+    """Return the value with `NEUTRAL_OPENER` for each opener that could begin our tag, or hide ours behind it.
 
     The result is as long as the value. A NUL and half of a surrogate pair become the replacement character.
     """
     text = re.sub("[\x00\ud800-\udfff]", "\ufffd", value)
     return re.sub(
-        LEAD, lambda lead: INERT if _is_threat(text, lead.start(), "untrusted", hides=True) else lead[0], text
+        OPENER,
+        lambda lead: NEUTRAL_OPENER if _is_threat(text, lead.start(), "untrusted", hides=True) else lead[0],
+        text,
     )
 
 
-def without_tag(text: str, name: str) -> str:
-    """Return a text with `INERT` for each opener of which a reader could make a tag of this name; all else stays.
+def neutralize_tag(text: str, name: str) -> str:
+    """Return a text with `NEUTRAL_OPENER` for each opener that could begin a tag of this name; all else stays.
 
     The name is given in small letters alone: dashes and underscores in it are passed over.
     """
-    return re.sub(LEAD, lambda lead: INERT if _is_threat(text, lead.start(), name, hides=False) else lead[0], text)
+    return re.sub(
+        OPENER, lambda lead: NEUTRAL_OPENER if _is_threat(text, lead.start(), name, hides=False) else lead[0], text
+    )
 
 
 def _is_threat(text: str, at: int, name: str, *, hides: bool) -> bool:
-    view = seen(text, at)
-    if view[:1] in ("&", "%", "\\") and len(view) < _CLEAR < len(text) - at:
-        view = seen(text, at, FAR)
+    view = deobfuscate(text, at)
+    if view[:1] in ("&", "%", "\\") and len(view) < _CLEAR_CHARACTERS < len(text) - at:
+        view = deobfuscate(text, at, LONG_VIEW_CHARACTERS)
     if not view.startswith("<"):
         # A written form may be longer than we look: `&amp;amp;amp;...lt;`, `&#0000...60;`. Then little is seen of it.
-        if len(text) <= at + SIGHT:
+        if len(text) <= at + VIEW_CHARACTERS:
             return False
-        unclear = view[:1] in ("&", "%", "\\") and len(view) < _CLEAR
-        return unclear or len(view) <= _FEW or bool(re.fullmatch(_CUT_CODE, view))
-    return bool(_tag(name).match(view)) or (hides and _hides(view, text, at=at))
+        unclear = view[:1] in ("&", "%", "\\") and len(view) < _CLEAR_CHARACTERS
+        return unclear or len(view) <= _FEW_CHARACTERS or bool(re.fullmatch(_CUT_CODE, view))
+    return bool(_compile_tag(name).match(view)) or (hides and _hides(view, text, at=at))
 
 
 def _hides(view: str, text: str, *, at: int) -> bool:
     """Whether an HTML reader that begins a tag here could pass over our closing tag."""
-    if text[at] in LOOKS or not re.match(r"<[a-z/]", view):
+    if text[at] in LOOK_ALIKES or not re.match(r"<[a-z/]", view):
         return False
     if re.match(_RAW_TEXT, view):
         return True
-    if re.match(_WELL_FORMED, text[at : at + TAG_CHARACTERS], re.IGNORECASE):
+    if re.match(_WELL_FORMED, text[at : at + MAX_TAG_CHARACTERS], re.IGNORECASE):
         return False
-    end = text.find(">", at, at + TAG_CHARACTERS)
+    end = text.find(">", at, at + MAX_TAG_CHARACTERS)
     # Without quotes every reader ends the tag at its first `>`.
     return end < 0 or bool(re.search(_QUOTE, text[at + 1 : end], re.IGNORECASE))

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from yarrow.config.secrets import is_variable_name
+from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
-from yarrow.platform.search_path import trusted_environment
+from yarrow.platform.search_path import filter_environment
 from yarrow.policy.secrets import SHORTEST, is_secret_variable
 from yarrow.provider.adapter_config import AdapterConfig
 
@@ -161,7 +161,7 @@ async def _run_key_command(command: str, place: str, environment: Mapping[str, s
         stderr=PIPE,
         # What lies in the working directory, or is on PATH because of it, decides nothing about a key.
         cwd=_home(),
-        env=trusted_environment(environment),
+        env=filter_environment(environment),
         start_new_session=True,
     )
     try:

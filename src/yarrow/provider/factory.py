@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.config.adapters import ADAPTERS
-from yarrow.config.settings import BUILT_IN, ProviderSettings, Settings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.provider.adapter_config import AdapterConfig, ProviderBuilder
 from yarrow.provider.base import Provider, ProviderInfo
@@ -77,7 +77,7 @@ def _import_builder(kind: str) -> ProviderBuilder:
 
 
 def _list_known(context: ProviderContext) -> str:
-    return ", ".join(sorted({*BUILT_IN, *context.settings.providers, *context.contributed}))
+    return ", ".join(sorted({*BUILT_IN_PROVIDERS, *context.settings.providers, *context.contributed}))
 
 
 def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
@@ -90,7 +90,7 @@ def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
 
 def _find_settings(name: str, context: ProviderContext) -> ProviderSettings:
     """Return a provider's settings, with what its id alone means filled in."""
-    built_in = BUILT_IN.get(name)
+    built_in = BUILT_IN_PROVIDERS.get(name)
     configured = context.settings.providers.get(name)
     if configured is None and built_in is None:
         sentence = (

@@ -42,10 +42,10 @@ def token_path_for(socket: Path) -> Path:
 def read_token(path: Path) -> str:
     """Return the token in a file. Raises `UsageError` when it cannot be read, or others could read it too."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT)
+        descriptor = os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)
-            if not (stat.S_ISREG(found.st_mode) and system.is_ours(found) and system.is_closed(found.st_mode)):
+            if not (stat.S_ISREG(found.st_mode) and system.is_owned(found) and system.is_private_mode(found.st_mode)):
                 raise UsageError(
                     f"{path} must be a file that belongs to you and is closed to others, since whoever reads the token "
                     f"in it runs commands as you: chmod 600 {path}"
@@ -61,7 +61,7 @@ def read_token(path: Path) -> str:
 def load_or_create_token(path: Path) -> str:
     """Return the token in a file, which is made when it is not there. Raises `UsageError`."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
     except FileExistsError:
         return read_token(path)
     except OSError as error:

@@ -43,9 +43,11 @@ class CommandExpander:
             expanded = await _run_extension_command(command, "".join(rest), cwd)
         else:
             # Here, since most prompts begin with no slash.
-            from yarrow.prompt.commands import expand
+            from yarrow.prompt.commands import expand_command
 
-            found = await asyncio.to_thread(expand, text, self._dependencies.prompt_places(cwd), self._contributed)
+            found = await asyncio.to_thread(
+                expand_command, text, self._dependencies.prompt_places(cwd), self._contributed
+            )
             if found is None:
                 return ExpandedPrompt(_append_attachments(content, attachments))
             expanded = found.text

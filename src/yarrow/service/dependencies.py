@@ -14,7 +14,7 @@ from yarrow.config.settings import Settings
 from yarrow.event.bus import Observer
 from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
 from yarrow.policy.secrets import SecretFiles
-from yarrow.prompt.places import Places
+from yarrow.prompt.session_directories import SessionDirectories
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import ToolRegistry
@@ -71,9 +71,11 @@ class Dependencies(Struct, frozen=True):
     telemetry: Telemetry | None = None
     """Who measures what the service does, if anybody does."""
 
-    def prompt_places(self, cwd: Path) -> Places:
+    def prompt_places(self, cwd: Path) -> SessionDirectories:
         """Return where the prompts, skills and context files of a working directory are."""
-        return Places.make(home=self.home, users=self.user_dir, cwd=cwd, secrets=self.secret_files())
+        return SessionDirectories.make(
+            home=self.home, user_directory=self.user_dir, cwd=cwd, secrets=self.secret_files()
+        )
 
     def write_protected_dirs(self, cwd: Path) -> tuple[Path, ...]:
         """Return the real paths of the settings and sessions, which no tool writes to wherever they lie.

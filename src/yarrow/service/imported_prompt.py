@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec import UNSET
 
 from yarrow.errors import YarrowError
-from yarrow.prompt.gather import gather
-from yarrow.prompt.system import DATE, DIRECTORY, TOOLS, system_prompt
+from yarrow.prompt.prompt_sources import read_prompt_sources
+from yarrow.prompt.system_prompt import DATE_LINE, DIRECTORY_LINE, TOOLS_LINE, build_system_prompt
 from yarrow.service.dependencies import Dependencies
 from yarrow.session.ids import is_valid_id
 from yarrow.session.reader import StoredSession
@@ -42,14 +42,15 @@ def _current_prompt(loaded: StoredSession) -> str:
 def _equivalent_prompts(brought: str, cwd: Path, dependencies: Dependencies) -> tuple[str, ...]:
     """Return the prompts that a session of `cwd` could have with the directory, date and tools of another prompt."""
     facts = re.search(
-        rf"^{DIRECTORY}(?:{_PATH}|{re.escape(str(cwd))})\n{DATE}\d{{4}}-\d\d-\d\d(?:\n{TOOLS}(?P<tools>[\w, -]+))?$",
+        rf"^{DIRECTORY_LINE}(?:{_PATH}|{re.escape(str(cwd))})\n{DATE_LINE}\d{{4}}-\d\d-\d\d"
+        rf"(?:\n{TOOLS_LINE}(?P<tools>[\w, -]+))?$",
         brought,
         re.MULTILINE,
     )
     if facts is None or not {*(facts["tools"] or "").split(", ")} <= {"", *dependencies.registry.names()}:
         return ()
-    gathered = gather(dependencies.prompt_places(cwd))
-    return tuple(system_prompt(facts.group(), one) for one in (gathered, None))
+    gathered = read_prompt_sources(dependencies.prompt_places(cwd))
+    return tuple(build_system_prompt(facts.group(), one) for one in (gathered, None))
 
 
 async def _original_prompt(session_id: str, dependencies: Dependencies) -> str | None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from yarrow.config.models import owner_of
+from yarrow.config.model_provider import find_model_provider
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings, Settings
-from yarrow.prompt.gather import gather
-from yarrow.prompt.system import Facts, system_prompt
+from yarrow.prompt.prompt_sources import read_prompt_sources
+from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.request_fields import SessionOptions
 from yarrow.session.ids import format_timestamp
@@ -34,7 +34,7 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
     """
     settings, options = dependencies.settings, plan.options
     built = await dependencies.providers.get(options.provider or "", options.model or "")
-    gathered = await asyncio.to_thread(gather, dependencies.prompt_places(plan.cwd))
+    gathered = await asyncio.to_thread(read_prompt_sources, dependencies.prompt_places(plan.cwd))
     now = dependencies.now()
     tools = options.tools if options.tools is not UNSET else None
     header = Header(
@@ -44,8 +44,8 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
         provider=built.info.name,
         model=built.info.model,
         thinking=settings.thinking if options.thinking is UNSET else options.thinking,
-        system_prompt=system_prompt(
-            Facts(
+        system_prompt=build_system_prompt(
+            SessionFacts(
                 cwd=plan.cwd,
                 today=datetime.fromtimestamp(now).astimezone().date(),
                 tools=dependencies.registry.names() if tools is None else tools,
@@ -66,7 +66,7 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
 
 def _compaction(settings: Settings, provider: str) -> CompactionSettings:
     """Return what is configured; the model that writes summaries is one of the configured provider."""
-    configured = owner_of(settings)
+    configured = find_model_provider(settings)
     if configured in ("", provider):
         return settings.compaction
     return replace(settings.compaction, model="")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
-from yarrow.config.models import owner_of
+from yarrow.config.model_provider import find_model_provider
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory
@@ -63,4 +63,4 @@ class ProviderCache:
         """Fill in what is configured; a configured model belongs to the configured provider alone."""
         configured = self._ground.settings
         name = name or configured.provider
-        return name, model or (configured.model if name in ("", owner_of(configured)) else "")
+        return name, model or (configured.model if name in ("", find_model_provider(configured)) else "")

@@ -46,7 +46,7 @@ class RefusalLog:
 
     def check_connections(self, port: int, limit: int) -> None:
         """Count and log, with the peers, when a port of this machine has as many connections as are accepted."""
-        peers = Counter(system.connected_to(port))
+        peers = Counter(system.list_connected_addresses(port))
         if peers.total() < limit:
             return
         self.full_seconds += int(CHECK_SECONDS)

@@ -143,12 +143,12 @@ def _lock_socket(path: Path) -> Generator[None]:
     """
     beside = lock_path_for(path)
     try:
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | system.PLAIN | system.NO_LINK, 0o600)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | system.BASE_FLAGS | system.NOFOLLOW, 0o600)
     except OSError as error:
         raise UsageError(f"cannot use {beside} for the socket: {error.strerror}") from error
     try:
         try:
-            system.lock(descriptor)
+            system.try_lock(descriptor)
         except BlockingIOError as error:
             raise UsageError(f"a service is already listening on {path}, or has not ended yet") from error
         yield
@@ -159,7 +159,7 @@ def _lock_socket(path: Path) -> Generator[None]:
 def _remove_stale_socket(path: Path) -> None:
     """Take away the socket of a service that is gone."""
     if path.is_socket():
-        if system.answers(path):
+        if system.is_socket_listening(path):
             raise UsageError(f"a service is already listening on {path}")
         path.unlink()
     elif path.exists():
@@ -176,7 +176,7 @@ def make_private_folder(path: Path) -> None:
         found = folder.stat()
     except OSError as error:
         raise UsageError(f"cannot use {folder} for the socket: {error.strerror}") from error
-    if not (system.is_ours(found) and system.is_closed(found.st_mode)):
+    if not (system.is_owned(found) and system.is_private_mode(found.st_mode)):
         raise UsageError(
             f"{folder} must belong to you and be closed to others, since whoever reaches the socket runs commands as "
             f"you: chmod 700 {folder}, or name a path in a folder of its own"

@@ -25,7 +25,7 @@ from yarrow.policy.permission.paths import denied_places
 from yarrow.policy.permission.unknown import unknown_tools
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Workspace
-from yarrow.prompt.skills import skill_directories
+from yarrow.prompt.skills import find_skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
@@ -255,7 +255,7 @@ class Sessions:
                 f"{entry.cwd} is not the directory any more that this session was made in: a link stands in its place"
             )
         settings = self._dependencies.settings.workspace
-        skills = skill_directories(self._dependencies.prompt_places(entry.cwd))
+        skills = find_skill_directories(self._dependencies.prompt_places(entry.cwd))
         workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
         dependencies = self._dependencies
         workspace = replace(

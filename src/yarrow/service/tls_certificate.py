@@ -54,14 +54,14 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
     """
     try:
         # What is no file, such as a pipe that nobody writes to, must not be waited for.
-        with os.fdopen(os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | system.NONBLOCK | system.BASE_FLAGS), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_PEM_BYTES + 1) if stat.S_ISREG(mode) else b""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > MAX_PEM_BYTES or (b"PRIVATE KEY-----" if secret else b"-----BEGIN CERTIFICATE-----") not in data:
         raise UsageError(f"{path} is no {'key' if secret else 'certificate'} in PEM format")
-    if secret and not system.is_closed(mode):
+    if secret and not system.is_private_mode(mode):
         raise UsageError(f"{path} holds a key and is open to others: chmod 600 {path}")
     return data
 
@@ -86,7 +86,7 @@ def load_or_create_certificate(folder: Path) -> TlsCertificate:
 
 def _write(path: Path, data: bytes) -> None:
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 

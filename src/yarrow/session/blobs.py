@@ -30,7 +30,7 @@ MAX_BLOB_BYTES = MAX_LINE_BYTES
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rb'"blob"\s*:\s*"([0-9a-f]{64})"')
-_READ_FLAGS = os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT
+_READ_FLAGS = os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK
 """Neither through a link nor waiting for whoever writes into a pipe."""
 
 
@@ -203,7 +203,7 @@ class BlobFolder:
             os.link(blob_folder_for(source) / digest, blob_folder_for(self._session) / digest, follow_symlinks=False)
 
     def _sync_file(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDWR | system.PLAIN)
+        fd = os.open(path, os.O_RDWR | system.BASE_FLAGS)
         try:
             self._calls.sync(fd, directory=False)
         finally:

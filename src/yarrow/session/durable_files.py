@@ -44,7 +44,7 @@ def create_file(calls: Syscalls, path: Path, data: bytes, *, sync: bool) -> None
     """
     changed = [path.parent, *make_directories(path.parent)]
     draft = path.with_name(f".{new_id()}.draft")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
     try:
         try:
             draft.chmod(0o600)  # whatever the umask
@@ -88,7 +88,7 @@ def _publish(draft: Path, path: Path) -> None:
 
 def sync_directory(calls: Syscalls, directory: Path) -> None:
     """Return when the entries of a directory survive a power failure. Raises `OSError`."""
-    fd = system.open_folder(directory)
+    fd = system.open_directory(directory)
     try:
         calls.sync(fd, directory=True)
     finally:

@@ -28,13 +28,13 @@ class WriterLock:
 
         Raises `Precondition` (LOCKED) naming the process that has it, and `OSError` when the file cannot be used.
         """
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | system.PLAIN, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | system.BASE_FLAGS, 0o600)
         with contextlib.ExitStack() as undone:
             undone.callback(os.close, fd)
             if self.is_held:
                 raise self._locked_error(fd)
             try:
-                system.lock(fd)
+                system.try_lock(fd)
             except BlockingIOError:
                 raise self._locked_error(fd) from None
             with contextlib.suppress(OSError):  # a full disk: the lock holds, only its refusals name nobody

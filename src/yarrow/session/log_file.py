@@ -113,7 +113,7 @@ class LogFile:
 
     def _rewrite_unsynced(self) -> None:
         """Read back what a failed sync was for and write it anew in its place, since no second sync is believed."""
-        fd = os.open(self._path, os.O_RDWR | system.PLAIN)
+        fd = os.open(self._path, os.O_RDWR | system.BASE_FLAGS)
         try:
             os.lseek(fd, self._synced, os.SEEK_SET)
             doubtful = os.read(fd, self._length - self._synced)
@@ -126,7 +126,7 @@ class LogFile:
 
     def _reopen(self) -> None:
         """Take a new handle of the file; after a failed sync the end of the last line is as doubtful as the rest."""
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | system.PLAIN)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | system.BASE_FLAGS)
         self.close()
         self._fd = fd
         self._length = os.lseek(fd, 0, os.SEEK_END)

@@ -69,7 +69,9 @@ class ImportSpool:
     def __enter__(self) -> "ImportSpool":
         """Make the draft. Raises `StorageError`."""
         try:
-            self._stream = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600), "wb")
+            self._stream = open(
+                os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600), "wb"
+            )
         except OSError as error:
             raise self._storage_error(error) from error
         return self

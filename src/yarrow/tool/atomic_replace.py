@@ -20,11 +20,11 @@ def replace_file(directory: int, name: str, data: bytes) -> None:
     is not ours to give) it is written in place.
     """
     try:
-        old = system.stat_in(directory, name)
+        old = system.stat_at(directory, name)
     except FileNotFoundError:
         _rename_over(directory, name, data, old=None)
         return
-    if old.st_nlink > 1 or not system.can_write_in(directory, "."):
+    if old.st_nlink > 1 or not system.can_write_at(directory, "."):
         _write_in_place(directory, name, data)
         return
     try:
@@ -40,7 +40,7 @@ class _ForeignOwnerError(Exception):
 def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result | None) -> None:
     # A new file gets its mode from the umask. One that takes another's place is private until it has its mode.
     beside = f".yarrow-{os.urandom(8).hex()}.tmp"
-    descriptor = system.open_in(directory, beside, _CREATE_FLAGS, mode=0o600 if old else 0o666)
+    descriptor = system.open_at(directory, beside, _CREATE_FLAGS, mode=0o600 if old else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -48,19 +48,19 @@ def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result 
             if old is not None:
                 _copy_metadata(descriptor, directory, name, old=old)
             elif system.is_root():  # commands, and the user, would not be able to change what root made
-                system.give_owner(descriptor, system.stat_in(directory, "."))
+                system.copy_owner(descriptor, system.stat_at(directory, "."))
             system.sync(descriptor)
-        system.replace_in(directory, beside, name)
+        system.replace_at(directory, beside, name)
     except BaseException:  # also an interrupt: no temporary file stays behind
         with suppress(FileNotFoundError):
-            system.unlink_in(directory, beside)
+            system.unlink_at(directory, beside)
         raise
 
 
 def _copy_metadata(descriptor: int, directory: int, name: str, *, old: os.stat_result) -> None:
     """Give an open new file the owner, mode and extended attributes (access lists among them) of the old one."""
     try:
-        system.give_owner(descriptor, old)
+        system.copy_owner(descriptor, old)
     except PermissionError as error:
         raise _ForeignOwnerError from error
     system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
@@ -69,7 +69,7 @@ def _copy_metadata(descriptor: int, directory: int, name: str, *, old: os.stat_r
 
 
 def _copy_attributes(descriptor: int, directory: int, name: str) -> None:
-    source = system.open_in(directory, name, os.O_RDONLY | system.NO_WAIT)
+    source = system.open_at(directory, name, os.O_RDONLY | system.NONBLOCK)
     try:
         system.copy_attributes(source, descriptor)
     finally:
@@ -78,7 +78,7 @@ def _copy_attributes(descriptor: int, directory: int, name: str) -> None:
 
 def _write_in_place(directory: int, name: str, data: bytes) -> None:
     """Write over a file. What makes it longer is written first, for that is where a full disk refuses."""
-    with os.fdopen(system.open_in(directory, name, os.O_RDWR), "r+b", buffering=0) as file:
+    with os.fdopen(system.open_at(directory, name, os.O_RDWR), "r+b", buffering=0) as file:
         old = file.read()
         try:
             _write_at(file, len(old), data[len(old) :])

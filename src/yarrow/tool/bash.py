@@ -158,7 +158,7 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
             note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
     shell = system.find_shell(os.environ)
     if not shell:
-        return ToolFailed(f"No command can be run here: {system.WITHOUT_SHELL}. Tell the user.")
+        return ToolFailed(f"No command can be run here: {system.NO_SHELL_HINT}. Tell the user.")
     passed = context.bash.pass_environment
     if context.outside is not None:
         environment = outside_environment(os.environ, context.keys, passed)

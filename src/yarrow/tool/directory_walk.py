@@ -77,7 +77,7 @@ def _list_entries(directory: str) -> list[tuple[str, bool]]:
     except OSError:
         return []
     try:
-        with system.entries_in(descriptor) as entries:
+        with system.scandir_at(descriptor) as entries:
             named = [(entry.name, _is_directory(entry)) for entry in entries]
     except OSError:
         return []

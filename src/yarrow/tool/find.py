@@ -84,7 +84,7 @@ def _list_names(directory: Path) -> set[str]:
     """Return the names in a directory that no link leads to. Raises OSError."""
     descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     try:
-        return set(system.names_in(descriptor))
+        return set(system.listdir_at(descriptor))
     finally:
         os.close(descriptor)
 

@@ -67,7 +67,7 @@ class IgnoreFile:
 def read_ignore_file(path: str) -> IgnoreFile | None:
     """Return what an ignore file says, None when there is none to be read."""
     try:
-        with open(os.open(path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:  # a FIFO would wait
+        with open(os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:  # a FIFO would wait
             if not _is_usable(os.fstat(file.fileno())):
                 return None
             data = file.read(MAX_IGNORE_FILE_BYTES)

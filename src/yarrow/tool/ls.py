@@ -72,7 +72,7 @@ def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool
     """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
     left_out = 0
-    with system.entries_in(directory) as entries:
+    with system.scandir_at(directory) as entries:
         for entry in entries:
             if is_left_out(entry.name):
                 left_out += 1

@@ -77,7 +77,7 @@ def find_ripgrep(workspace: Workspace) -> str | None:
 
     One inside the workspace is not run.
     """
-    if not system.BOUNDING_SHELL:
+    if not system.ULIMIT_SHELL:
         return None
     found = find_program("rg", os.environ)
     if found is None:
@@ -139,7 +139,7 @@ async def _read_records(program: str, directory: Path, options: Sequence[str]) -
     if has_unusable_ignore_file(directory):
         raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
     separator = b"\0" if "--null" in options else b"\n"
-    bounded = (system.BOUNDING_SHELL, "-c", BOUNDED_EXEC, "sh", program, *options)
+    bounded = (system.ULIMIT_SHELL, "-c", BOUNDED_EXEC, "sh", program, *options)
     unfinished: list[bytes] = []
     has_any = False
     with _hold_directory(directory) as held:
@@ -197,5 +197,5 @@ def _open_fifos(directory: Path, stop: threading.Event) -> None:
     while paths and not stop.is_set():
         for path in paths:
             with suppress(OSError):  # nobody waits there
-                os.close(os.open(path, os.O_WRONLY | system.NO_WAIT | system.PLAIN))
+                os.close(os.open(path, os.O_WRONLY | system.NONBLOCK | system.BASE_FLAGS))
         stop.wait(UNBLOCK_SECONDS)

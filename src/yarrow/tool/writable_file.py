@@ -61,7 +61,7 @@ class WritableFile:
         if self._directory is None:
             return None
         try:
-            descriptor = system.open_in(self._directory, self._name or ".", READING)
+            descriptor = system.open_at(self._directory, self._name or ".", READING)
         except FileNotFoundError:
             return None
         try:
@@ -92,7 +92,7 @@ class WritableFile:
 
     def _undo(self, directory: int) -> None:
         if self._old is None:
-            system.unlink_in(directory, self._name)
+            system.unlink_at(directory, self._name)
         else:
             replace_file(directory, self._name, self._old)
 
@@ -110,7 +110,7 @@ class WritableFile:
         if self._directory is None:
             return None
         try:
-            return _get_version(system.stat_in(self._directory, self._name))
+            return _get_version(system.stat_at(self._directory, self._name))
         except FileNotFoundError:
             return None
 
@@ -118,7 +118,7 @@ class WritableFile:
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             return ToolFailed(f"{self._path} is {kind}.")
-        if not system.can_write_in(directory, self._name):
+        if not system.can_write_at(directory, self._name):
             return ToolFailed(f"{self._path} is read-only. Change its mode first, if the user agrees.")
         if status.st_size > MAX_CHANGED_BYTES:
             return ToolFailed(

@@ -7,7 +7,7 @@ from msgspec import Struct
 from yarrow.agent.compaction.transcript import truncate_to_budget
 from yarrow.agent.tokens import text_tokens
 from yarrow.message import Message, Role, Text
-from yarrow.prompt.untrusted import wrap
+from yarrow.prompt.untrusted import wrap_untrusted
 from yarrow.provider.base import CompletionRequest
 
 SYSTEM = """\
@@ -65,8 +65,8 @@ class SummarySpec(Struct, frozen=True):
 
 def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionRequest:
     """Return the request for notes of a conversation; `notes` are those to update, empty for none."""
-    parts = [f"The notes so far:\n{wrap(notes)}"] if notes else []
-    parts += [f"The conversation:\n{wrap(conversation)}", _task(wanted, update=bool(notes))]
+    parts = [f"The notes so far:\n{wrap_untrusted(notes)}"] if notes else []
+    parts += [f"The conversation:\n{wrap_untrusted(conversation)}", _task(wanted, update=bool(notes))]
     message = Message(id="", role=Role.USER, content=(Text("\n\n".join(parts)),), timestamp="")
     return CompletionRequest(model=wanted.model, messages=(message,), system=SYSTEM, max_tokens=wanted.most)
 

@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from yarrow.cli.flags import Flag
-from yarrow.config.settings import BUILT_IN
+from yarrow.config.settings import BUILT_IN_PROVIDERS
 
 
 class ValueKind(Enum):
@@ -65,7 +65,7 @@ def find_value(flag: Flag) -> FlagValue:
         case "resume", _:
             return FlagValue(ValueKind.SESSIONS)
         case "provider", _:
-            return FlagValue(ValueKind.WORDS, tuple(BUILT_IN))
+            return FlagValue(ValueKind.WORDS, tuple(BUILT_IN_PROVIDERS))
         case _, value if value in _FILES:
             return FlagValue(ValueKind.FILES)
         case _:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.config.layers import Loaded
+from yarrow.config.layers import LoadedSettings
 from yarrow.errors import Code
 
 
@@ -38,7 +38,7 @@ class CheckContext(Struct, frozen=True):
     home: Path
     cwd: Path
     environment: Mapping[str, str]
-    loaded: Loaded
+    loaded: LoadedSettings
     extensions: int = 0
     """How many there are. None is loaded, since what is only looked at must not run; each may add a provider."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.check import CheckContext
-from yarrow.config.settings import BUILT_IN, ProviderSettings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
 from yarrow.policy.secrets import is_secret_variable
 from yarrow.provider.api_keys import find_vendor_key
 from yarrow.provider.gemini.address import is_official as gemini_is_official
@@ -25,7 +25,7 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
         return f"providers.{name}.apiKeyCommand"
     if any(header.lower() in CREDENTIAL_HEADERS for header in settings.headers):
         return f"providers.{name}.headers"
-    built_in = BUILT_IN.get(name, ProviderSettings())
+    built_in = BUILT_IN_PROVIDERS.get(name, ProviderSettings())
     url = settings.base_url or built_in.base_url
     match settings.type or built_in.type:
         case "messages":

@@ -37,14 +37,14 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
         _check_installed(
             "git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"
         ),
-        _check_installed("shell", bash, system.WITHOUT_SHELL or _NO_BASH),
+        _check_installed("shell", bash, system.NO_SHELL_HINT or _NO_BASH),
         *_check_sandbox(environment),
     ]
 
 
 def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
     if why := unavailable():
-        install = "" if system.WITHOUT_SANDBOX else "install bubblewrap; "
+        install = "" if system.NO_SANDBOX_REASON else "install bubblewrap; "
         todo = f"{install}without it every shell command is asked, and runs with your rights"
         return [warn("tools", "sandbox", seen=why, todo=todo)]
     home = Path(environment.get("HOME") or Path.home()).resolve()

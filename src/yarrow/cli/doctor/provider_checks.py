@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from yarrow.cli.doctor.check import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, run_probe
-from yarrow.config.secrets import masked
+from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secrets import is_secret_variable
 from yarrow.provider.base import ModelEntry, ProviderInfo
@@ -50,7 +50,7 @@ async def _choose_provider(context: CheckContext) -> tuple[str, str, str]:
     """Return the provider and the model that a prompt is sent to, and why. Raises PROVIDER_SETUP when there is none."""
     settings = context.loaded.settings
     if settings.provider:
-        return settings.provider, settings.model, f"set by {context.loaded.origins()['provider']}"
+        return settings.provider, settings.model, f"set by {context.loaded.list_origins()['provider']}"
     found = await detect(context.environment, settings)
     return found.name, settings.model or found.model, found.reason or "the only one that is configured"
 
@@ -115,7 +115,7 @@ def _format_address(probe: ProviderProbe) -> str:
         from yarrow.provider.openai.address import parse_address
 
         url = parse_address(url).chat_url
-    return f"{masked(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
+    return f"{mask_secrets(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
 
 
 def _report_answer(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from yarrow.cli.doctor.check import CheckContext
 from yarrow.cli.doctor.key_sources import find_key_source
-from yarrow.config.settings import BUILT_IN, ProviderSettings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import ProviderContext, create_provider
@@ -34,7 +34,7 @@ class ProviderProbe(NamedTuple):
     @property
     def type(self) -> str:
         """The kind of its adapter."""
-        return self.settings.type or BUILT_IN.get(self.name, ProviderSettings()).type or ""
+        return self.settings.type or BUILT_IN_PROVIDERS.get(self.name, ProviderSettings()).type or ""
 
     @property
     def is_server(self) -> bool:
@@ -49,7 +49,7 @@ class ProviderProbe(NamedTuple):
     @property
     def base_url(self) -> str:
         """Where it is, as far as that is configured."""
-        configured = self.settings.base_url or BUILT_IN.get(self.name, ProviderSettings()).base_url
+        configured = self.settings.base_url or BUILT_IN_PROVIDERS.get(self.name, ProviderSettings()).base_url
         follows = self.name == "openai" and not configured
         return self.context.environment.get("OPENAI_BASE_URL", "").strip() if follows else configured
 

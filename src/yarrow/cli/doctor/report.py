@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.cli.doctor.check import Check, CheckStatus
-from yarrow.config.visible import visible
+from yarrow.config.sanitizer import escape_unprintable
 
 _COLOUR_MARKS = {
     CheckStatus.OK: "\x1b[32m✓\x1b[0m",
@@ -41,7 +41,7 @@ def sanitize_check(check: Check, secrets: Sequence[str]) -> Check:
 def _sanitize_text(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[secret]")
-    return visible(text)
+    return escape_unprintable(text)
 
 
 def format_json(checks: Sequence[Check]) -> str:

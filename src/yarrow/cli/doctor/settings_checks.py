@@ -6,8 +6,8 @@ from pathlib import Path
 
 from yarrow.cli.doctor.check import Check, CheckContext, fail, ok, warn
 from yarrow.cli.paths import working_directory
-from yarrow.config.files import user_directory, user_file
-from yarrow.config.layers import Loaded, load
+from yarrow.config.files import get_user_directory, get_user_file
+from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
@@ -20,10 +20,10 @@ _UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"
 
 def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[CheckContext, list[Check]]:
     """Return where the command stands and what is wrong with it; settings that are wrong give way to the defaults."""
-    loaded, faults = Loaded(Settings(), (), ()), list[Check]()
+    loaded, faults = LoadedSettings(Settings(), (), ()), list[Check]()
     extensions = 0
     try:
-        read = load(home=home, cwd=cwd, environment=environment, overrides={})
+        read = load_settings(home=home, cwd=cwd, environment=environment, overrides={})
         extensions = len(read.settings.extensions) + len(find_entry_points()[0])
         read.check_providers({read.settings.provider, *read.settings.providers} if extensions else ())
         loaded = read
@@ -35,7 +35,7 @@ def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple
 
 
 def _files(context: CheckContext) -> list[Check]:
-    users = user_file(context.home, context.environment)
+    users = get_user_file(context.home, context.environment)
     there = (
         context.shorten_path(users)
         if os.path.lexists(users)
@@ -49,12 +49,12 @@ def _files(context: CheckContext) -> list[Check]:
 
 def _extensions(context: CheckContext) -> list[Check]:
     """Tell of files of extensions that are not there; a prompt does without them."""
-    users = user_directory(context.home, context.environment)
+    users = get_user_directory(context.home, context.environment)
     checks = list[Check]()
     for number, text in enumerate(context.loaded.settings.extensions):
         path = users / Path(text).expanduser()
         if not path.exists():
-            place = f"extensions[{number}] ({context.loaded.origin(('extensions',))})"
+            place = f"extensions[{number}] ({context.loaded.get_origin(('extensions',))})"
             seen, todo = f"{context.shorten_path(path)} is not there", f"correct {place}, or put the file there"
             checks.append(warn(SECTION, "extension", seen=seen, todo=todo))
     return checks
@@ -65,7 +65,7 @@ def _project(context: CheckContext) -> str:
         project = read_project(home=context.home, cwd=context.cwd, environment=context.environment)
     except ConfigError:
         return "cannot be used"
-    return f"{project.layer.label}, {project.standing.value}" if project else "none"
+    return f"{project.layer.label}, {project.trust_state.value}" if project else "none"
 
 
 def _rules(context: CheckContext) -> list[Check]:
@@ -89,7 +89,7 @@ def _keys(context: CheckContext) -> list[Check]:
     for number, text in enumerate(context.loaded.settings.workspace.read):
         path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
         if keys.has(str(path)):
-            place = f"workspace.read[{number}] ({context.loaded.origin(('workspace', 'read'))})"
+            place = f"workspace.read[{number}] ({context.loaded.get_origin(('workspace', 'read'))})"
             seen = f"{context.shorten_path(path)} holds keys, and tools and commands can read it"
             checks.append(warn(SECTION, "keys", seen=seen, todo=f"remove {place} unless the model may see them"))
     return checks
@@ -104,7 +104,7 @@ def _directory() -> list[Check]:
     return []
 
 
-def _notices(loaded: Loaded) -> list[Check]:
+def _notices(loaded: LoadedSettings) -> list[Check]:
     checks = list[Check]()
     for notice in loaded.notices:
         seen, _, todo = notice.partition("; ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from yarrow.cli.doctor.check import Check, CheckContext, fail, ok, warn
 from yarrow.cli.logs import LEVELS
-from yarrow.config.files import user_directory
+from yarrow.config.files import get_user_directory
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.platform import system
 from yarrow.session.durable_files import describe_os_error
@@ -24,7 +24,7 @@ MIN_FREE_BYTES = 100_000_000
 
 def check_storage(context: CheckContext) -> list[Check]:
     """Return how the sessions and the log are; leaves nothing behind."""
-    own = user_directory(context.home, context.environment)
+    own = get_user_directory(context.home, context.environment)
     configured = context.loaded.settings.session_dir
     root = Path(configured).expanduser() if configured else own / "sessions"
     return [*_check_root(context, root), _check_log(context, own / "yarrow.log")]
@@ -113,7 +113,7 @@ def _find_directory_problem(directory: Path) -> str:
 def _find_file_problem(path: Path) -> str:
     """Return why nothing can be added to a file; empty when it can."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | system.PLAIN | system.NO_WAIT))
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | system.BASE_FLAGS | system.NONBLOCK))
     except OSError as error:
         return describe_os_error(error)
     return ""

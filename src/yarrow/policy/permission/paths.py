@@ -61,7 +61,7 @@ class PathRules(Struct, frozen=True):
         """
         for one in self.rules:
             names = paths if one.verdict is not Verdict.AUTO else paths[:1]
-            if any(one.pattern.fullmatch(f"{system.compared(name)}/") for name in names):
+            if any(one.pattern.fullmatch(f"{system.normcase(name)}/") for name in names):
                 return one
         return None
 
@@ -106,14 +106,14 @@ def _absolute(pattern: str, cwd: Path) -> str:
     if pattern.startswith("*"):
         return pattern
     rooted = pattern if os.path.isabs(pattern) else f"{cwd}/{pattern}"  # noqa: PTH117
-    return system.slashed(os.path.normpath(rooted))
+    return system.to_posix(os.path.normpath(rooted))
 
 
 def _compiled(pattern: str, *, strict: bool) -> re.Pattern[str]:
     """Return what matches a path with a slash behind it."""
     if not strict:
-        return re.compile(_regex(system.compared(pattern)) + "/", re.DOTALL)
-    spellings = {system.compared(pattern), system.compared(_without_links(pattern))}
+        return re.compile(_regex(system.normcase(pattern)) + "/", re.DOTALL)
+    spellings = {system.normcase(pattern), system.normcase(_without_links(pattern))}
     return re.compile(f"(?:{'|'.join(map(_regex, sorted(spellings)))})(?:/.*)?", re.DOTALL)
 
 

@@ -60,7 +60,7 @@ class Boxes:
         On a system that has none the user is told at the first start only: there is nothing to install.
         """
         why = unavailable() if self._level == "workspace" else ""
-        if why and system.WITHOUT_SANDBOX:
+        if why and system.NO_SANDBOX_REASON:
             return f"{why}: shell commands run with your rights" if self._is_first_start() else ""
         if self._level == "workspace":
             why = why or unsuitable(roots, self._home, scratch_directory())
@@ -72,7 +72,7 @@ class Boxes:
             return True
         try:
             self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS
             os.close(os.open(self._notes.with_name(TOLD), flags, 0o600))
         except FileExistsError:
             return False
@@ -166,7 +166,7 @@ class Boxes:
             return None
         # The library would tell the directory of temporary files too, and makes a file in it to try it.
         temporary = Path(os.environ.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 (where it mostly is)
-        if system.WITHOUT_SANDBOX or launcher() is None or unsuitable(workspace.writable, self._home, temporary):
+        if system.NO_SANDBOX_REASON or launcher() is None or unsuitable(workspace.writable, self._home, temporary):
             if self._level == "strict":
                 raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
             return None

@@ -159,7 +159,7 @@ def _lies_in(path: str, roots: Sequence[Path]) -> bool:
 def _read(root: Path, path: Path) -> bytes | None:
     """Return what a file below a directory holds; None for a symlink, or what is no file or too large."""
     try:
-        with os.fdopen(open_beneath(root, path, os.O_RDONLY | system.PLAIN | system.NO_WAIT), "rb") as file:
+        with os.fdopen(open_beneath(root, path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             content = file.read(CONFIG_BYTES + 1)
@@ -177,19 +177,19 @@ def _replace(copy: Copy, content: bytes) -> bool:
     lock = f"{copy.config.name}.lock"
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(system.open_in(directory, lock, making, mode=0o600), "wb") as file:
+        with os.fdopen(system.open_at(directory, lock, making, mode=0o600), "wb") as file:
             is_same = _read(Path("/"), copy.config) == copy.content
             if is_same:
-                _fill(file, content, system.stat_in(directory, copy.config.name))
+                _fill(file, content, system.stat_at(directory, copy.config.name))
         if is_same:
-            system.replace_in(directory, lock, copy.config.name)
+            system.replace_at(directory, lock, copy.config.name)
         else:
-            system.unlink_in(directory, lock)
+            system.unlink_at(directory, lock)
     except FileExistsError:  # another git is writing it
         return False
     except OSError:
         with suppress(OSError):
-            system.unlink_in(directory, lock)
+            system.unlink_at(directory, lock)
         return False
     else:
         return is_same
@@ -202,4 +202,4 @@ def _fill(file: BinaryIO, content: bytes, like: os.stat_result) -> None:
     file.flush()
     system.set_mode(file.fileno(), stat.S_IMODE(like.st_mode))
     if system.is_root():
-        system.give_owner(file.fileno(), like)
+        system.copy_owner(file.fileno(), like)

@@ -137,7 +137,7 @@ def _identity(directory: str) -> str:
 def is_own(directory: Path) -> bool:
     """Whether a directory is of the user whom commands run as; what others own, they cannot have made."""
     try:
-        return system.is_ours(directory.lstat())
+        return system.is_owned(directory.lstat())
     except OSError:
         return False
 

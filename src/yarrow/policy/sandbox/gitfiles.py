@@ -18,9 +18,9 @@ def content(path: Path, most: int, *, start: int = 0, follows: bool = False) -> 
 
     A symlink counts as no file, unless `follows` is set.
     """
-    flags = os.O_RDONLY | system.NO_WAIT | system.PLAIN
+    flags = os.O_RDONLY | system.NONBLOCK | system.BASE_FLAGS
     try:
-        with os.fdopen(os.open(path, flags if follows else flags | system.NO_LINK), "rb") as file:
+        with os.fdopen(os.open(path, flags if follows else flags | system.NOFOLLOW), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return b""
             file.seek(start)

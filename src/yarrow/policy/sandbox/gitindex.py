@@ -77,7 +77,7 @@ def _state(status: os.stat_result) -> State:
 def _ids(path: Path, _now: State) -> tuple[bytes, ...]:
     """Return the ids that git gives to the content of a file; none when it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | system.NO_LINK | system.PLAIN | system.NO_WAIT)
+        descriptor = os.open(path, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS | system.NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(RECORDED_BYTES + 1)
     except OSError:

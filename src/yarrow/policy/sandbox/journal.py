@@ -95,7 +95,7 @@ def _put_back(path: Path, saved: Saved) -> None:
     directory = open_directory(Path("/"), path.parent)
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(system.open_in(directory, path.name, making, mode=saved.mode), "wb") as file:
+        with os.fdopen(system.open_at(directory, path.name, making, mode=saved.mode), "wb") as file:
             file.write(saved.content)
     finally:
         os.close(directory)
@@ -109,12 +109,12 @@ class Note:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / f"{_OURS}{os.urandom(8).hex()}.json"
         beside = self._path.with_suffix(".tmp")
-        self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o600)
+        self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
         with ExitStack() as undone:
             undone.callback(beside.unlink, missing_ok=True)
             undone.callback(os.close, self._descriptor)
             # Locked before it has its name, or another service could take it for one that a dead one left.
-            system.lock(self._descriptor)
+            system.try_lock(self._descriptor)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.write(_written(left))
             beside.rename(self._path)
@@ -143,7 +143,7 @@ def elsewhere(directory: Path) -> list[Baseline]:
     for name in _names(directory):
         if not name.startswith(_OURS):
             with suppress(OSError, msgspec.MsgspecError):
-                descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
+                descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
                 try:
                     found.append(_left(descriptor).before)
                 finally:
@@ -169,9 +169,9 @@ def _names(directory: Path) -> list[str]:
 
 
 def _recovered(directory: Path, name: str) -> list[Entry]:
-    descriptor = os.open(directory / name, os.O_RDONLY | system.NO_LINK | system.PLAIN)
+    descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
     try:
-        system.lock(descriptor)  # raises where the command's service lives
+        system.try_lock(descriptor)  # raises where the command's service lives
         taken: list[Entry] = []
         with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
             left = _left(descriptor)

@@ -45,8 +45,8 @@ def ask() -> "subprocess.Popen[bytes] | str":
 
     Only `unavailable` waits for it. It ends by itself and changes nothing.
     """
-    if system.WITHOUT_SANDBOX:
-        return system.WITHOUT_SANDBOX
+    if system.NO_SANDBOX_REASON:
+        return system.NO_SANDBOX_REASON
     program = launcher()
     if program is None:
         return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"

@@ -77,7 +77,7 @@ class Quarantine:
         item of the entry is the path itself.
         """
         try:
-            system.stat_in(directory, name)
+            system.stat_at(directory, name)
         except OSError:
             return None
         size = tree_bytes(directory, name)
@@ -186,7 +186,7 @@ def _forget(entry: Entry, directory: Path) -> None:
 def _taken_for(entry: Entry, directory: Path) -> Entry | None:
     """Quarantine what is at the original path of an entry; None for nothing. Raises UsageError where that fails."""
     path = entry.path
-    above = os.open(path.parent, os.O_RDONLY | system.DIRECTORY | system.NO_LINK)
+    above = os.open(path.parent, os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW)
     try:
         taken = Quarantine(directory).take(above, path.name, path, reason=f"entry {entry.number} was restored")
     finally:
@@ -251,7 +251,7 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
             os.rename(name, item, src_dir_fd=directory)
             return item
     beside = f"{name}.quarantined-{os.urandom(4).hex()}"
-    system.replace_in(directory, name, beside)
+    system.replace_at(directory, name, beside)
     real = Path(f"/proc/self/fd/{directory}", beside)
     if item is not None and tree_bytes(directory, beside) <= COPY_BYTES:
         with suppress(OSError, shutil.Error):

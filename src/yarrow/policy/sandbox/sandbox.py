@@ -110,7 +110,7 @@ class Boxed:
         if has_others(path for one in workplace.found for path in one.fixed):
             environment = with_git_settings(environment, COLLECTING)
         if (filtering := _filter_file(self._private, is_strict=box.level == "strict")) is not None:
-            words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.PLAIN)))]
+            words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.BASE_FLAGS)))]
         starting = starter(pids.tasks() if system.is_root() else None, words[0])
         group = pids.group() if system.is_root() and not starting.has_entered else None
         if self._owner is not None:

@@ -125,7 +125,7 @@ def signature(path: Path) -> str:
         if stat.S_ISLNK(kind):
             content = os.fsencode(path.readlink())
         elif stat.S_ISREG(kind):
-            descriptor = os.open(path, os.O_RDONLY | system.NO_LINK | system.PLAIN)
+            descriptor = os.open(path, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
             try:
                 content = os.read(descriptor, READ_BYTES)
             finally:

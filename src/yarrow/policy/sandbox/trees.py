@@ -9,7 +9,7 @@ from yarrow.platform import system
 
 MOST_MEASURED = 1_000_000
 """Entries of a tree whose bytes are added up; the rest counts as nothing."""
-_DIRECTORY = os.O_RDONLY | system.DIRECTORY | system.NO_LINK | system.PLAIN
+_DIRECTORY = os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW | system.BASE_FLAGS
 
 
 def remove_tree(path: Path) -> None:
@@ -21,7 +21,7 @@ def remove_tree(path: Path) -> None:
         if not stat.S_ISDIR(path.lstat().st_mode):
             path.unlink()
             return
-        above = os.open(path.parent, _DIRECTORY & ~system.NO_LINK)
+        above = os.open(path.parent, _DIRECTORY & ~system.NOFOLLOW)
         try:
             _remove(above, path.name)
         finally:
@@ -31,7 +31,7 @@ def remove_tree(path: Path) -> None:
 def tree_bytes(directory: int, name: str) -> int:
     """Return the bytes of all files at a name of an open directory, as far as paths of the system reach."""
     try:
-        status = system.stat_in(directory, name)
+        status = system.stat_at(directory, name)
     except OSError:
         return 0
     if not stat.S_ISDIR(status.st_mode):
@@ -75,10 +75,10 @@ def _remove(above: int, name: str) -> None:
 def _emptied(directory: int, *, into: int) -> list[str]:
     """Remove the files of an open directory, move its directories to another, and return their names there."""
     moved: list[str] = []
-    for name in system.names_in(directory):
+    for name in system.listdir_at(directory):
         with suppress(OSError):
-            if not stat.S_ISDIR(system.stat_in(directory, name).st_mode):
-                system.unlink_in(directory, name)
+            if not stat.S_ISDIR(system.stat_at(directory, name).st_mode):
+                system.unlink_at(directory, name)
             elif directory == into:
                 moved.append(name)
             else:
@@ -100,6 +100,6 @@ def open_up(name: str, *, inside: int | None = None) -> None:
 
     Raises OSError.
     """
-    status = os.lstat(name) if inside is None else system.stat_in(inside, name)
+    status = os.lstat(name) if inside is None else system.stat_at(inside, name)
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=inside)

@@ -80,7 +80,7 @@ def _change(directory: Path | None, judged: Iterable[Path], cut: Sequence[Region
         return
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with system.alone_in(directory):
+        with system.lock_directory(directory):
             before = _read(directory)
             after = _changed(before, judged, cut)
             if after != before:

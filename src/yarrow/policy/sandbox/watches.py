@@ -99,7 +99,7 @@ class Watches:
 
     def _start(self) -> None:
         if self._is_wanted and (now := time.monotonic()) >= self._resume_at:
-            self._changes = system.directory_changes()
+            self._changes = system.open_directory_changes()
             # A system that reports nothing is not asked before each look.
             self._resume_at = now + RENEW_SECONDS
             self._forget()
@@ -156,7 +156,7 @@ class Watches:
         else:
             # Nothing reports that another is put in its place, so it is known by its identity.
             with suppress(OSError):
-                descriptor = system.open_folder(path, follow=False)
+                descriptor = system.open_directory(path, follow=False)
                 try:
                     status = os.fstat(descriptor)
                     if status.st_dev in changes.devices:

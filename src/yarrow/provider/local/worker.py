@@ -29,7 +29,7 @@ def main() -> None:
     if not line:
         return
     order = msgspec.json.decode(line, type=WorkerRequest)
-    system.end_with_input()
+    system.exit_at_stdin_end()
     # Native code may print to standard output, which is for the report alone.
     report_to = os.dup(1)
     os.dup2(2, 1)

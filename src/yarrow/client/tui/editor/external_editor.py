@@ -26,7 +26,7 @@ async def edit_text(text: str, environment: Mapping[str, str], terminal: int | N
 
     `terminal` is the descriptor that the editor draws on; None is that of this process.
     """
-    named = environment.get("VISUAL") or environment.get("EDITOR") or system.USUAL_EDITOR
+    named = environment.get("VISUAL") or environment.get("EDITOR") or system.DEFAULT_EDITOR
     descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
     path = Path(name)
     try:
@@ -63,13 +63,13 @@ async def _terminate(process: Process) -> None:
     pids = [process.pid, *_find_descendants(process.pid)]
     _signal(pids, signal.SIGTERM)
     ended = asyncio.ensure_future(process.wait())
-    late = asyncio.get_running_loop().call_later(MAX_END_SECONDS, _signal, pids, system.KILL)
+    late = asyncio.get_running_loop().call_later(MAX_END_SECONDS, _signal, pids, system.KILL_SIGNAL)
     while not ended.done():
         # Whoever cancels once more does not hurry it: it is over within a second.
         with suppress(asyncio.CancelledError):
             await asyncio.shield(ended)
     late.cancel()
-    _signal(pids[1:], system.KILL)
+    _signal(pids[1:], system.KILL_SIGNAL)
 
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:

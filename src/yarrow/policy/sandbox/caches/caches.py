@@ -115,7 +115,7 @@ def _made(box: Box, environment: Mapping[str, str], key: tuple[object, ...]) -> 
         writable=tuple(str(root) for root in box.writable if root not in box.locked),
         closed=tuple(map(str, (*home_secrets(box.home), *box.hidden))),
         environment=environment,
-        account=system.account_home(None if box.owner is None else box.owner.uid),
+        account=system.get_account_home(None if box.owner is None else box.owner.uid),
     )
     plan = reduce(Plan.joined, (cargo(machine), go(machine), gradle(machine), maven(machine), _others(machine)))
     building = _mounted(plan, box)

@@ -103,7 +103,7 @@ class _Maker:
         self._write(f"{target}/objects/info/alternates", os.fsencode(f"{seen}/objects\n"))
 
     def _copy(self, source: str, target: str) -> None:
-        flags = os.O_RDONLY | system.PLAIN | system.NO_LINK | system.NO_WAIT
+        flags = os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK
         with suppress(OSError), os.fdopen(os.open(source, flags), "rb") as opened:
             status = os.fstat(opened.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size <= COPIED_BYTES:

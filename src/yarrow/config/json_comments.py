@@ -9,7 +9,7 @@ _COMMAS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{,:]\s*,|(?P<trailing>,)(?=\s*[\]}
 _VISIBLE = re.compile(r"[^\r\n]")
 
 
-def without_comments(text: str) -> str:
+def to_strict_json(text: str) -> str:
     """Return `text` with spaces for comments (`//`, `/* */`) and trailing commas.
 
     Length, lines and columns stay, so that whatever is wrong with the rest is told at its place.

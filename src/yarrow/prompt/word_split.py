@@ -11,7 +11,7 @@ _PART = r"""(?xs)
 """
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words: white space parts them, closed quotes hold them together, and any text has some."""
     found: list[str] = []
     word: list[str] | None = None

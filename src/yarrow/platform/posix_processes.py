@@ -5,7 +5,7 @@ import signal
 import sys
 
 if sys.platform == "win32":
-    raise ImportError("yarrow.platform.posix_programs is not for Windows")
+    raise ImportError("yarrow.platform.posix_processes is not for Windows")
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-KILL = signal.SIGKILL
+KILL_SIGNAL = signal.SIGKILL
 """Ends a process that cannot refuse it."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What tells a program to end."""
-SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+SHELL_PATHS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 """Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
-BOUNDING_SHELL = "/bin/sh"
+ULIMIT_SHELL = "/bin/sh"
 """The shell whose `ulimit` bounds a program; empty where there is none."""
 HAS_TERMINAL_UI = True
 """Whether the terminal UI runs here."""
 HAS_UNIX_SOCKETS = True
 """Whether the service can listen on a path that other users cannot reach."""
-WITHOUT_SHELL = ""
+NO_SHELL_HINT = ""
 """What to do where `find_shell` finds none; it always does here."""
-USUAL_EDITOR = "vi"
+DEFAULT_EDITOR = "vi"
 """The editor where none is named."""
 
 
@@ -40,22 +40,22 @@ def open_pipe() -> tuple[int, int]:
     return source, sink
 
 
-def never_wait(descriptor: int) -> None:
+def set_nonblocking(descriptor: int) -> None:
     """See to it that writing to a pipe of ours never waits."""
     os.set_blocking(descriptor, False)
 
 
-def read_now(descriptor: int, most: int) -> bytes:
+def read_nonblocking(descriptor: int, most: int) -> bytes:
     """Return what is in a pipe of `open_pipe`, nothing at its end. Raises `BlockingIOError` where it is empty."""
     return os.read(descriptor, most)
 
 
-def watch(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
+def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
     """Call back, in the event loop, whenever a descriptor can be read."""
     loop.add_reader(descriptor, arrived)
 
 
-def unwatch(loop: "AbstractEventLoop", descriptor: int) -> None:
+def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:
     """Call back no more."""
     loop.remove_reader(descriptor)
 
@@ -68,7 +68,7 @@ def kill_group(leader: int) -> None:
     os.killpg(leader, signal.SIGKILL)
 
 
-def end_with_input() -> None:
+def exit_at_stdin_end() -> None:
     """See to it that the end of standard input ends this process, which leads its group, at any moment.
 
     A thread cannot: a library may hold the interpreter's lock for long. So a second process, forked while this one has
@@ -88,7 +88,7 @@ def end_with_input() -> None:
 
 def find_shell(environment: Mapping[str, str]) -> str:
     """Return the shell that runs a command after `-c`: bash, or sh where there is none."""
-    for path in SHELLS:
+    for path in SHELL_PATHS:
         if os.access(path, os.X_OK):
             return path
     from yarrow.platform.search_path import find_program
@@ -103,7 +103,7 @@ def prepare_terminal() -> None:
     """See to it that a terminal shows what is written as UTF-8, with its escape sequences."""
 
 
-def forget_typed(descriptor: int) -> None:
+def flush_input(descriptor: int) -> None:
     """Drop what was typed at a terminal and not read yet."""
     import termios
 
@@ -111,7 +111,7 @@ def forget_typed(descriptor: int) -> None:
 
 
 @contextmanager
-def by_keys(descriptor: int) -> Generator[bool]:
+def set_cbreak_mode(descriptor: int) -> Generator[bool]:
     """Read a terminal key by key and unechoed, also what was typed and not read yet; yield whether that is so here."""
     import termios
 
@@ -127,7 +127,7 @@ def by_keys(descriptor: int) -> Generator[bool]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def in_background(descriptor: int) -> bool:
+def is_in_background(descriptor: int) -> bool:
     """Whether a terminal belongs to another job, so that reading from it would stop this one."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
@@ -135,21 +135,21 @@ def in_background(descriptor: int) -> bool:
         return False
 
 
-def comes(descriptor: int, seconds: float | None) -> bool:
+def wait_readable(descriptor: int, seconds: float | None) -> bool:
     """Wait until a descriptor can be read, for so long at most, and return whether it can. Raises `OSError`."""
     import select
 
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 
-def tells_of_reader(descriptor: int) -> bool:
-    """Whether `watch` calls back when the reader of what we write goes away."""
+def can_detect_peer_close(descriptor: int) -> bool:
+    """Whether `watch_readable` calls back when the reader of what we write goes away."""
     import stat
 
     return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
 
 
-def is_left(descriptor: int) -> bool:
+def is_peer_closed(descriptor: int) -> bool:
     """Whether nobody has the other end of a pipe, or of a terminal, any more."""
     import select
 
@@ -158,7 +158,7 @@ def is_left(descriptor: int) -> bool:
     return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
 
 
-def answers(path: Path) -> bool:
+def is_socket_listening(path: Path) -> bool:
     """Whether somebody listens on a unix socket."""
     import socket
 

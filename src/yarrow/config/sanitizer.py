@@ -1,7 +1,7 @@
 """Shows what no terminal should obey: names from a file or a disk, as they are told to people."""
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""Return `text` with an escape such as `\x1b` for each character that steers a terminal, hides or is no UTF-8."""
     if text.isprintable():
         return text

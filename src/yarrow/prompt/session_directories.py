@@ -10,14 +10,14 @@ from yarrow.policy.sandbox.linked import Linked
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import links
 
-UNPRINTABLE = "\ufffd"
+REPLACEMENT_CHARACTER = "\ufffd"
 
 
-class Places(Struct, frozen=True):
+class SessionDirectories(Struct, frozen=True):
     """The directories of a session, as absolute real paths."""
 
     home: Path
-    users: Path
+    user_directory: Path
     """The directory of the user's own things, such as `~/.yarrow`."""
     cwd: Path
     root: Path
@@ -26,39 +26,45 @@ class Places(Struct, frozen=True):
     """Files that are not read."""
 
     @classmethod
-    def make(cls, *, home: Path, users: Path, cwd: Path, secrets: SecretFiles = ENV_FILES) -> "Places":
+    def make(
+        cls, *, home: Path, user_directory: Path, cwd: Path, secrets: SecretFiles = ENV_FILES
+    ) -> "SessionDirectories":
         """Follow links and find the root; nothing is run, and what does not exist stays as it is named."""
-        home, users, cwd = (Path(os.path.realpath(path)) for path in (home, users, cwd))
-        return cls(home=home, users=users, cwd=cwd, root=_project_root(cwd, home), secrets=secrets)
+        home, user_directory, cwd = (Path(os.path.realpath(path)) for path in (home, user_directory, cwd))
+        return cls(
+            home=home, user_directory=user_directory, cwd=cwd, root=_find_project_root(cwd, home), secrets=secrets
+        )
 
-    def project(self) -> tuple[Path, ...]:
+    def list_project_directories(self) -> tuple[Path, ...]:
         """Return the directories from the project's root down to `cwd`."""
-        return down(self.root, self.cwd)
+        return list_directories_down(self.root, self.cwd)
 
     def is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its name, or by that of a link that leads to it, as for file tools."""
         if any(self.secrets.has(one.name) for one in (real, *links(path))):
             return True
-        return Linked(self.project(), self.secrets, writable=(self.root, self.users)).has(str(real))
+        return Linked(self.list_project_directories(), self.secrets, writable=(self.root, self.user_directory)).has(
+            str(real)
+        )
 
-    def shown(self, path: Path) -> str:
+    def format_path(self, path: Path) -> str:
         """Return a path as people read it, `~/` for home, in characters that can be printed on one line."""
-        return shown(f"~/{path.relative_to(self.home)}" if path.is_relative_to(self.home) else path)
+        return format_path(f"~/{path.relative_to(self.home)}" if path.is_relative_to(self.home) else path)
 
 
-def down(top: Path, bottom: Path) -> tuple[Path, ...]:
+def list_directories_down(top: Path, bottom: Path) -> tuple[Path, ...]:
     """Return the directories from `top` down to `bottom`, which lies at or below it."""
     between = [bottom, *bottom.parents]
     return tuple(reversed(between[: between.index(top) + 1]))
 
 
-def shown(path: Path | str) -> str:
+def format_path(path: Path | str) -> str:
     """Return a path with a replacement for every character that could not be printed, encoded or kept on one line."""
     text = os.fsencode(path).decode("utf-8", "replace")
-    return "".join(character if character.isprintable() else UNPRINTABLE for character in text)
+    return "".join(character if character.isprintable() else REPLACEMENT_CHARACTER for character in text)
 
 
-def _project_root(cwd: Path, home: Path) -> Path:
+def _find_project_root(cwd: Path, home: Path) -> Path:
     """Return the nearest directory from `cwd` upward, below home, that is a repository of the owner of `cwd`.
 
     A repository of somebody else, such as one planted in `/tmp`, is passed over. Without one it is `cwd`.

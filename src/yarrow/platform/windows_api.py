@@ -4,7 +4,7 @@ import ctypes
 import sys
 
 if sys.platform != "win32":
-    raise ImportError("yarrow.platform.windows_calls is for Windows")
+    raise ImportError("yarrow.platform.windows_api is for Windows")
 
 import msvcrt
 from functools import lru_cache

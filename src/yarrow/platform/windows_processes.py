@@ -6,7 +6,7 @@ import signal
 import sys
 
 if sys.platform != "win32":
-    raise ImportError("yarrow.platform.windows_programs is for Windows")
+    raise ImportError("yarrow.platform.windows_processes is for Windows")
 
 import _winapi
 import msvcrt
@@ -16,26 +16,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from yarrow.platform.windows_rules import bash_among, tree_killer
+from yarrow.platform.windows_paths import build_tree_kill_command, find_bash
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Handle
 
-    from yarrow.platform.windows_calls import Job
+    from yarrow.platform.windows_api import Job
 
-KILL = signal.SIGTERM
+KILL_SIGNAL = signal.SIGTERM
 """Ends a process that cannot refuse it; here that is what this signal does."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
+TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
 """What tells a program to end."""
-SHELLS = ()
+SHELL_PATHS = ()
 """Where bash is looked for before PATH; here that depends on the machine."""
-BOUNDING_SHELL = ""
+ULIMIT_SHELL = ""
 """The shell whose `ulimit` bounds a program; empty where there is none."""
 HAS_TERMINAL_UI = False
 """Whether the terminal UI runs here."""
 HAS_UNIX_SOCKETS = False
 """Whether the service can listen on a path that other users cannot reach."""
-USUAL_EDITOR = "notepad"
+DEFAULT_EDITOR = "notepad"
 """The editor where none is named."""
 LOOK_SECONDS = 0.02
 """How far apart it is looked whether something came; there is nothing that would tell."""
@@ -45,24 +45,24 @@ _watched: "dict[int, Handle]" = {}
 
 
 def open_pipe() -> tuple[int, int]:
-    """Return a pipe: where to read, which never waits by `read_now`, and where to write."""
+    """Return a pipe: where to read, which never waits by `read_nonblocking`, and where to write."""
     return os.pipe()
 
 
-def never_wait(descriptor: int) -> None:
+def set_nonblocking(descriptor: int) -> None:
     """Do nothing: what is written to a pipe of ours is a byte for each signal, and has room."""
 
 
-def read_now(descriptor: int, most: int) -> bytes:
+def read_nonblocking(descriptor: int, most: int) -> bytes:
     """Return what is in a pipe of `open_pipe`, nothing at its end. Raises `BlockingIOError` where it is empty."""
     if not _has_come(descriptor):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     return os.read(descriptor, most)
 
 
-def watch(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
+def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
     """Call back, in the event loop, whenever a descriptor can be read."""
-    unwatch(loop, descriptor)
+    unwatch_readable(loop, descriptor)
 
     def look() -> None:
         _watched[descriptor] = loop.call_later(LOOK_SECONDS, look)
@@ -72,13 +72,13 @@ def watch(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], obje
     _watched[descriptor] = loop.call_soon(look)
 
 
-def unwatch(loop: "AbstractEventLoop", descriptor: int) -> None:  # noqa: ARG001 (a look knows its own)
+def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:  # noqa: ARG001 (a look knows its own)
     """Call back no more."""
     if (looking := _watched.pop(descriptor, None)) is not None:
         looking.cancel()
 
 
-def process_descriptor(pid: int) -> int:  # noqa: ARG001 (there is none here)
+def open_pidfd(pid: int) -> int:  # noqa: ARG001 (there is none here)
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -109,9 +109,9 @@ class _Family:
             self.kill(())
 
 
-def job_of(leader: int) -> _Family:
+def create_job(leader: int) -> _Family:
     """Return what holds a child and all that it starts together; what it started before is not held."""
-    from yarrow.platform.windows_calls import Job
+    from yarrow.platform.windows_api import Job
 
     try:
         return _Family(Job(leader))
@@ -123,17 +123,17 @@ def kill_group(leader: int) -> None:
     """Kill a child with all that it started, and that those started. Raises `ProcessLookupError` when it is gone."""
     import subprocess
 
-    command = tree_killer(os.environ, leader)
+    command = build_tree_kill_command(os.environ, leader)
     with suppress(OSError, subprocess.SubprocessError):
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=KILL_SECONDS, check=True)
         return
     try:
-        os.kill(leader, KILL)
+        os.kill(leader, KILL_SIGNAL)
     except OSError:
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from None
 
 
-def end_with_input() -> None:
+def exit_at_stdin_end() -> None:
     """See to it that the end of standard input ends this process, as soon as the interpreter is free."""
     from threading import Thread
 
@@ -147,35 +147,35 @@ def end_with_input() -> None:
 
 def find_shell(environment: Mapping[str, str]) -> str:
     """Return the shell that runs a command after `-c`; empty where there is no bash that sees the files of Windows."""
-    return bash_among(environment, lambda path: Path(path).is_file())
+    return find_bash(environment, lambda path: Path(path).is_file())
 
 
 def prepare_terminal() -> None:
     """See to it that a terminal shows what is written as UTF-8, with its escape sequences."""
     if os.isatty(1) or os.isatty(2):
-        from yarrow.platform.windows_calls import speak_utf8
+        from yarrow.platform.windows_api import speak_utf8
 
         speak_utf8()
 
 
-def forget_typed(descriptor: int) -> None:  # noqa: ARG001 (there is one console)
+def flush_input(descriptor: int) -> None:  # noqa: ARG001 (there is one console)
     """Drop what was typed at a terminal and not read yet."""
     while msvcrt.kbhit():
         msvcrt.getwch()
 
 
 @contextmanager
-def by_keys(descriptor: int) -> Generator[bool]:  # noqa: ARG001 (there is one console)
+def set_cbreak_mode(descriptor: int) -> Generator[bool]:  # noqa: ARG001 (there is one console)
     """Read a terminal key by key and unechoed; yield whether that is so here: a console gives lines."""
     yield False
 
 
-def in_background(descriptor: int) -> bool:  # noqa: ARG001 (there are no jobs on a console)
+def is_in_background(descriptor: int) -> bool:  # noqa: ARG001 (there are no jobs on a console)
     """Whether a terminal belongs to another job, so that reading from it would stop this one."""
     return False
 
 
-def comes(descriptor: int, seconds: float | None) -> bool:
+def wait_readable(descriptor: int, seconds: float | None) -> bool:
     """Wait until a descriptor can be read, for so long at most, and return whether it can. Raises `OSError`."""
     last = None if seconds is None else time.monotonic() + seconds
     while not _has_come(descriptor):
@@ -185,17 +185,17 @@ def comes(descriptor: int, seconds: float | None) -> bool:
     return True
 
 
-def tells_of_reader(descriptor: int) -> bool:  # noqa: ARG001 (a pipe that is written to tells nothing)
-    """Whether `watch` calls back when the reader of what we write goes away; the next write tells it here."""
+def can_detect_peer_close(descriptor: int) -> bool:  # noqa: ARG001 (a pipe that is written to tells nothing)
+    """Whether `watch_readable` calls back when the reader of what we write goes away; the next write tells it here."""
     return False
 
 
-def is_left(descriptor: int) -> bool:  # noqa: ARG001 (a console ends with its programs)
+def is_peer_closed(descriptor: int) -> bool:  # noqa: ARG001 (a console ends with its programs)
     """Whether nobody has the other end of a pipe, or of a terminal, any more."""
     return False
 
 
-def answers(path: Path) -> bool:  # noqa: ARG001 (there are none)
+def is_socket_listening(path: Path) -> bool:  # noqa: ARG001 (there are none)
     """Whether somebody listens on a unix socket."""
     return False
 

@@ -4,30 +4,30 @@ import re
 from functools import lru_cache
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_KEPT = 64
+_MAX_CACHED = 64
 """Objects and lists of which it is known where everything stands; the one not asked for longest is forgotten."""
 
 
-def line_of(text: str, path: tuple[str | int, ...]) -> int:
+def find_line(text: str, path: tuple[str | int, ...]) -> int:
     """Return the line, from 1, of the key or list item that `path` ends in. `text` must be valid JSON that holds it.
 
     Of a key written twice it is the last, which is the one that counts.
     """
-    place = value = skip(text, 0)
+    place = value = skip_space(text, 0)
     for step in path:
-        place, value = members(text, value)[step]
+        place, value = find_members(text, value)[step]
     return text.count("\n", 0, place) + 1
 
 
-def skip(text: str, index: int) -> int:
+def skip_space(text: str, index: int) -> int:
     """Return where white space at `index` ends."""
     found = _SPACE.match(text, index)
     return found.end() if found else index
 
 
 # Whoever asks for one line mostly asks for those beside it, of thousands too.
-@lru_cache(_KEPT)
-def members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
+@lru_cache(_MAX_CACHED)
+def find_members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
     """Return where each member of the object or list at `index` stands, and where its value does."""
     # Here, since only an error or `yarrow config` needs it and most runs have neither.
     from json import JSONDecoder
@@ -35,16 +35,16 @@ def members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
     decoder = JSONDecoder()
     found: dict[str | int, tuple[int, int]] = {}
     is_object = text[index] == "{"
-    index = skip(text, index + 1)
+    index = skip_space(text, index + 1)
     while text[index] not in "}]":
         start = index
         key: str | int = len(found)
         if is_object:
             key, index = decoder.raw_decode(text, index)
-            index = skip(text, skip(text, index) + 1)
+            index = skip_space(text, skip_space(text, index) + 1)
         found[key] = start, index
         _, index = decoder.raw_decode(text, index)
-        index = skip(text, index)
+        index = skip_space(text, index)
         if text[index] == ",":
-            index = skip(text, index + 1)
+            index = skip_space(text, index + 1)
     return found

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, cast
 
-from yarrow.config.explain import Fault
-from yarrow.config.layer import KeyPath, dotted
+from yarrow.config.layer import KeyPath, format_path
+from yarrow.config.type_validation import InvalidValueError
 
 _PATHS = frozenset({"sessionDir", "script", "chatTemplate", "models", "extra", "read", "extensions"})
 """Keys that hold a path or a list of paths, wherever they stand."""
@@ -13,7 +13,7 @@ _ANYTHING = frozenset({"extraBody", "headers"})
 
 
 def check_texts(value: Any, path: KeyPath = ()) -> None:
-    """Raise `Fault` for a text that is not UTF-8, and for a path below the home of somebody who is not known here."""
+    """Raise `InvalidValueError` for a text that is not UTF-8, and for a path below the home of an unknown user."""
     match value:
         case dict():
             for key, item in cast("dict[str, Any]", value).items():
@@ -25,7 +25,7 @@ def check_texts(value: Any, path: KeyPath = ()) -> None:
         case str():
             _check_utf8(value, path)
             if "\0" in value and not _PATHS.isdisjoint(path[-2:]):
-                raise Fault(path, f"{dotted(path)} is {value!r}, which is not a path: it holds a NUL")
+                raise InvalidValueError(path, f"{format_path(path)} is {value!r}, which is not a path: it holds a NUL")
             if value.startswith("~") and not _PATHS.isdisjoint(path[-2:]):
                 _check_home(value, path)
         case _:
@@ -36,7 +36,9 @@ def _check_utf8(text: str, path: KeyPath) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Fault(path, f"{dotted(path)} is {text!r}, which is not UTF-8; write it in UTF-8") from None
+        raise InvalidValueError(
+            path, f"{format_path(path)} is {text!r}, which is not UTF-8; write it in UTF-8"
+        ) from None
 
 
 def _check_home(text: str, path: KeyPath) -> None:
@@ -44,7 +46,8 @@ def _check_home(text: str, path: KeyPath) -> None:
         Path(text).expanduser()
     except RuntimeError:
         home = text.partition("/")[0]
-        raise Fault(
+        raise InvalidValueError(
             path,
-            f"{dotted(path)} is {text!r}, but there is no home directory {home}; write the whole path, or ./{text}",
+            f"{format_path(path)} is {text!r}, but there is no home directory {home}; "
+            f"write the whole path, or ./{text}",
         ) from None

@@ -7,24 +7,24 @@ _DEVICES = frozenset({"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"})
 _PORTS = frozenset(f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³")
 """Names that are devices in every directory, whatever follows after a dot."""
 _FORBIDDEN = frozenset('<>"|?*')
-_RAW = ("\\\\.\\", "\\\\?\\", "\\??\\")
+_RAW_PREFIXES = ("\\\\.\\", "\\\\?\\", "\\??\\")
 """How a path begins that the system takes as it stands: to a device, or past the rules below."""
-GIT = "Git"
-INSTALLED = ("PROGRAMW6432", "PROGRAMFILES", "PROGRAMFILES(X86)")
+GIT_DIRECTORY = "Git"
+PROGRAM_VARIABLES = ("PROGRAMW6432", "PROGRAMFILES", "PROGRAMFILES(X86)")
 """Variables with directories in which Git for Windows lies that was installed for everybody."""
 
 
-def odd_name(path: str) -> str:
+def explain_invalid_name(path: str) -> str:
     """Return why a name in a path means something else than a file of that name; empty when none does."""
-    if path.replace("/", "\\").startswith(_RAW):
+    if path.replace("/", "\\").startswith(_RAW_PREFIXES):
         return "it leads past the names of files"
     whole = PureWindowsPath(path)
     if whole.drive and not whole.root:
         return f"{whole.drive!r} is a drive without a directory, or the name of a file with a stream"
-    return next((why for name in whole.parts[bool(whole.anchor) :] if (why := odd_part(name))), "")
+    return next((why for name in whole.parts[bool(whole.anchor) :] if (why := explain_invalid_part(name))), "")
 
 
-def odd_part(name: str) -> str:
+def explain_invalid_part(name: str) -> str:
     """Return why one name between backslashes is not the name of a file or directory; empty when it is."""
     if name in (".", ".."):
         return ""
@@ -39,43 +39,45 @@ def odd_part(name: str) -> str:
     return ""
 
 
-def slashed(path: str) -> str:
+def to_posix(path: str) -> str:
     """Return a normal path with slashes between its names."""
     return path.replace("\\", "/")
 
 
-def compared(path: str) -> str:
+def normcase(path: str) -> str:
     """Return a path as it is compared with others: with slashes, and in small letters."""
-    return slashed(path).casefold()
+    return to_posix(path).casefold()
 
 
-def lies_in(path: PurePath, place: PurePath) -> bool:
+def is_within(path: PurePath, place: PurePath) -> bool:
     """Whether a path is, or lies in, another, as the system tells names apart; its paths know that here."""
     return path.is_relative_to(place)
 
 
-def bash_among(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:
+def find_bash(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:
     """Return the path of a bash that sees the files of Windows, empty where there is none.
 
     That of Git for Windows comes first. The one in the system's directory is another: it belongs to WSL.
     """
-    folders = [PureWindowsPath(base, GIT, "bin") for name in INSTALLED if (base := environment.get(name))]
+    folders = [
+        PureWindowsPath(base, GIT_DIRECTORY, "bin") for name in PROGRAM_VARIABLES if (base := environment.get(name))
+    ]
     if local := environment.get("LOCALAPPDATA"):
-        folders.append(PureWindowsPath(local, "Programs", GIT, "bin"))
+        folders.append(PureWindowsPath(local, "Programs", GIT_DIRECTORY, "bin"))
     searched = [PureWindowsPath(text) for text in environment.get("PATH", "").split(";") if text]
-    searched = [folder for folder in searched if folder.is_absolute() and not _is_of_system(folder, environment)]
+    searched = [folder for folder in searched if folder.is_absolute() and not _is_system_directory(folder, environment)]
     # Git puts its `cmd` on the path, and bash lies beside that.
     folders += [folder.parent / "bin" for folder in searched if exists(str(folder / "git.exe"))]
     found = (str(folder / "bash.exe") for folder in (*folders, *searched))
     return next((path for path in found if exists(path)), "")
 
 
-def tree_killer(environment: Mapping[str, str], pid: int) -> tuple[str, ...]:
+def build_tree_kill_command(environment: Mapping[str, str], pid: int) -> tuple[str, ...]:
     """Return the command that kills a process and all that it started and that started by those."""
     root = environment.get("SYSTEMROOT", r"C:\Windows")
     return (str(PureWindowsPath(root, "System32", "taskkill.exe")), "/F", "/T", "/PID", str(pid))
 
 
-def _is_of_system(folder: PureWindowsPath, environment: Mapping[str, str]) -> bool:
+def _is_system_directory(folder: PureWindowsPath, environment: Mapping[str, str]) -> bool:
     aliases = PureWindowsPath(environment.get("LOCALAPPDATA", r"C:\none"), "Microsoft", "WindowsApps")
     return folder.is_relative_to(environment.get("SYSTEMROOT", r"C:\Windows")) or folder == aliases

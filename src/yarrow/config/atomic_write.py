@@ -9,9 +9,9 @@ from yarrow.platform import system
 
 
 @contextmanager
-def locked(directory: Path) -> Generator[None]:
+def hold_directory_lock(directory: Path) -> Generator[None]:
     """Keep other processes from changing what a directory holds meanwhile. Raises `OSError`."""
-    with system.alone_in(directory) as descriptor:
+    with system.lock_directory(directory) as descriptor:
         yield
         # A new name is on the disk when its directory is.
         system.sync(descriptor)

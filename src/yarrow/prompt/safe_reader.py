@@ -10,7 +10,7 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.beneath import open_beneath
 from yarrow.policy.workspace import READING
-from yarrow.prompt.places import Places
+from yarrow.prompt.session_directories import SessionDirectories
 
 
 class TextFile(Struct, frozen=True):
@@ -26,48 +26,50 @@ class TextFile(Struct, frozen=True):
     real: Path
 
     @property
-    def cut(self) -> bool:
+    def is_cut(self) -> bool:
         """Whether the file has more than was read."""
         return self.size > self.read
 
 
-class Skipped(Struct, frozen=True):
+class SkippedFile(Struct, frozen=True):
     """Why a file that exists is not read; ends a sentence that begins with its path."""
 
     why: str
 
 
-def read_text(path: Path, *, most: int, inside: Path | None, places: Places) -> TextFile | Skipped | None:
+def read_text_file(
+    path: Path, *, most: int, inside: Path | None, directories: SessionDirectories
+) -> TextFile | SkippedFile | None:
     """Read at most `most` bytes of a file; None when there is none.
 
     Links are followed as long as they end inside a directory, anywhere if it is None.
     """
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
-        return Skipped("is a link that leads out of the project")
-    if places.is_secret(path, real):
-        return Skipped("is not read: files such as .env hold secrets")
+        return SkippedFile("is a link that leads out of the project")
+    if directories.is_secret(path, real):
+        return SkippedFile("is not read: files such as .env hold secrets")
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
         if inside is None:
-            handle = os.open(real, READING | system.PLAIN | system.NO_LINK)
+            handle = os.open(real, READING | system.BASE_FLAGS | system.NOFOLLOW)
         else:
             handle = open_beneath(inside, real, READING)
     except OSError as error:
         # What lies where nobody may look is as good as absent.
-        return Skipped(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None
+        return SkippedFile(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None
     try:
-        return _read(handle, real, most)
+        return _read_handle(handle, real, most)
     except OSError as error:
-        return Skipped(f"cannot be read: {error.strerror}")
+        return SkippedFile(f"cannot be read: {error.strerror}")
     finally:
         os.close(handle)
 
 
-def _read(handle: int, real: Path, most: int) -> TextFile | Skipped:
+def _read_handle(handle: int, real: Path, most: int) -> TextFile | SkippedFile:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        return Skipped("is not a file" if not stat.S_ISDIR(status.st_mode) else "is a directory, not a file")
+        return SkippedFile("is not a file" if not stat.S_ISDIR(status.st_mode) else "is a directory, not a file")
     data = b""
     while len(data) < most and (part := os.read(handle, most - len(data))):
         data += part

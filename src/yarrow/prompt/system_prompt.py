@@ -5,9 +5,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.gather import Gathered
-from yarrow.prompt.places import shown
-from yarrow.prompt.skills import render
+from yarrow.prompt.prompt_sources import PromptSources
+from yarrow.prompt.session_directories import format_path
+from yarrow.prompt.skills import format_skills
 
 _BASE = """\
 You are Yarrow, a coding agent in the user's project. You work by calling tools and you finish the job.
@@ -24,11 +24,11 @@ _CONTEXT = (
 )
 
 
-DIRECTORY, DATE, TOOLS = "Working directory: ", "Date: ", "Tools: "
+DIRECTORY_LINE, DATE_LINE, TOOLS_LINE = "Working directory: ", "Date: ", "Tools: "
 """Beginnings of the lines that state facts."""
 
 
-class Facts(Struct, frozen=True):
+class SessionFacts(Struct, frozen=True):
     """What is true of a session when it begins."""
 
     cwd: Path
@@ -37,25 +37,29 @@ class Facts(Struct, frozen=True):
     tools: tuple[str, ...] = ()
 
 
-def system_prompt(
-    facts: Facts | str, gathered: Gathered | None = None, *, replacement: str | None = None, addition: str = ""
+def build_system_prompt(
+    facts: SessionFacts | str,
+    sources: PromptSources | None = None,
+    *,
+    replacement: str | None = None,
+    addition: str = "",
 ) -> str:
     """Return the prompt: our text, facts, context files, skills, addition.
 
     `facts` may be such lines themselves. `replacement` takes the place of our own text, also when it is empty;
     `addition` is put at the end.
     """
-    gathered = gathered or Gathered()
+    sources = sources or PromptSources()
     own = _BASE if replacement is None else replacement
-    told = facts if isinstance(facts, str) else _told(facts)
-    parts = (own, told, _context(gathered), render(gathered.skills), addition)
+    told = facts if isinstance(facts, str) else _format_facts(facts)
+    parts = (own, told, _format_context(sources), format_skills(sources.skills), addition)
     return "\n\n".join(part for part in parts if part)
 
 
-def _told(facts: Facts) -> str:
-    told = f"{DIRECTORY}{shown(facts.cwd)}\n{DATE}{facts.today.isoformat()}"
-    return f"{told}\n{TOOLS}{', '.join(facts.tools)}" if facts.tools else told
+def _format_facts(facts: SessionFacts) -> str:
+    told = f"{DIRECTORY_LINE}{format_path(facts.cwd)}\n{DATE_LINE}{facts.today.isoformat()}"
+    return f"{told}\n{TOOLS_LINE}{', '.join(facts.tools)}" if facts.tools else told
 
 
-def _context(gathered: Gathered) -> str:
-    return "\n\n".join((_CONTEXT, *(file.rendered() for file in gathered.context))) if gathered.context else ""
+def _format_context(gathered: PromptSources) -> str:
+    return "\n\n".join((_CONTEXT, *(file.render() for file in gathered.context))) if gathered.context else ""

@@ -5,12 +5,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.prompt.context_files import ContextFile, read_context_files
-from yarrow.prompt.listing import told
-from yarrow.prompt.places import Places
-from yarrow.prompt.skills import Skill, outside, read_skills
+from yarrow.prompt.resources import limit_warnings
+from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.skills import Skill, read_skills, select_outside
 
 
-class Gathered(Struct, frozen=True):
+class PromptSources(Struct, frozen=True):
     """What was found."""
 
     context: tuple[ContextFile, ...] = ()
@@ -22,8 +22,8 @@ class Gathered(Struct, frozen=True):
     """What was left out or cut, each in one sentence that names the path."""
 
 
-def gather(places: Places) -> Gathered:
+def read_prompt_sources(places: SessionDirectories) -> PromptSources:
     """Read context files and the front matter of skills; whatever is wrong with a file is a warning."""
     context, of_context = read_context_files(places)
     skills, of_skills = read_skills(places)
-    return Gathered(context, skills, outside(skills, places), told(of_context + of_skills))
+    return PromptSources(context, skills, select_outside(skills, places), limit_warnings(of_context + of_skills))

@@ -1,0 +1,114 @@
+"""Lists by name what users and projects offer: templates and skills, of which each name is taken once."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.prompt.session_directories import SessionDirectories, format_path
+
+RESOURCE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+MAX_ENTRIES = 2_000
+"""Of one directory that are looked at; others are left out, and said so."""
+MAX_WARNINGS = 20
+"""Of one listing or session that are told; of others only their number."""
+
+
+class Resource(Struct, frozen=True):
+    """A file by its name as a command."""
+
+    path: Path
+    inside: Path | None
+    """The directory that a link must not leave; None for what is the user's."""
+    directories: SessionDirectories
+    """Where it was found."""
+
+
+class ResourceKind(Struct, frozen=True):
+    """What is looked for."""
+
+    noun: str
+    directories: tuple[str, ...]
+    """Below each directory of the project; the last part of the first is also below the user's directory."""
+    ending: str
+    """Of the entries' names, which are the commands' names with it."""
+    file: str
+    """The file in each entry; empty when the entry is the file."""
+    max_count: int
+    """How many there can be; others are left out, and said so."""
+
+
+class ResourceList(Struct, frozen=True):
+    """What there is, read from directories alone."""
+
+    resources: Mapping[str, Resource]
+    """In the order they were found in."""
+    warnings: tuple[str, ...]
+
+
+def list_resources(directories: SessionDirectories, kind: ResourceKind) -> ResourceList:
+    """List one kind: the user's first, then the project's from its root down; of two with a name the first counts."""
+    offers: dict[str, Resource] = {}
+    warnings: list[str] = []
+    for name, offer in _find_resources(directories, kind, warnings=warnings):
+        path = directories.format_path(offer.path)
+        if not re.fullmatch(RESOURCE_NAME, name):
+            warnings.append(
+                f"{path} is left out: {format_path(name)!r} is no name, which has letters, digits and _.- only"
+            )
+        elif first := offers.get(name):
+            warnings.append(f"{path} is left out: {directories.format_path(first.path)} has the same name")
+        elif len(offers) == kind.max_count:
+            warnings.append(f"{path} and what follows are left out: there can be {kind.max_count} {kind.noun}s")
+            break
+        else:
+            offers[name] = offer
+    return ResourceList(offers, tuple(warnings))
+
+
+def limit_warnings(warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return as many warnings as a person reads, and how many there are besides."""
+    more = len(warnings) - MAX_WARNINGS
+    return (*warnings[:MAX_WARNINGS], f"and {more} more warnings") if more > 0 else tuple(warnings)
+
+
+def _find_resources(
+    places: SessionDirectories, kind: ResourceKind, *, warnings: list[str]
+) -> Iterator[tuple[str, Resource]]:
+    known: set[Path] = set()
+    for directory, inside in _list_directories(places, kind):
+        real = Path(os.path.realpath(directory))
+        if real in known:
+            continue
+        known.add(real)
+        if inside is not None and not real.is_relative_to(inside):
+            warnings.append(f"{places.format_path(directory)} is a link that leads out of the project")
+            continue
+        for entry in _list_entries(directory, places.format_path(directory), warnings=warnings):
+            path = directory / entry / kind.file
+            if entry.endswith(kind.ending) and not entry.startswith(".") and (not kind.file or os.path.lexists(path)):
+                yield entry.removesuffix(kind.ending), Resource(path, inside, places)
+
+
+def _list_directories(places: SessionDirectories, kind: ResourceKind) -> Iterable[tuple[Path, Path | None]]:
+    yield places.user_directory / Path(kind.directories[0]).name, None
+    for directory in places.list_project_directories():
+        for name in kind.directories:
+            yield directory / name, places.root
+
+
+def _list_entries(directory: Path, path: str, *, warnings: list[str]) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, MAX_ENTRIES + 1)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        warnings.append(f"{path} cannot be read: {error.strerror}")
+        return []
+    if len(names) > MAX_ENTRIES:
+        warnings.append(f"{path} holds more than {MAX_ENTRIES} entries; some of them are not looked at")
+    return sorted(names[:MAX_ENTRIES])
