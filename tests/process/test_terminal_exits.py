@@ -64,10 +64,10 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
     ("module", "owner", "name", "keys"),
     [
         ("app", "App", "abort", "\x1b"),
-        ("scene", "Scene", "take", "go\r"),
-        ("scene", "Scene", "frame", ""),
+        ("view_state", "ViewState", "apply_events", "go\r"),
+        ("view_state", "ViewState", "make_frame", ""),
         ("views.picker", "ListView", "_move", "/model\r\x1b[B"),
-        ("app", "App", "note", "!\r"),
+        ("app", "App", "add_note", "!\r"),
     ],
 )
 async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: str, name: str, keys: str) -> None:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from yarrow.policy.gitconfig import included
 from yarrow.policy.sandbox.names import HEAD, MAKING, is_complete
 from yarrow.policy.sandbox.protected import USERS_CONFIG
 
@@ -55,6 +54,10 @@ def _is_included(real: Path, root: Path) -> bool:
     home = Path.home()
     around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
     configs = [config for config in (*around, *(home / name for name in USERS_CONFIG)) if config.is_file()]
+    if not configs:
+        return False
+    from yarrow.policy.gitconfig import included  # without a repository there is nothing to read
+
     return any(Path(os.path.realpath(path)) == real for config in configs for path in included(config, home))
 
 

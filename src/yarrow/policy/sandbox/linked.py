@@ -5,7 +5,6 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.names import names_of
 from yarrow.policy.secrets import ENV_FILE, SecretFiles
 
@@ -16,6 +15,8 @@ def secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path
     None for a file as git has recorded it, and for a link that leads nowhere, to no file, to an example that is made
     to be read, or out of the workspace to what everybody may read, programs among it.
     """
+    from yarrow.policy.sandbox.gitindex import is_recorded  # few workspaces have such files
+
     if not path.is_symlink():
         return None if is_recorded(path) else path
     try:

@@ -9,12 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.gitconfig import included
-from yarrow.policy.sandbox.gitdirs import modules
-from yarrow.policy.sandbox.gitfiles import pointed_to, said
-from yarrow.policy.sandbox.gitindex import is_recorded
 from yarrow.policy.sandbox.linked import secret_file
-from yarrow.policy.sandbox.made import is_removable
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Look, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -132,6 +127,8 @@ def between(root: Path, path: Path) -> list[Path]:
 
 def _fix_included(root: Path, roots: Sequence[Path], found: Found) -> None:
     """Fix the files of a workspace that a configuration of git includes: they name what git runs as it does itself."""
+    from yarrow.policy.gitconfig import included  # reads scan without it
+
     home = Path.home()
     users = [home / name for name in USERS_CONFIG]
     told = [path for config in (*_configs(found), *users) for path in included(config, home)]
@@ -159,6 +156,8 @@ def _fix_file(path: Path, root: Path, found: Found) -> None:
 
 
 def _repository(path: Path, root: Path, roots: Sequence[Path], *, found: Found) -> None:
+    from yarrow.policy.sandbox.made import is_removable  # reads scan without it
+
     if is_removable(path, roots):
         return
     # A directory above could be moved with all that is mounted in it, and another put in its place.
@@ -174,6 +173,9 @@ def _repository(path: Path, root: Path, roots: Sequence[Path], *, found: Found) 
 
 
 def _git_directories(repository: Path, roots: Sequence[Path], found: Found) -> None:
+    from yarrow.policy.sandbox.gitdirs import modules  # reads scan without these
+    from yarrow.policy.sandbox.made import is_removable
+
     if is_removable(repository, roots):
         return
     found.pinned.append(repository)
@@ -197,6 +199,8 @@ def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
     """Whether a directory of a repository belongs to a worktree that exists outside of the workspace."""
     if directory.parent.name != "worktrees":
         return False
+    from yarrow.policy.sandbox.gitfiles import said  # few workspaces have worktrees
+
     try:
         tree = Path(os.path.realpath(directory / said(directory / "gitdir")))
     except (OSError, ValueError):
@@ -209,6 +213,8 @@ def _repository_of_worktree(file: Path) -> Path | None:
 
     Only where that names the worktree in turn: the file alone could name anybody's, and it would be writable.
     """
+    from yarrow.policy.sandbox.gitfiles import pointed_to, said  # few workspaces are worktrees
+
     try:
         directory = Path(os.path.realpath(pointed_to(file)))
         back = Path(os.path.realpath(directory / said(directory / "gitdir")))
@@ -245,6 +251,8 @@ def remembered(root: Path, found: Found) -> Found:
     """
     before = _seen.get(root)
     if before is not None:
+        from yarrow.policy.sandbox.gitindex import is_recorded  # the first look needs none
+
         found.pinned += _still(before.pinned, found.pinned, Path.is_dir)
         found.fixed += _still(before.fixed, found.fixed, Path.exists)
         found.secret += _still(before.secret, found.secret, lambda path: path.is_file() and not is_recorded(path))
