@@ -196,8 +196,9 @@ class Agent:
             end = RunOutcome(EndReason.ABORTED)
         except YarrowError as error:
             end = from_error(error)
-        # A bug can raise any error. Uncaught, it would leave the session busy for good, and no client would see an end.
         except Exception as error:
+            # A bug can raise any error. Uncaught, it would leave the session busy for good, and no client would see an
+            # end.
             _logger.exception("run %s failed by a bug", self.run_id)
             end = from_exception(error, self.run_id)
         self._seat.mark_finishing()
@@ -238,8 +239,8 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        # A bug in this check must not keep the run from ending: a notice says that the check is missing.
         except Exception:
+            # A bug in this check must not keep the run from ending: a notice says that the check is missing.
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
@@ -262,8 +263,8 @@ class Agent:
             failure = aside.abortion
         except YarrowError as error:
             failure = error.failure()
-        # A bug can raise any error. Uncaught, it would leave the session busy for good, as in a run.
         except Exception as error:
+            # A bug can raise any error. Uncaught, it would leave the session busy for good, as in a run.
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = from_exception(error, self.session.header.id).failure or failure
         self._seat.mark_finishing()

@@ -97,8 +97,8 @@ class HookRegistry:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
                 payload = _read(result, payload)
                 self._failures[name, index] = 0
-            # A hook is the code of an extension and can raise any error: it is reported, and the run goes on.
             except Exception as error:  # noqa: BLE001
+                # A hook is the code of an extension and can raise any error: it is reported, and the run goes on.
                 self._failures[name, index] += 1
                 if hook.required:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None

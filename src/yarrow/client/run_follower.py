@@ -73,8 +73,8 @@ async def follow_run(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        # Ctrl+C and cancellation are no `Exception`. Whatever ends this client ends its run too, and is raised again.
         except BaseException:
+            # Ctrl+C and cancellation are no `Exception`. Whatever ends this client ends its run too, and is raised.
             await stream.abort()
             raise
     return _make_result(session, end, denied=denied)

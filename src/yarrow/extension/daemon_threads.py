@@ -5,6 +5,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import BoundedSemaphore, Thread
 from typing import ParamSpec, TypeVar
 
+from typing_extensions import override
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -32,7 +34,8 @@ class DaemonThreads(ThreadPoolExecutor):
                     return
                 try:
                     result = fn(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the work
+                except BaseException as error:  # noqa: BLE001
+                    # As in the standard executors: the error belongs to the caller that waits for the result.
                     future.set_exception(error)
                 else:
                     future.set_result(result)
@@ -40,5 +43,6 @@ class DaemonThreads(ThreadPoolExecutor):
         Thread(target=work, name="extension work", daemon=True).start()
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the threads to themselves."""

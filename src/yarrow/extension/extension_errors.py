@@ -28,6 +28,7 @@ def describe_error(error: BaseException) -> str:
     """Return the exception's name and text, short, also when its text cannot be made."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 (str() runs anybody's code, which may raise even SystemExit)
+    except BaseException:  # noqa: BLE001
+        # `str()` runs the extension's own `__str__`, which can raise anything, SystemExit included.
         text = "(its text cannot be made)"
     return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON_CHARACTERS]

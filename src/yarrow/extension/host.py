@@ -207,7 +207,8 @@ class ExtensionHost:
     async def _run_call(self, work: Callable[[], Awaitable[T]], future: "Future[T]") -> None:
         try:
             result = await work()
-        except BaseException as error:  # noqa: BLE001 (also SystemExit: an extension must end nothing but its own call)
+        except BaseException as error:  # noqa: BLE001
+            # SystemExit of an extension too must end nothing but its own call.
             crossed = convert_error(error)
             if future in self._tasks and crossed is not error:
                 _log(f"the extension {self.label} failed", error)

@@ -64,7 +64,8 @@ def _load_file(path: Path) -> Any:
     module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # annotations of its classes are looked up there
-    exec(code, vars(module))  # noqa: S102 - the user named the file as an extension
+    # To execute this file is what the user asked for when they named it as an extension.
+    exec(code, vars(module))  # noqa: S102
     if FUNCTION_NAME not in vars(module):
         raise ExtensionError(f"it has no function {FUNCTION_NAME}, which takes a Yarrow")
     return vars(module)[FUNCTION_NAME]

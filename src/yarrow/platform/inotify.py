@@ -47,10 +47,11 @@ class DirectoryChanges:
         held.callback(os.close, self._descriptor)
         self.close = weakref.finalize(self, held.close)
         """End all reports."""
-        mounts = held.enter_context(open("/proc/self/mountinfo", "rb", buffering=0))  # noqa: SIM115 (polled as long as this lives)
+        mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        held.callback(os.close, mounts)
         self._poll = select.poll()
         self._poll.register(mounts, select.POLLERR | select.POLLPRI)
-        self.devices = _find_local_devices(mounts.read(MAX_MOUNTS_BYTES))
+        self.devices = _find_local_devices(os.read(mounts, MAX_MOUNTS_BYTES))
         """Devices of the file systems in which every change is reported."""
         self.room = _read_max_watches() // WATCHES_DIVISOR
         """Directories that may be added."""

@@ -137,7 +137,7 @@ _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.
 """How a file system, such as one of the network, says that it cannot empty a drive's cache."""
 
 
-def list_connected_addresses(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
+def list_connected_addresses(port: int) -> list[str]:
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     return []
 
@@ -162,7 +162,7 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     return openat_stepwise(directory, names, flags)
 
 
-def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (there is one way for both)
+def sync(descriptor: int, *, data_only: bool = False) -> None:
     """Return when an open file, or the entries of a directory, survive a power failure. Raises `OSError`.
 
     `data_only` leaves out what is not needed to read a file's data again.
@@ -187,7 +187,7 @@ def open_directory_changes() -> None:
     """Return what reports changes in directories; None where nothing does."""
 
 
-def open_pidfd(pid: int) -> int:  # noqa: ARG001 (there is none here)
+def open_pidfd(pid: int) -> int:
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 

@@ -182,7 +182,7 @@ def copy_owner(descriptor: int, like: os.stat_result) -> None:
         os.fchown(descriptor, like.st_uid, like.st_gid)
 
 
-def explain_invalid_name(path: str) -> str:  # noqa: ARG001 (any name is a name here)
+def explain_invalid_name(path: str) -> str:
     """Return why a name in a path means something else than a file of that name; empty when none does."""
     return ""
 

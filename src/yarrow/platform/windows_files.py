@@ -162,7 +162,7 @@ def lock_directory(path: Path) -> Generator[int]:
         os.close(descriptor)
 
 
-def sync(descriptor: int, *, data_only: bool = False) -> None:  # noqa: ARG001 (there is one way for both)
+def sync(descriptor: int, *, data_only: bool = False) -> None:
     """Return when an open file, or the entries of a directory, survive a power failure. Raises `OSError`.
 
     `data_only` leaves out what is not needed to read a file's data again. The journal of the file system keeps the
@@ -176,7 +176,7 @@ def open_directory_changes() -> None:
     """Return what reports changes in directories; None where nothing does."""
 
 
-def list_connected_addresses(port: int) -> list[str]:  # noqa: ARG001 (no file tells it here)
+def list_connected_addresses(port: int) -> list[str]:
     """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
     return []
 
@@ -191,7 +191,7 @@ def get_user_id() -> int:
     return 0
 
 
-def get_account_home(uid: int | None) -> str:  # noqa: ARG001 (users have no number)
+def get_account_home(uid: int | None) -> str:
     """Return the home that the list of users has for a user; there is no such list."""
     return ""
 
@@ -201,12 +201,12 @@ def is_root() -> bool:
     return False
 
 
-def is_owned(status: os.stat_result) -> bool:  # noqa: ARG001 (no owner is in it)
+def is_owned(status: os.stat_result) -> bool:
     """Whether a file belongs to who runs this process; here the access list of the profile's directory sees to it."""
     return True
 
 
-def is_private_mode(mode: int) -> bool:  # noqa: ARG001 (it holds no more than whether a file is read-only)
+def is_private_mode(mode: int) -> bool:
     """Whether a file of a mode is closed to all but its owner; here the profile's directory is, with all in it."""
     return True
 

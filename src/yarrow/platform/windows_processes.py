@@ -72,13 +72,13 @@ def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable
     _watched[descriptor] = loop.call_soon(look)
 
 
-def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:  # noqa: ARG001 (a look knows its own)
+def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:
     """Call back no more."""
     if (looking := _watched.pop(descriptor, None)) is not None:
         looking.cancel()
 
 
-def open_pidfd(pid: int) -> int:  # noqa: ARG001 (there is none here)
+def open_pidfd(pid: int) -> int:
     """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -158,19 +158,19 @@ def prepare_terminal() -> None:
         speak_utf8()
 
 
-def flush_input(descriptor: int) -> None:  # noqa: ARG001 (there is one console)
+def flush_input(descriptor: int) -> None:
     """Drop what was typed at a terminal and not read yet."""
     while msvcrt.kbhit():
         msvcrt.getwch()
 
 
 @contextmanager
-def set_cbreak_mode(descriptor: int) -> Generator[bool]:  # noqa: ARG001 (there is one console)
+def set_cbreak_mode(descriptor: int) -> Generator[bool]:
     """Read a terminal key by key and unechoed; yield whether that is so here: a console gives lines."""
     yield False
 
 
-def is_in_background(descriptor: int) -> bool:  # noqa: ARG001 (there are no jobs on a console)
+def is_in_background(descriptor: int) -> bool:
     """Whether a terminal belongs to another job, so that reading from it would stop this one."""
     return False
 
@@ -185,17 +185,17 @@ def wait_readable(descriptor: int, seconds: float | None) -> bool:
     return True
 
 
-def can_detect_peer_close(descriptor: int) -> bool:  # noqa: ARG001 (a pipe that is written to tells nothing)
+def can_detect_peer_close(descriptor: int) -> bool:
     """Whether `watch_readable` calls back when the reader of what we write goes away; the next write tells it here."""
     return False
 
 
-def is_peer_closed(descriptor: int) -> bool:  # noqa: ARG001 (a console ends with its programs)
+def is_peer_closed(descriptor: int) -> bool:
     """Whether nobody has the other end of a pipe, or of a terminal, any more."""
     return False
 
 
-def is_socket_listening(path: Path) -> bool:  # noqa: ARG001 (there are none)
+def is_socket_listening(path: Path) -> bool:
     """Whether somebody listens on a unix socket."""
     return False
 
