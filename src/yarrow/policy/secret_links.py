@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.linked import Linked
+from yarrow.policy.sandbox.linked import Linked, is_recorded
 from yarrow.policy.sandbox.protected import Found, entries
 from yarrow.policy.secrets import SecretFiles
 
@@ -66,15 +66,9 @@ def _found(root: Path, secrets: SecretFiles, now: float) -> _Look:
             status = _status(str(path)) if secrets.has(path.name) else None
             if status is not None and stat.S_ISLNK(status.st_mode):
                 places.add(path.parent)
-            elif status is not None and _is_of_several_names(status) and not _is_recorded(path):
+            elif status is not None and _is_of_several_names(status) and not is_recorded(path):
                 files.add((status.st_dev, status.st_ino))
     return _Look(now, tuple(places), frozenset(files))
-
-
-def _is_recorded(path: Path) -> bool:
-    from yarrow.policy.sandbox.gitindex import is_recorded  # few workspaces have such files
-
-    return is_recorded(path)
 
 
 def _is_of_several_names(status: os.stat_result) -> bool:

@@ -15,6 +15,7 @@ from yarrow.policy.gitguard import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.keys import Keys
 from yarrow.policy.obeyed import same_file
 from yarrow.policy.permission.paths import Closed
+from yarrow.policy.sandbox.linked import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
@@ -174,8 +175,6 @@ class Workspace(Struct, frozen=True):
 
     def _is_shown(self, real: Path) -> bool:
         """Whether commands can read a file despite its name: git has recorded what it holds."""
-        from yarrow.policy.sandbox.gitindex import is_recorded  # few files have such a name
-
         is_near = _root(real, self.writable) is not None
         return is_near and is_recorded(real) and not self.keys().has(str(real))
 

@@ -9,14 +9,19 @@ from yarrow.policy.sandbox.names import names_of
 from yarrow.policy.secrets import ENV_FILE, SecretFiles
 
 
+def is_recorded(path: Path) -> bool:
+    """Whether git has recorded what a file holds."""
+    from yarrow.policy.sandbox import gitindex  # most reads meet no file of secrets
+
+    return gitindex.is_recorded(path)
+
+
 def secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:
     """Return what is covered for a file of secrets: of a link, the file that it leads to.
 
     None for a file as git has recorded it, and for a link that leads nowhere, to no file, to an example that is made
     to be read, or out of the workspace to what everybody may read, programs among it.
     """
-    from yarrow.policy.sandbox.gitindex import is_recorded  # few workspaces have such files
-
     if not path.is_symlink():
         return None if is_recorded(path) else path
     try:

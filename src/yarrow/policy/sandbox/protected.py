@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.linked import secret_file
+from yarrow.policy.sandbox.linked import is_recorded, secret_file
 from yarrow.policy.sandbox.names import HEAD, LOOKED_AT, MOST_DIRECTORIES, PASSED_OVER, Look, Names, looking
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -251,8 +251,6 @@ def remembered(root: Path, found: Found) -> Found:
     """
     before = _seen.get(root)
     if before is not None:
-        from yarrow.policy.sandbox.gitindex import is_recorded  # the first look needs none
-
         found.pinned += _still(before.pinned, found.pinned, Path.is_dir)
         found.fixed += _still(before.fixed, found.fixed, Path.exists)
         found.secret += _still(before.secret, found.secret, lambda path: path.is_file() and not is_recorded(path))
