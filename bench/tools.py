@@ -23,10 +23,10 @@ from parts import Found, Table, Values, at_most, figure, middle, parser, tell
 from yarrow.config.settings import Settings
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.box import Level
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.probe import unavailable
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments
@@ -45,7 +45,7 @@ ORDINARY = "as an ordinary user"
 MORE = 10.0
 """Milliseconds that a sandbox may cost in the workspace of 250 directories."""
 SEARCHED = "wanted_name"
-LEVELS: tuple[Level, ...] = ("off", "workspace", "strict")
+LEVELS: tuple[SandboxLevel, ...] = ("off", "workspace", "strict")
 
 Side = Callable[[], Awaitable[float | None]]
 """What is measured; returns its milliseconds where only a part of it counts."""
@@ -68,9 +68,9 @@ TREES = {
 }
 
 
-def context(cwd: Path, level: Level) -> ToolContext:
+def context(cwd: Path, level: SandboxLevel) -> ToolContext:
     workspace = Workspace.make(cwd)
-    box = Boxes(level, home=Path.home()).box("bench", workspace)
+    box = SandboxFactory(level, home=Path.home()).box("bench", workspace)
     return ToolContext(cwd=cwd, workspace=workspace, bash=Settings().bash, sandbox=box)
 
 
@@ -102,7 +102,7 @@ def bubblewrap(where: ToolContext) -> Side:
     command = Command(("bash", "-c", "true"), where.cwd, child_environment(os.environ), 60.0)
 
     async def side() -> float:
-        boxed = Boxed(box, command)
+        boxed = SandboxedCommand(box, command)
         try:
             start = time.perf_counter()
             process = await asyncio.create_subprocess_exec(
@@ -228,7 +228,7 @@ def more(took: Mapping[str, float], who: str) -> list[tuple[str, str, str]]:
 
 
 def measure(options: argparse.Namespace) -> Found:
-    if why := unavailable():
+    if why := unavailable_reason():
         raise SystemExit(why)
     with tempfile.TemporaryDirectory() as folder:
         values = asyncio.run(compare(Path(folder).resolve(), options))

@@ -17,7 +17,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.event import events as ev
 from yarrow.message import ToolCall
-from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.workspace import Workspace
 from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolContext
@@ -61,7 +61,7 @@ class Boxed(Rig):
     @property
     def equipment(self) -> RunResources:
         level: Any = self.level
-        box = Box(level, (self.cwd,), (), Path("/home/somebody"), Path("/nowhere")) if level != "off" else None
+        box = SandboxSpec(level, (self.cwd,), (), Path("/home/somebody"), Path("/nowhere")) if level != "off" else None
         context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd), sandbox=box)
         made = replace(
             super().equipment, registry=ToolRegistry([self.bash]), context=context, contained=box is not None

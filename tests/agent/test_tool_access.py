@@ -14,7 +14,7 @@ from msgspec import Struct
 from yarrow.agent.compaction.files import list_touched_files
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import Kind
+from yarrow.policy.permission.request import ToolKind
 from yarrow.policy.workspace import Refused
 from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import make_schema
@@ -79,7 +79,7 @@ OTHERS: tuple[Tool, ...] = tuple(
     )
     for read_only in (True, False)
 )
-TOOLS = tuple(tool for tool in BUILTIN_TOOLS if get_access(tool).kind is not Kind.SHELL) + OTHERS
+TOOLS = tuple(tool for tool in BUILTIN_TOOLS if get_access(tool).kind is not ToolKind.SHELL) + OTHERS
 """Every tool that reads or writes by itself; a shell's commands are kept out by its sandbox."""
 
 
@@ -212,7 +212,7 @@ async def test_a_shell_that_declares_no_sandbox_is_asked_about(tmp_path: Path) -
 
 def test_access_without_a_declaration_follows_the_names_of_arguments() -> None:
     kinds = {one: get_access(Other(one)).kind for one in (PathArguments, CommandArguments, FileArguments)}
-    assert list(kinds.values()) == [Kind.FILE, Kind.SHELL, Kind.OTHER]
+    assert list(kinds.values()) == [ToolKind.FILE, ToolKind.SHELL, ToolKind.OTHER]
     assert all(get_access(tool).declared for tool in BUILTIN_TOOLS)
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/yarrow"
-SHARED = {"Change", "Command", "Verdict"}
-"""Public classes whose name has several meanings; it may only shrink."""
 
 
 def test_each_public_class_has_a_name_of_its_own() -> None:
@@ -18,9 +16,7 @@ def test_each_public_class_has_a_name_of_its_own() -> None:
             for node in ast.parse(path.read_text("utf-8")).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(path.relative_to(SOURCE)))
-    shared = {name: found for name, found in places.items() if len(found) > 1}
-    assert {name: shared[name] for name in shared.keys() - SHARED} == {}
-    assert SHARED - shared.keys() == set(), "these have one meaning now: take them off the list"
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_the_architecture_names_modules_that_exist() -> None:

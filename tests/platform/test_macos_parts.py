@@ -60,17 +60,17 @@ def test_a_path_is_opened_name_by_name(in_python: Callable[..., str]) -> None:
 
 
 def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> None:
-    code = "from yarrow.policy.sandbox.probe import unavailable\nprint(unavailable())"
+    code = "from yarrow.policy.sandbox.probe import unavailable_reason\nprint(unavailable_reason())"
     assert "macOS" in in_python(AS_MACOS + code)
 
 
 def test_the_first_start_says_so_in_one_sentence(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
-from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 home = Path.cwd()
 for level in ("workspace", "workspace", "off", "strict"):
-    print(Boxes(level, home=home, notes=home / ".yarrow/sandbox").warning((home / "ws",)))
+    print(SandboxFactory(level, home=home, notes=home / ".yarrow/sandbox").warning((home / "ws",)))
 """
     assert (
         in_python(AS_MACOS + code) == "Yarrow has no sandbox for macOS yet: shell commands run with your rights\n\n\n\n"
@@ -81,10 +81,10 @@ def test_names_are_told_apart_as_the_usual_file_system_does(in_python: Callable[
     code = """
 from pathlib import Path
 from yarrow.policy.workspace import Refused, Workspace
-from yarrow.policy.permission.paths import Closed, PathRules
+from yarrow.policy.permission.path_rules import DeniedPaths, PathRules
 home = Path.home()
 rules = {"read(S\u00e9cret/**)": "deny"}
-closed = Closed(PathRules.make(rules, "read", home))
+closed = DeniedPaths(PathRules.make(rules, "read", home))
 ws = Workspace((home,), private=(home / "Own",), closed=closed)
 for name in (".SSH/id", "OWN/token", "se\u0301CRET/f", "other"):
     print(name.isascii() and name, isinstance(ws.resolve_read(home / name), Refused))

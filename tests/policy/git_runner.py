@@ -373,13 +373,13 @@ def _child(stage: Stage, steps: Sequence[Step], writer: int) -> None:
 
 
 async def _tools(stage: Stage, steps: Sequence[Step], said: list[str]) -> None:
-    from yarrow.policy.sandbox.boxes import Boxes
+    from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
     from yarrow.policy.workspace import Workspace
     from yarrow.tool.base import Progress, ToolContext
     from yarrow.tool.bash import Bash, BashArguments
     from yarrow.tool.write import Write, WriteArguments
 
-    boxes = Boxes("workspace", home=stage.home, notes=stage.root / "service/running")
+    boxes = SandboxFactory("workspace", home=stage.home, notes=stage.root / "service/running")
     if told := boxes.recovered():
         said.append(told)
     workspace = Workspace.make(stage.workspace, [str(stage.root / "more")])
@@ -401,13 +401,13 @@ async def _tools(stage: Stage, steps: Sequence[Step], said: list[str]) -> None:
 
 def main() -> None:
     """Answer programs, one a line."""
-    from yarrow.policy.sandbox.probe import binds_descriptors, unavailable
+    from yarrow.policy.sandbox.probe import can_bind_descriptors, unavailable_reason
 
     for name in WARM:
         importlib.import_module(name)
-    if why := unavailable():
+    if why := unavailable_reason():
         raise RuntimeError(why)
-    binds_descriptors()
+    can_bind_descriptors()
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="git-law-")))
     base.chmod(0o755)
     stage = Stage(base, cast("Way", sys.argv[1]))

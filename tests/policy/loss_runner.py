@@ -229,13 +229,13 @@ def _worked(root: Path, scene: Scene, acts: Sequence[Act], temporary: Path) -> s
     import asyncio
 
     from yarrow.errors import ConfigError
-    from yarrow.policy.sandbox.boxes import Boxes
+    from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
     from yarrow.policy.workspace import Workspace
     from yarrow.tool.base import Progress, ToolContext
     from yarrow.tool.bash import Bash, BashArguments
     from yarrow.tool.write import Write, WriteArguments
 
-    boxes = Boxes("workspace", home=root / "home", notes=temporary / "service/running")
+    boxes = SandboxFactory("workspace", home=root / "home", notes=temporary / "service/running")
     said = [boxes.recovered()]
     try:
         workspace = Workspace.make(
@@ -270,13 +270,13 @@ def _worked(root: Path, scene: Scene, acts: Sequence[Act], temporary: Path) -> s
 
 def main() -> None:
     """Answer scenes, one a line."""
-    from yarrow.policy.sandbox.probe import binds_descriptors, unavailable
+    from yarrow.policy.sandbox.probe import can_bind_descriptors, unavailable_reason
 
     for name in WARM:
         importlib.import_module(name)
-    if why := unavailable():
+    if why := unavailable_reason():
         raise RuntimeError(why)
-    binds_descriptors()
+    can_bind_descriptors()
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="losses-")))
     base.chmod(0o755)
     try:

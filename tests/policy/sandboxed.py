@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command, Exit, run
-from yarrow.policy.sandbox.box import Box, Level
-from yarrow.policy.sandbox.quarantine import Entry
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.quarantine import QuarantineEntry
+from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox.toolchains import VARIABLES
 
 NOBODY = 65_534
@@ -31,7 +31,7 @@ class Corner(Struct, frozen=True):
 
     root: Path
     user: str
-    level: Level = "workspace"
+    level: SandboxLevel = "workspace"
     hidden: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
     """Of the workspace, besides the first."""
@@ -39,11 +39,11 @@ class Corner(Struct, frozen=True):
     """Where the home is said to be, if not where it is."""
     called: str = ""
     """What the environment calls the home, if not by its path."""
-    given: Box | None = None
+    given: SandboxSpec | None = None
     """A sandbox that was made otherwise."""
     variables: dict[str, str] = {}
     """Environment variables; PATH comes before that of the system."""
-    taken: list[Entry] = []
+    taken: list[QuarantineEntry] = []
     """What the last script left, and is quarantined."""
 
     @property
@@ -59,8 +59,8 @@ class Corner(Struct, frozen=True):
         return self.root / "service"
 
     @property
-    def box(self) -> Box:
-        return self.given or Box(
+    def box(self) -> SandboxSpec:
+        return self.given or SandboxSpec(
             level=self.level,
             writable=(self.workspace, *self.roots),
             readable=(),
@@ -85,7 +85,7 @@ class Corner(Struct, frozen=True):
         environment["PATH"] = f"{self.variables['PATH']}:{system}" if "PATH" in self.variables else system
         command = Command(("/bin/bash", "-c", script), cwd or self.workspace, environment, seconds)
         with without_group() if self.user == "nobody" else nullcontext(), patch("sys.executable", PYTHON):
-            boxed = Boxed(self.box, command)
+            boxed = SandboxedCommand(self.box, command)
         self.own()
         argv = boxed.command.argv
         if self.user == "nobody" and self.box.owner is None:
@@ -107,11 +107,11 @@ class Corner(Struct, frozen=True):
 
 def without_group() -> AbstractContextManager[object]:
     """Somebody without rights can make no control group, and enter none that root made."""
-    return patch.multiple("yarrow.policy.sandbox.pids", group=lambda: None, tasks=lambda: None)
+    return patch.multiple("yarrow.policy.sandbox.cgroup", cgroup_procs=lambda: None, cgroup_tasks=lambda: None)
 
 
 @contextmanager
-def corner(user: str, level: Level = "workspace") -> Generator[Corner]:
+def corner(user: str, level: SandboxLevel = "workspace") -> Generator[Corner]:
     """Make a corner in a directory that everybody may pass through, and remove it."""
     root = Path(os.path.realpath(tempfile.mkdtemp(prefix="corner-")))
     root.chmod(0o755)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.platform import openat2
-from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
+from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import ToolFailed
 from yarrow.tool.writable_file import open_writable
@@ -88,7 +88,7 @@ def test_a_link_in_the_way_is_an_error(root: Path, way: str, name: str) -> None:
     (root / "ws/dir/up").symlink_to("../..")
     with pytest.raises(OSError, match=r".") as caught:
         open_beneath(root / "ws", root / "ws" / name, os.O_RDONLY)
-    assert caught.value.errno in IN_THE_WAY
+    assert caught.value.errno in PATH_CHANGED_ERRORS
 
 
 def test_directories_are_made_and_never_through_a_link(root: Path, way: str) -> None:
@@ -97,7 +97,7 @@ def test_directories_are_made_and_never_through_a_link(root: Path, way: str) -> 
     (root / "ws/link").symlink_to(root / "out")
     with pytest.raises(OSError, match=r".") as caught:
         open_directory(root / "ws", root / "ws/link/new", make=True)
-    assert caught.value.errno in IN_THE_WAY
+    assert caught.value.errno in PATH_CHANGED_ERRORS
     assert not (root / "out/new").exists()
 
 
@@ -141,7 +141,7 @@ def test_reading_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> N
                 continue
             seen.add(b"refused" if isinstance(found, Refused) else read_all(found))
     assert OUTSIDE not in seen
-    assert numbers <= {*IN_THE_WAY, errno.ENOENT}
+    assert numbers <= {*PATH_CHANGED_ERRORS, errno.ENOENT}
     found = workspace.open_read(root / "ws/dir/f")
     assert isinstance(found, int)
     assert read_all(found) == INSIDE
@@ -161,7 +161,7 @@ def test_writing_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> N
             except OSError as error:
                 numbers.add(error.errno or 0)
     assert written
-    assert numbers <= {*IN_THE_WAY, errno.ENOENT, errno.EACCES}
+    assert numbers <= {*PATH_CHANGED_ERRORS, errno.ENOENT, errno.EACCES}
     assert not list((root / "out/deep").iterdir())
     assert sorted(path.name for path in (root / "out").iterdir()) == ["deep", "f"]
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.policy.sandbox.caches import links as made_links
-from yarrow.policy.sandbox.caches.cache import SEEN, Links, Machine, Own
-from yarrow.policy.sandbox.caches.caches import ASKING, BUILDING
-from yarrow.policy.sandbox.caches.cargo import COPIED, KINDS, cargo
-from yarrow.policy.sandbox.caches.go import go
-from yarrow.policy.sandbox.caches.java import gradle, maven
-from yarrow.policy.sandbox.caches.links import make
+from yarrow.policy.sandbox.caches.cargo import COPIED, KINDS, cargo_plan
+from yarrow.policy.sandbox.caches.go import go_plan
+from yarrow.policy.sandbox.caches.java import gradle_plan, maven_plan
+from yarrow.policy.sandbox.caches.links import create_session_cache
+from yarrow.policy.sandbox.caches.mounts import BUILD_COMMAND, LATEST_COMMAND
+from yarrow.policy.sandbox.caches.plan import SANDBOX_DIRECTORY, CacheContext, CacheLinks, SessionCacheDirectory
 
 CACHED = "go/pkg/mod/cache/download"
 
@@ -28,9 +28,9 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-def machine(home: Path, **environment: str) -> Machine:
+def machine(home: Path, **environment: str) -> CacheContext:
     """Return a machine with one workspace."""
-    return Machine(
+    return CacheContext(
         home=str(home),
         inside=str(home),
         writable=(str(home.parent / "ws"),),
@@ -65,7 +65,7 @@ def directories(*paths: Path) -> None:
 def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expected: str, latest: str | None) -> None:
     latest = f"{expected},OWN" if latest is None else latest
     directories(home / CACHED)
-    plan = go(machine(home, GOPROXY=told))
+    plan = go_plan(machine(home, GOPROXY=told))
     own = f"file://{home}/{CACHED}"
     assert plan.environment["GOPROXY"] == ",".join(filter(None, (own, expected)))
     assert plan.asking == {"GOPROXY": latest.replace("OWN", own)}
@@ -74,21 +74,21 @@ def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expecte
 def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Path) -> None:
     directories(home / CACHED, home / ".config/go", home / "goroot")
     (home / "goroot/go.env").write_text("# comment\nGOPROXY=direct\nGOSUMDB=off\n")
-    plan = go(machine(home, GOROOT=f"{home}/goroot"))
+    plan = go_plan(machine(home, GOROOT=f"{home}/goroot"))
     assert plan.environment["GOPROXY"].endswith(",direct")
     (home / ".config/go/env").write_text("GOPROXY=https://x.example\nGOPRIVATE=a.example\nGONOSUMDB=https://u:p@h/\n")
-    plan = go(machine(home, GOROOT=f"{home}/goroot"))
+    plan = go_plan(machine(home, GOROOT=f"{home}/goroot"))
     assert plan.environment["GOPROXY"].endswith("/download,https://x.example")
     assert plan.environment["GOPRIVATE"] == "a.example"
     assert "GONOSUMDB" not in plan.environment
-    assert "GOPRIVATE" not in go(machine(home, GOENV="off")).environment
-    assert "GOPRIVATE" not in go(machine(home, GOPRIVATE="b.example")).environment
+    assert "GOPRIVATE" not in go_plan(machine(home, GOENV="off")).environment
+    assert "GOPRIVATE" not in go_plan(machine(home, GOPRIVATE="b.example")).environment
 
 
 def test_a_name_that_a_list_of_proxies_would_split_is_escaped(home: Path) -> None:
     cache = home / "a,b |c%"
     directories(cache / "cache/download")
-    plan = go(machine(home, GOMODCACHE=str(cache)))
+    plan = go_plan(machine(home, GOMODCACHE=str(cache)))
     assert plan.environment["GOPROXY"].startswith(f"file://{home}/a%2Cb%20%7Cc%25/cache/download,")
 
 
@@ -112,7 +112,7 @@ def test_a_name_that_a_list_of_proxies_would_split_is_escaped(home: Path) -> Non
 def test_private_modules_are_linked(home: Path, patterns: str, expected: set[str]) -> None:
     for name in ("corp.example/!team/a", "corp.example/b", "other.example/c"):
         directories(home / CACHED / name / "@v")
-    plan = go(machine(home, GOPRIVATE=patterns))
+    plan = go_plan(machine(home, GOPRIVATE=patterns))
     (own,) = (own for own in plan.own if own.name == "go-mod")
     assert {link.below for link in own.links} == {f"cache/download/{name}" for name in expected}
 
@@ -122,35 +122,35 @@ def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path
     directories(home / f"go/pkg/mod/{name}/bin", home / CACHED / "golang.org/toolchain/@v")
     for file in ("v0.ziphash", "v0.lock", "list"):
         (home / CACHED / "golang.org/toolchain/@v" / file).touch()
-    (own,) = (own for own in go(machine(home)).own if own.name == "go-mod")
-    make(own, tmp_path / "caches", None)
+    (own,) = (own for own in go_plan(machine(home)).own if own.name == "go-mod")
+    create_session_cache(own, tmp_path / "caches", None)
     assert str((tmp_path / "caches/go-mod" / name).readlink()) == f"{home}/go/pkg/mod/{name}"
     below = tmp_path / "caches/go-mod/cache/download/golang.org/toolchain/@v"
     assert [path.name for path in below.iterdir()] == ["v0.ziphash"]
 
 
 def test_go_without_anything_of_the_user_is_left_alone(home: Path) -> None:
-    assert go(machine(home)).own == ()
-    assert go(machine(home)).environment == {}
+    assert go_plan(machine(home)).own == ()
+    assert go_plan(machine(home)).environment == {}
     directories(home.parent / "ws/go/pkg/mod")
-    assert go(machine(home, GOPATH=str(home.parent / "ws/go"))).environment == {}
+    assert go_plan(machine(home, GOPATH=str(home.parent / "ws/go"))).environment == {}
 
 
 def test_go_with_its_path_outside_of_the_home_can_write(home: Path) -> None:
     directories(home.parent / "image/bin")
-    plan = go(machine(home, GOPATH=str(home.parent / "image")))
+    plan = go_plan(machine(home, GOPATH=str(home.parent / "image")))
     # Below /tmp, where these tests are, the session has its own directory of that name.
     if not str(home).startswith("/tmp/"):
         assert plan.environment["GOPATH"] == f"{home}/go"
-    assert plan.environment["GOMODCACHE"].startswith(SEEN)
-    plan = go(machine(home, GOPATH="/opt/nowhere/go"))
+    assert plan.environment["GOMODCACHE"].startswith(SANDBOX_DIRECTORY)
+    plan = go_plan(machine(home, GOPATH="/opt/nowhere/go"))
     assert plan.environment["GOPATH"] == f"{home}/go"
 
 
 def test_an_installation_of_go_in_the_place_of_its_path_stays_whole(home: Path) -> None:
     directories(home / "go/pkg/tool", home / "go/bin")
     (home / "go/VERSION").touch()
-    assert [own.name for own in go(machine(home)).own] == ["go-mod"]
+    assert [own.name for own in go_plan(machine(home)).own] == ["go-mod"]
 
 
 # ---- cargo ----
@@ -160,21 +160,21 @@ def test_cargo_outside_of_the_home_moves_into_it(home: Path) -> None:
     image = home.parent / "image"
     directories(image / "registry", image / "git", image / "bin")
     (image / "config.toml").touch()
-    plan = cargo(machine(home, CARGO_HOME=str(image)))
+    plan = cargo_plan(machine(home, CARGO_HOME=str(image)))
     assert plan.environment == {"CARGO_HOME": f"{home}/.cargo"}
     assert [own.target for own in plan.own] == [f"{home}/.cargo/registry", f"{home}/.cargo/git"]
     assert (str(image / "config.toml"), f"{home}/.cargo/config.toml") in plan.shown
     directories(home / ".cargo")
     (home / ".cargo/config.toml").touch()
-    assert len(cargo(machine(home, CARGO_HOME=str(image))).shown) == 2
+    assert len(cargo_plan(machine(home, CARGO_HOME=str(image))).shown) == 2
 
 
 @pytest.mark.parametrize("place", [".ssh/registry", "../ws/registry"])
 def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: Path, place: str) -> None:
     directories(home / place, home / ".cargo")
     (home / ".cargo/registry").symlink_to(home / place)
-    assert cargo(machine(home)).own == ()
-    assert cargo(machine(home)).shown == ()
+    assert cargo_plan(machine(home)).own == ()
+    assert cargo_plan(machine(home)).shown == ()
 
 
 # ---- Java ----
@@ -182,12 +182,14 @@ def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: 
 
 def test_what_the_user_set_for_java_stays(home: Path) -> None:
     directories(home / ".m2/repository", home / ".gradle/caches/modules-2")
-    plan = maven(machine(home, MAVEN_ARGS="-T4 -Dmaven.repo.local.tail=/opt/repo"))
+    plan = maven_plan(machine(home, MAVEN_ARGS="-T4 -Dmaven.repo.local.tail=/opt/repo"))
     assert plan.environment == {
-        "MAVEN_ARGS": f"-Dmaven.repo.local.tail={SEEN}/maven -T4 -Dmaven.repo.local.tail=/opt/repo"
+        "MAVEN_ARGS": f"-Dmaven.repo.local.tail={SANDBOX_DIRECTORY}/maven -T4 -Dmaven.repo.local.tail=/opt/repo"
     }
-    assert gradle(machine(home, GRADLE_RO_DEP_CACHE="/opt/cache")).environment == {}
-    assert gradle(machine(home, GRADLE_USER_HOME="/opt/gradle")).environment == {"GRADLE_USER_HOME": f"{home}/.gradle"}
+    assert gradle_plan(machine(home, GRADLE_RO_DEP_CACHE="/opt/cache")).environment == {}
+    assert gradle_plan(machine(home, GRADLE_USER_HOME="/opt/gradle")).environment == {
+        "GRADLE_USER_HOME": f"{home}/.gradle"
+    }
 
 
 # ---- which commands ----
@@ -202,12 +204,12 @@ def test_what_the_user_set_for_java_stays(home: Path) -> None:
     ],
 )
 def test_a_command_that_may_build_has_caches(command: str) -> None:
-    assert BUILDING.search(command)
+    assert BUILD_COMMAND.search(command)
 
 
 @pytest.mark.parametrize("command", ["ls -la", "cat a.py | head", "git status", "rg 'def x' src/a.ts", "sed -n 1p x"])
 def test_a_command_that_only_looks_has_none(command: str) -> None:
-    assert BUILDING.search(command) is None
+    assert BUILD_COMMAND.search(command) is None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def test_a_command_that_only_looks_has_none(command: str) -> None:
     ],
 )
 def test_a_command_that_asks_for_the_latest_version_asks_the_proxies(command: str, *, is_asking: bool) -> None:
-    assert (ASKING.search(command) is not None) == is_asking
+    assert (LATEST_COMMAND.search(command) is not None) == is_asking
 
 
 # ---- links ----
@@ -279,8 +281,8 @@ def test_every_file_of_the_user_is_found_at_its_path_and_none_is_written(tree: d
         plant(source, tree)
         before = leaves(source)
         branches, repositories = KINDS[kind]
-        links = Links(str(source), str(source), branches=branches, repositories=repositories, copied=COPIED)
-        make(Own("own", "/target", (links,)), top / "caches", None)
+        links = CacheLinks(str(source), str(source), branches=branches, repositories=repositories, copied=COPIED)
+        create_session_cache(SessionCacheDirectory("own", "/target", (links,)), top / "caches", None)
         own = top / "caches/own"
         for name, content in before.items():
             if any(links.is_repository(str(above)) for above in Path(name).parents):
@@ -296,18 +298,18 @@ def test_every_file_of_the_user_is_found_at_its_path_and_none_is_written(tree: d
 
 
 def test_a_cache_with_too_many_files_is_linked_in_part(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_links, "MOST_LINKS", 50)
+    monkeypatch.setattr(made_links, "MAX_LINKS", 50)
     for number in range(200):
         directories(home / f".cargo/registry/src/i/c{number}")
-    (own,) = cargo(machine(home)).own
-    make(own, home.parent / "caches", None)
+    (own,) = cargo_plan(machine(home)).own
+    create_session_cache(own, home.parent / "caches", None)
     assert 40 <= len(list((home.parent / "caches/cargo-registry/src/i").iterdir())) <= 50
 
 
 def test_two_commands_at_once_get_one_directory(home: Path) -> None:
     directories(home / ".cargo/registry/src/i/c")
-    (own,) = cargo(machine(home)).own
-    make(own, home.parent / "caches", None)
+    (own,) = cargo_plan(machine(home)).own
+    create_session_cache(own, home.parent / "caches", None)
     (home.parent / "caches/cargo-registry/added").touch()
-    make(own, home.parent / "caches", None)
+    create_session_cache(own, home.parent / "caches", None)
     assert (home.parent / "caches/cargo-registry/added").exists()

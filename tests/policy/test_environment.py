@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.policy.environment import FIXED, child_environment
+from yarrow.policy.environment import FIXED_VARIABLES, child_environment
 from yarrow.policy.secrets import is_secret_variable
 
 ORDINARY = {
@@ -56,7 +56,7 @@ def test_case_X_04_secrets_are_not_passed_unless_named(name: str, value: str) ->
 def test_nothing_waits_for_a_person() -> None:
     given_ones = {"PAGER": "less", "EDITOR": "vi", "SSH_ASKPASS": "/bin/ask", "BASH_ENV": "/x", "TERM": "xterm"}
     made = child_environment(given_ones)
-    assert made == FIXED
+    assert made == FIXED_VARIABLES
     assert made["GIT_TERMINAL_PROMPT"] == "0"
 
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.policy.gitconfig import CONFIG_BYTES, Setting, changes_only_settable, included, rendered, settings
-from yarrow.policy.sandbox.configs import _may_change  # pyright: ignore[reportPrivateUsage]
+from yarrow.policy.git_config import (
+    CONFIG_BYTES,
+    GitSetting,
+    changes_only_settable,
+    included_files,
+    parse_settings,
+    render_settings,
+)
+from yarrow.policy.sandbox.git_config_copies import _may_change  # pyright: ignore[reportPrivateUsage]
 
 LINES = 349_000
 """Section headers or lines that fit in one configuration."""
@@ -42,7 +49,7 @@ def listed(text: str) -> list[tuple[str, str | None]] | None:
     return [(name, value if is_set else None) for name, is_set, value in entries]
 
 
-def name_of(setting: Setting) -> str:
+def name_of(setting: GitSetting) -> str:
     return ".".join(part for part in (setting.section, setting.subsection, setting.key) if part)
 
 
@@ -53,7 +60,7 @@ def same(value: str | None) -> str:
 
 @given(texts)
 def test_case_at_05_the_parser_agrees_with_git(text: str) -> None:
-    expected, found = listed(text), settings(text)
+    expected, found = listed(text), parse_settings(text)
     if expected is None or found is None:
         # What git refuses may be read; what it reads is refused only where a file ends in a backslash.
         assert found is None
@@ -80,8 +87,8 @@ def test_case_at_05_the_parser_agrees_with_git(text: str) -> None:
 def test_case_at_15_a_large_configuration_is_parsed_in_linear_time(tmp_path: Path, text: str) -> None:
     """A quadratic parser takes minutes for one of these."""
     (tmp_path / "config").write_text(text)
-    settings(text)
-    included(tmp_path / "config", tmp_path)
+    parse_settings(text)
+    included_files(tmp_path / "config", tmp_path)
     changes_only_settable(text, text)
 
 
@@ -108,9 +115,9 @@ LETTERS = ["x", " ", '"', "\\", "#", ";", "=", "]", "[", "é", "\t", ".", "-", "
     )
 )
 def test_what_is_rendered_is_read_as_it_was_also_by_git(texts: list[tuple[str, str, str, str]]) -> None:
-    found = [Setting(*text) for text in texts]
-    text = rendered(found)
-    assert list(settings(text) or ()) == found
+    found = [GitSetting(*text) for text in texts]
+    text = render_settings(found)
+    assert list(parse_settings(text) or ()) == found
     command = ["git", "config", "--file", "-", "--list", "-z"]
     told = subprocess.run(command, input=text.encode(), check=True, capture_output=True).stdout.decode()
     names = [".".join(filter(None, (one.section, one.subsection, one.key))) for one in found]

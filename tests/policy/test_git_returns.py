@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pytest
 from sandboxed import git
 
-from yarrow.policy import githistory, gitreturns, gitstate
-from yarrow.policy.gitreturns import Returns, returns
-from yarrow.policy.gitstate import look
+from yarrow.policy import git_embedded_repositories, git_history, git_state
+from yarrow.policy.git_embedded_repositories import EmbeddedRepositories, find_embedded_repositories
+from yarrow.policy.git_state import scan_repositories
 
 BARE = (
     "mkdir -p {0}/objects {0}/refs; touch {0}/objects/a {0}/refs/a; "
@@ -95,10 +95,10 @@ def run(where: Path, script: str) -> None:
     subprocess.run(["bash", "-c", script], cwd=where, env=environment, check=True, capture_output=True)
 
 
-def seen(ws: Path, script: str) -> Returns:
-    before = look([ws])
+def seen(ws: Path, script: str) -> EmbeddedRepositories:
+    before = scan_repositories([ws])
     run(ws, script)
-    return returns(before, look([ws]))
+    return find_embedded_repositories(before, scan_repositories([ws]))
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -110,19 +110,19 @@ def test_what_comes_back_as_a_repository_is_found(ws: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", SEEN)
 def test_nothing_is_hidden_behind_many_references(ws: Path, name: str) -> None:
-    with patch.multiple(gitstate, MOST_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
+    with patch.multiple(git_state, MAX_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
         found = seen(ws, SEEN[name])
     assert found.places or name == "a replaced tree", found
 
 
 def test_repositories_that_are_too_many_are_reported(ws: Path) -> None:
-    with patch.object(gitreturns, "MOST_REPOSITORIES", 2):
+    with patch.object(git_embedded_repositories, "MAX_REPOSITORIES", 2):
         assert seen(ws, "git init -q sub").unread == ("more than 2 repositories",)
 
 
 @pytest.mark.parametrize("name", NOT_SEEN)
 def test_ordinary_work_is_not(ws: Path, name: str) -> None:
-    assert seen(ws, NOT_SEEN[name]) == Returns()
+    assert seen(ws, NOT_SEEN[name]) == EmbeddedRepositories()
 
 
 def test_a_commit_of_a_submodule_needs_no_reference(ws: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_commit_of_a_submodule_needs_no_reference(ws: Path) -> None:
     script = (
         f"cd lib; {BY_PLUMBING}; c=$(git commit-tree -m c $t); cd ..; git update-index --add --cacheinfo 160000,$c,lib"
     )
-    assert seen(ws, script) == Returns((ws / "lib/docs",))
+    assert seen(ws, script) == EmbeddedRepositories((ws / "lib/docs",))
 
 
 def test_the_same_directory_is_found_again_elsewhere(ws: Path) -> None:
@@ -157,14 +157,14 @@ def test_the_rest_may_come_in_another_run(ws: Path, committed: str, kept: str) -
 def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
     tree = ws.with_name("tree")
     run(ws, f"git worktree add -q {tree} -b other")
-    before = look([tree])
+    before = scan_repositories([tree])
     run(tree, SEEN["a commit"])
-    assert returns(before, look([tree])) == Returns((tree / "docs",))
+    assert find_embedded_repositories(before, scan_repositories([tree])) == EmbeddedRepositories((tree / "docs",))
 
 
-@pytest.mark.parametrize("limit", ["MOST_COMMITS", "OUTPUT_BYTES", "SECONDS", "MOST_PLACES"])
+@pytest.mark.parametrize("limit", ["MAX_COMMITS", "OUTPUT_BYTES", "MAX_SECONDS", "MAX_DIRECTORIES"])
 def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
-    of = gitreturns if limit in ("SECONDS", "MOST_PLACES") else githistory
+    of = git_embedded_repositories if limit in ("MAX_SECONDS", "MAX_DIRECTORIES") else git_history
     with patch.object(of, limit, 0):
         found = seen(ws, SEEN["a commit"])
     assert found.places == ()
@@ -174,16 +174,16 @@ def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
 def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:
     lost = "echo b > b; git add b; git commit -qm b; p=$(git rev-parse HEAD); "
     found = seen(ws, f"{lost}{DOCS}; git add docs; git commit -qm c; rm .git/objects/${{p:0:2}}/${{p:2}}; rm -rf docs")
-    assert found == Returns((), (f"{ws}/.git: objects that git cannot read",))
+    assert found == EmbeddedRepositories((), (f"{ws}/.git: objects that git cannot read",))
 
 
 @pytest.mark.parametrize("setting", ["core.fsmonitor", "core.alternateRefsCommand", "core.pager", "diff.external"])
 def test_reading_executes_nothing(ws: Path, setting: str) -> None:
     run(ws, f"git config {setting} 'touch {ws}/ran; false'; echo '* diff=x filter=x' > .gitattributes")
     run(ws, f"git config diff.x.textconv 'touch {ws}/ran'; git config filter.x.clean 'touch {ws}/ran; cat'")
-    before = look([ws])
+    before = scan_repositories([ws])
     run(ws, f"git -c {setting}= -c filter.x.clean=cat add .; git -c {setting}= -c filter.x.clean=cat commit -qm c")
-    assert returns(before, look([ws])) == Returns()
+    assert find_embedded_repositories(before, scan_repositories([ws])) == EmbeddedRepositories()
     assert not (ws / "ran").exists()
 
 
@@ -194,4 +194,4 @@ def test_a_pipe_or_endless_file_makes_nobody_wait(ws: Path, name: str, spoil: Ca
     run(ws, "mkdir -p store/objects store/refs/heads store/logs; touch store/HEAD")
     (directory / name).unlink(missing_ok=True)
     spoil(directory / name)
-    assert directory in look([ws]).states
+    assert directory in scan_repositories([ws]).states

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy import gitstate, gitsteps
-from yarrow.policy.gitsteps import LIST_BYTES, LISTS, TOO_LONG, added
+from yarrow.policy import git_state, git_todo_lists
+from yarrow.policy.git_todo_lists import MAX_TODO_BYTES, TODO_FILES, TOO_MANY_STEPS, new_exec_commands
 
 COMMANDS = [
     "exec touch x",
@@ -40,7 +40,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def look(roots: list[Path]) -> dict[Path, tuple[str, ...]]:
-    return gitsteps.look(gitstate.look(roots).states)
+    return git_todo_lists.read_exec_commands(git_state.scan_repositories(roots).states)
 
 
 def written(path: Path, *lines: str) -> Path:
@@ -48,7 +48,7 @@ def written(path: Path, *lines: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", TODO_FILES)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_case_at_07_a_command_is_found(repository: Path, name: str, line: str) -> None:
     roots = [repository.parent]
@@ -56,22 +56,22 @@ def test_case_at_07_a_command_is_found(repository: Path, name: str, line: str) -
     before = look(roots)
     for lines in ([line], ["pick abc", line], ["pick abc", line, "pick def", ""]):
         written(todo, *lines)
-        assert added(before, look(roots)) == [(todo, "exec touch x")]
-        assert added(look(roots), look(roots)) == []
+        assert new_exec_commands(before, look(roots)) == [(todo, "exec touch x")]
+        assert new_exec_commands(look(roots), look(roots)) == []
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_case_at_07_other_lines_are_no_commands(repository: Path, line: str) -> None:
-    written(repository / LISTS[0], "pick abc", line)
+    written(repository / TODO_FILES[0], "pick abc", line)
     assert look([repository.parent]) == {}
 
 
 def test_case_at_07_a_list_behind_a_link_or_too_long_for_a_look_is_found(repository: Path) -> None:
-    roots, todo = [repository.parent], repository / LISTS[0]
+    roots, todo = [repository.parent], repository / TODO_FILES[0]
     todo.symlink_to(written(repository.parent / "list", "exec touch x"))
     assert look(roots) == {todo: ("exec touch x",)}
-    written(repository.parent / "list", *["# line"] * (LIST_BYTES // 7), "exec touch x")
-    assert look(roots) == {todo: (TOO_LONG,)}
+    written(repository.parent / "list", *["# line"] * (MAX_TODO_BYTES // 7), "exec touch x")
+    assert look(roots) == {todo: (TOO_MANY_STEPS,)}
     todo.unlink()
     os.mkfifo(todo)
     assert look(roots) == {}
@@ -86,11 +86,11 @@ def test_case_at_07_lists_of_worktrees_are_found_and_what_the_user_had_is_not_na
     git("init", "-q", cwd=main)
     git("commit", "-q", "--allow-empty", "-m", "a", cwd=main)
     git("worktree", "add", "-q", str(tree), cwd=main)
-    todo = main / ".git/worktrees/tree" / LISTS[0]
+    todo = main / ".git/worktrees/tree" / TODO_FILES[0]
     todo.parent.mkdir()
     written(todo, "exec make test", "pick abc")
     before = look([tree])
     assert before == {todo: ("exec make test",)}
     written(todo, "pick abc", "exec make test", "exec evil")
-    assert added(before, look([tree])) == added(before, look([main])) == [(todo, "exec evil")]
-    assert gitsteps.added(before, {}) == []
+    assert new_exec_commands(before, look([tree])) == new_exec_commands(before, look([main])) == [(todo, "exec evil")]
+    assert git_todo_lists.new_exec_commands(before, {}) == []

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from yarrow.policy.once import Once
+from yarrow.policy.call_once import CallOnce
 
 
 def test_who_asks_meanwhile_waits() -> None:
@@ -18,7 +18,7 @@ def test_who_asks_meanwhile_waits() -> None:
         assert go_on.wait(10)
         return len(calls)
 
-    once = Once(slow)
+    once = CallOnce(slow)
     with ThreadPoolExecutor(4) as threads:
         asked = [threads.submit(once) for _ in range(4)]
         assert begun.wait(10)
@@ -36,7 +36,7 @@ def test_what_failed_is_called_again() -> None:
             raise LookupError
         return "done"
 
-    once = Once(doubtful)
+    once = CallOnce(doubtful)
     with pytest.raises(LookupError):
         once()
     assert once() == "done"

@@ -9,28 +9,28 @@ from hypothesis import strategies as st
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.restrictions import remove_loosened
 from yarrow.config.settings import AllowedCall
-from yarrow.policy.permission.decide import Allow, Ask, Decision, Deny, decide
-from yarrow.policy.permission.request import Kind, Request
+from yarrow.policy.permission.decision import Allow, Ask, Decision, Deny, decide
+from yarrow.policy.permission.request import CallDescription, ToolKind
 
 ASK, AUTO, DENY, PLAN = PermissionMode.ASK, PermissionMode.AUTO, PermissionMode.DENY, PermissionMode.PLAN
 
 
-def shell(command: str = "make", *, contained: bool = False) -> Request:
+def shell(command: str = "make", *, contained: bool = False) -> CallDescription:
     like = AllowedCall("bash", command, "/w", uncontained=not contained)
-    return Request("bash", Kind.SHELL, False, command, like, contained=contained)
+    return CallDescription("bash", ToolKind.SHELL, False, command, like, contained=contained)
 
 
-def file(tool: str = "write", path: str = "/w/a", *, outside: bool = False) -> Request:
+def file(tool: str = "write", path: str = "/w/a", *, outside: bool = False) -> CallDescription:
     like = AllowedCall(tool, path.rpartition("/")[0], "/w")
-    return Request(tool, Kind.FILE, tool == "read", path, like, outside=outside)
+    return CallDescription(tool, ToolKind.FILE, tool == "read", path, like, outside=outside)
 
 
-def other(*, read_only: bool = False) -> Request:
-    return Request("deploy", Kind.OTHER, read_only, "{}", AllowedCall("deploy", "{}", "/w"))
+def other(*, read_only: bool = False) -> CallDescription:
+    return CallDescription("deploy", ToolKind.OTHER, read_only, "{}", AllowedCall("deploy", "{}", "/w"))
 
 
 def decided(
-    call: Request, rules: dict[str, str] | None = None, mode: PermissionMode = ASK, *allowed: AllowedCall
+    call: CallDescription, rules: dict[str, str] | None = None, mode: PermissionMode = ASK, *allowed: AllowedCall
 ) -> type[Decision]:
     return type(decide(call, mode=mode, rules=rules or {}, allowed=allowed))
 
@@ -48,7 +48,7 @@ def decided(
         (other(read_only=True), (Allow, Allow, Allow, Allow)),
     ],
 )
-def test_without_rules(call: Request, by_mode: tuple[type[Decision], ...]) -> None:
+def test_without_rules(call: CallDescription, by_mode: tuple[type[Decision], ...]) -> None:
     assert tuple(decided(call, mode=mode) for mode in (ASK, AUTO, DENY, PLAN)) == by_mode
 
 
@@ -71,7 +71,7 @@ def test_without_rules(call: Request, by_mode: tuple[type[Decision], ...]) -> No
         (file("write", "/w/a"), {"write(/w/?)": "deny", "write(/w/[a])": "deny"}, Allow),  # only * means more
     ],
 )
-def test_rules(call: Request, rules: dict[str, str], expected: type[Decision]) -> None:
+def test_rules(call: CallDescription, rules: dict[str, str], expected: type[Decision]) -> None:
     assert decided(call, rules) is expected
 
 
@@ -128,7 +128,7 @@ STRICTNESS = {Allow: 0, Ask: 1, Deny: 2}
 
 @given(CALLS, RULES, st.booleans(), st.sampled_from([DENY, PLAN]))
 def test_plan_and_deny_never_run_what_writes(
-    call: Request, rules: dict[str, str], allowed: bool, mode: PermissionMode
+    call: CallDescription, rules: dict[str, str], allowed: bool, mode: PermissionMode
 ) -> None:
     decision = decided(call, rules, mode, *([call.like] if allowed else []))
     assert call.read_only or decision is Deny
@@ -137,7 +137,7 @@ def test_plan_and_deny_never_run_what_writes(
 
 @given(CALLS, RULES, st.sampled_from([ASK, AUTO, PLAN]))
 def test_what_is_denied_stays_denied_whatever_was_allowed(
-    call: Request, rules: dict[str, str], mode: PermissionMode
+    call: CallDescription, rules: dict[str, str], mode: PermissionMode
 ) -> None:
     if decided(call, rules, mode) is Deny:
         assert decided(call, rules, mode, call.like) is Deny
@@ -145,7 +145,7 @@ def test_what_is_denied_stays_denied_whatever_was_allowed(
 
 @given(CALLS, RULES, RULES, MODES)
 def test_a_bare_deny_wins_over_every_rule(
-    call: Request, rules: dict[str, str], more: dict[str, str], mode: Any
+    call: CallDescription, rules: dict[str, str], more: dict[str, str], mode: Any
 ) -> None:
     assert decided(call, {**rules, **more, call.tool: "deny"}, mode, call.like) is Deny
 
@@ -162,7 +162,11 @@ FILE_MODES = st.one_of(st.none(), st.sampled_from(["ask", "deny", "plan"]))
 @example(file("read", outside=True), {}, {}, "deny", "plan")
 @given(CALLS, RULES, RULES, FILE_MODES, FILE_MODES)
 def test_a_project_never_widens(
-    call: Request, users: dict[str, str], projects: dict[str, str], users_mode: str | None, projects_mode: str | None
+    call: CallDescription,
+    users: dict[str, str],
+    projects: dict[str, str],
+    users_mode: str | None,
+    projects_mode: str | None,
 ) -> None:
     """Whatever a project's file says, no call is decided less strictly than by the user's own file alone."""
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from processes import TAG, alive, new_tag, open_files, running, zombies
 
 from yarrow.policy import process
-from yarrow.policy.family import MARKER
 from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.process_tree import MARKER
 
 DAEMON = "setsid nohup sleep 300 >/dev/null 2>&1 </dev/null &"
 STUBBORN = "bash -c 'trap \"\" TERM; echo on; sleep 300; sleep 300'"
@@ -161,7 +161,7 @@ async def test_nothing_is_waited_for_when_the_pipe_is_closed(tag: str) -> None:
             start = time.monotonic()
             assert await anext(items) == Exit(0)
             waits.append(time.monotonic() - start)
-    assert min(waits) < process.PAUSE_SECONDS / 2
+    assert min(waits) < process.OUTPUT_PAUSE_SECONDS / 2
 
 
 async def test_a_cancel_while_leftovers_are_ended_is_not_lost(tag: str) -> None:
@@ -227,7 +227,7 @@ asyncio.run(main())
 
 
 def without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.family.has_own_proc", lambda: False)
+    monkeypatch.setattr("yarrow.policy.process_tree.has_own_proc", lambda: False)
     monkeypatch.setattr("yarrow.policy.process.has_own_proc", lambda: False)
 
 

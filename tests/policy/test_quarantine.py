@@ -8,8 +8,16 @@ import pytest
 
 from yarrow.errors import UsageError
 from yarrow.policy.sandbox import quarantine
-from yarrow.policy.sandbox.quarantine import Entry, Quarantine, Restored, empty, entries, quarantined, restore
-from yarrow.policy.sandbox.trees import remove_tree
+from yarrow.policy.sandbox.directory_trees import remove_tree
+from yarrow.policy.sandbox.quarantine import (
+    Quarantine,
+    QuarantineEntry,
+    RestoredEntry,
+    delete_all,
+    describe_entries,
+    list_entries,
+    restore,
+)
 
 
 @pytest.fixture(params=["one file system", "two file systems", "no store"])
@@ -42,7 +50,7 @@ def ws(tmp_path: Path) -> Path:
     return path
 
 
-def take(store: Path, path: Path) -> Entry | None:
+def take(store: Path, path: Path) -> QuarantineEntry | None:
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         return Quarantine(store, "s1").take(directory, path.name, path, reason="it is run")
@@ -102,15 +110,15 @@ def test_what_is_taken_comes_back(store: Path, ws: Path, kind: str) -> None:
     fill(ws / "config", kind)
     before = shape(ws / "config")
     assert (entry := take(store, ws / "config")) is not None
-    assert [one.number for one in entries(store)] == [entry.number] == [1]
-    assert restore(store, 1) == Restored(ws / "config", None)
+    assert [one.number for one in list_entries(store)] == [entry.number] == [1]
+    assert restore(store, 1) == RestoredEntry(ws / "config", None)
     assert shape(ws / "config") == before
-    assert entries(store) == []
+    assert list_entries(store) == []
 
 
 def test_what_is_not_there_is_not_taken(store: Path, ws: Path) -> None:
     assert take(store, ws / "config") is None
-    assert entries(store) == []
+    assert list_entries(store) == []
 
 
 def test_case_RB_01_nothing_is_taken_where_nothing_can_be_moved(ws: Path, store: Path) -> None:
@@ -132,10 +140,10 @@ def test_restoring_exchanges_what_came_there_meanwhile(store: Path, ws: Path, ki
     replaced = restore(store, 1).replaced
     assert replaced is not None
     assert (shape(ws / "config"), shape(replaced.item)) == (first, second)
-    assert [entry.number for entry in entries(store)] == [replaced.number] == [2]
+    assert [entry.number for entry in list_entries(store)] == [replaced.number] == [2]
     restore(store, 2)
     assert shape(ws / "config") == second
-    assert [shape(entry.item) for entry in entries(store)] == [first]
+    assert [shape(entry.item) for entry in list_entries(store)] == [first]
 
 
 @pytest.mark.parametrize("meanwhile", KINDS)
@@ -148,7 +156,7 @@ def test_restoring_into_a_full_store_loses_nothing(
     take(store, ws / "config")
     fill(ws / "config", meanwhile)
     second = shape(ws / "config")
-    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(quarantine, "MAX_ENTRIES", 1)
     replaced = restore(store, 1).replaced
     assert replaced is not None
     assert (replaced.number, replaced.item.parent) == (0, ws)
@@ -163,17 +171,17 @@ def test_restoring_that_fails_leaves_everything_as_it_was(
     take(tmp_path / "store", ws / "config")
     fill(ws / "config", meanwhile)
     before = shape(ws)
-    put = quarantine._put
+    put = quarantine._move_back
 
     def fails_once(item: Path, path: Path) -> None:
-        monkeypatch.setattr(quarantine, "_put", put)
+        monkeypatch.setattr(quarantine, "_move_back", put)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path), None, str(item))
 
-    monkeypatch.setattr(quarantine, "_put", fails_once)
+    monkeypatch.setattr(quarantine, "_move_back", fails_once)
     with pytest.raises(OSError, match="No space"):
         restore(tmp_path / "store", 1)
     assert shape(ws) == before
-    assert [entry.number for entry in entries(tmp_path / "store")] == [1]
+    assert [entry.number for entry in list_entries(tmp_path / "store")] == [1]
 
 
 def test_restoring_follows_no_link(tmp_path: Path, ws: Path) -> None:
@@ -194,40 +202,40 @@ def test_an_unknown_number_is_an_error(tmp_path: Path) -> None:
 def test_emptying_deletes_what_lies_beside_its_place_too(store: Path, ws: Path) -> None:
     fill(ws / "config", "fifo")
     take(store, ws / "config")
-    assert empty(store) == (0 if store.is_file() else 1)
+    assert delete_all(store) == (0 if store.is_file() else 1)
     assert list(ws.iterdir()) == ([] if not store.is_file() else list(ws.glob("config.quarantined-*")))
 
 
 def test_case_at_13_a_full_store_keeps_what_it_has(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "MOST_BYTES", 250)
+    monkeypatch.setattr(quarantine, "MAX_BYTES", 250)
     for name in ("a", "b", "c"):
         fill(ws / name, "file")
         take(tmp_path / "store", ws / name)
-    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["a", "b"]
+    assert [entry.path.name for entry in list_entries(tmp_path / "store")] == ["a", "b"]
     assert [path.name for path in ws.iterdir()] == [next(ws.glob("c.quarantined-*")).name]
-    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(quarantine, "MAX_ENTRIES", 2)
     (ws / "d").touch()
     assert (entry := take(tmp_path / "store", ws / "d")) is not None
     assert entry.item.parent == ws
-    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["a", "b"]
+    assert [entry.path.name for entry in list_entries(tmp_path / "store")] == ["a", "b"]
 
 
 def test_case_at_13_one_entry_above_the_limit_moves_no_other(tmp_path: Path, ws: Path) -> None:
     fill(ws / "work", "file")
     take(tmp_path / "store", ws / "work")
     with (ws / "huge").open("wb") as file:
-        file.truncate(quarantine.MOST_BYTES + 1)
+        file.truncate(quarantine.MAX_BYTES + 1)
     assert (entry := take(tmp_path / "store", ws / "huge")) is not None
     assert entry.item.parent == ws
-    assert [entry.path.name for entry in entries(tmp_path / "store")] == ["work"]
-    assert quarantined([entry], lambda path: path.name) == (
+    assert [entry.path.name for entry in list_entries(tmp_path / "store")] == ["work"]
+    assert describe_entries([entry], lambda path: path.name) == (
         f"huge: renamed to {entry.item.name}, since it is run; the quarantine is full or unwritable: "
         "`yarrow sandbox quarantine empty` deletes its entries for good"
     )
 
 
 def test_case_at_13_a_flood_deletes_nothing(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(quarantine, "MAX_ENTRIES", 20)
     names = ["work", *(f"f{number}" for number in range(30))]
     for name in names:
         (ws / name).write_text(name)
@@ -236,7 +244,7 @@ def test_case_at_13_a_flood_deletes_nothing(tmp_path: Path, ws: Path, monkeypatc
     taken = [store.take(directory, name, ws / name, reason="it is run") for name in names]
     os.close(directory)
     assert [entry.item.read_text() for entry in taken if entry is not None] == names
-    assert len(entries(tmp_path / "store")) == 20
+    assert len(list_entries(tmp_path / "store")) == 20
     assert not any((ws / name).exists() for name in names)
 
 
@@ -267,14 +275,14 @@ def test_case_at_03_deep_trees_are_emptied(tmp_path: Path, ws: Path) -> None:
     nested(ws / "hooks", 2_500)  # a path has at most 2,048 names
     (ws / "hooks/d").chmod(0o500)
     take(tmp_path / "store", ws / "hooks")
-    assert empty(tmp_path / "store") == 1
+    assert delete_all(tmp_path / "store") == 1
     assert list((tmp_path / "store").iterdir()) == []
 
 
 def test_what_is_large_stays_under_another_name(
     store: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(quarantine, "COPY_BYTES", 10)
+    monkeypatch.setattr(quarantine, "MAX_COPY_BYTES", 10)
     fill(ws / "config", "tree")
     entry = take(store, ws / "config")
     assert entry is not None
@@ -289,7 +297,7 @@ def test_a_description_that_makes_no_sense_is_passed_over(tmp_path: Path, ws: Pa
     (tmp_path / "store/2").mkdir()
     (tmp_path / "store/3").mkdir()
     (tmp_path / "store/3/entry.json").write_text("{")
-    assert [entry.number for entry in entries(tmp_path / "store")] == [1]
+    assert [entry.number for entry in list_entries(tmp_path / "store")] == [1]
     fill(ws / "config", "file")
     assert (entry := take(tmp_path / "store", ws / "config")) is not None
     assert entry.number == 4
@@ -299,6 +307,6 @@ def test_the_sentence_names_each_reason_once(tmp_path: Path, ws: Path) -> None:
     for name in ("a", "b"):
         fill(ws / name, "file")
     taken = [entry for name in ("a", "b") if (entry := take(tmp_path / "store", ws / name))]
-    assert quarantined(taken, lambda path: path.name) == (
+    assert describe_entries(taken, lambda path: path.name) == (
         "a (1), b (2): quarantined, since it is run; `yarrow sandbox quarantine restore N` puts an entry back"
     )

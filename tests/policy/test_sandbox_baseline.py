@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, corner, git
 
-from yarrow.policy.gitconfig import harmless_settings
-from yarrow.policy.sandbox import names
+from yarrow.policy.git_config import harmless_settings
+from yarrow.policy.sandbox import directory_scan
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -61,7 +61,7 @@ async def play(place: Corner, steps: tuple[str, ...]) -> None:
         else:
             await place.run(step)
         place.own()
-        names._known.clear()  # pyright: ignore[reportPrivateUsage] (the next run is another process)
+        directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage] (the next run is another process)
 
 
 def written(step: str) -> tuple[str, str]:

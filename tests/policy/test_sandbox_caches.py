@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, corner, git
 
-from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -204,9 +204,9 @@ async def test_a_link_in_the_place_of_a_mount_leads_nowhere(place: Corner, plant
 async def test_what_is_removed_for_its_size_is_made_again(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(place, *IN_CACHES)
     await place.run("head -c 200000 /dev/zero > ~/.cargo/registry/much")
-    monkeypatch.setattr("yarrow.policy.sandbox.private.PRIVATE_BYTES", 100_000)
-    monkeypatch.setattr("yarrow.policy.sandbox.private.LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("yarrow.policy.sandbox.private._next_look", {})
+    monkeypatch.setattr("yarrow.policy.sandbox.session_home.MAX_BYTES", 100_000)
+    monkeypatch.setattr("yarrow.policy.sandbox.session_home.MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.session_home._next_measure", {})
     await place.run(": build")
     await place.run(": build")
     assert await place.run(f"ls ~/.cargo/registry/much; cat ~/{CRATE}") == (
@@ -252,7 +252,7 @@ async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
         for path in (made.workspace, *made.workspace.rglob("*")):
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         fill(made, *IN_CACHES)
-        box = Boxes("workspace", home=made.home, hidden=(made.service,)).box(
+        box = SandboxFactory("workspace", home=made.home, hidden=(made.service,)).box(
             made.root.name, Workspace.make(made.workspace)
         )
         assert box is not None

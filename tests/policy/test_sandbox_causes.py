@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.policy.sandbox import causes
-from yarrow.policy.sandbox.box import Box
-from yarrow.policy.sandbox.causes import Limits, Ran, cause
+from yarrow.policy.sandbox import failure_causes
+from yarrow.policy.sandbox.failure_causes import FinishedCommand, SandboxRestrictions, explain_failure
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 
 class Place:
@@ -25,25 +25,25 @@ class Place:
         (self.ws / ".git/config").write_text("")
         (self.ws / ".env").write_text("A=1")
         guarded = (self.ws / ".git", self.ws / ".git/config", self.ws / ".git/hooks")
-        box = Box("workspace", (self.ws,), (), self.home, root / "private")
-        self.limits = Limits(box, guarded, (self.ws / ".env",))
+        box = SandboxSpec("workspace", (self.ws,), (), self.home, root / "private")
+        self.limits = SandboxRestrictions(box, guarded, (self.ws / ".env",))
 
-    def strict(self) -> Limits:
-        box = Box("strict", (self.ws,), (), self.home, self.ws.parent / "private")
-        return Limits(box, self.limits.guarded, self.limits.covered)
+    def strict(self) -> SandboxRestrictions:
+        box = SandboxSpec("strict", (self.ws,), (), self.home, self.ws.parent / "private")
+        return SandboxRestrictions(box, self.limits.guarded, self.limits.covered)
 
     def why(self, output: str, command: str = "make", *, failed: bool = True, strict: bool = False) -> str:
         limits = self.strict() if strict else self.limits
-        return cause(Ran(command, output.format(**vars(self)), self.ws, failed), limits)
+        return explain_failure(FinishedCommand(command, output.format(**vars(self)), self.ws, failed), limits)
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name in (*causes.ASKING, "SSH_AUTH_SOCK"):
+    for name in (*failure_causes.CREDENTIAL_VARIABLES, "SSH_AUTH_SOCK"):
         monkeypatch.delenv(name, raising=False)
     # The temporary directory is the session's own inside; here it stands for a place outside.
-    monkeypatch.setattr(causes, "PRIVATE", ())
-    monkeypatch.setattr(causes, "SYSTEM_CONFIG", tmp_path / "gitconfig")
+    monkeypatch.setattr(failure_causes, "SESSION_DIRECTORIES", ())
+    monkeypatch.setattr(failure_causes, "SYSTEM_CONFIG", tmp_path / "gitconfig")
     return Place(tmp_path.resolve())
 
 
@@ -251,12 +251,12 @@ def test_a_hidden_socket_is_named_when_there_is_one(
 ) -> None:
     path = tmp_path / "d.sock"
     hidden: Callable[..., None] = lambda *_: None  # noqa: E731
-    monkeypatch.setattr(causes, "seen_inside", hidden)
+    monkeypatch.setattr(failure_causes, "host_path", hidden)
     assert place.why(output.replace("{path}", str(path))) == ""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         assert place.why(output.replace("{path}", str(path))) == f"{path.resolve()} is hidden from commands"
-        monkeypatch.setattr(causes, "seen_inside", lambda _box, real, _env: real)  # type: ignore[reportUnknownLambdaType]
+        monkeypatch.setattr(failure_causes, "host_path", lambda _box, real, _env: real)  # type: ignore[reportUnknownLambdaType]
         assert place.why(output.replace("{path}", str(path))) == ""
 
 
@@ -289,6 +289,6 @@ TOKENS = st.sampled_from(
 
 @given(st.lists(TOKENS, max_size=30), st.booleans())
 def test_any_output_is_read_without_an_error(tokens: list[str], strict: bool) -> None:
-    box = Box("strict" if strict else "workspace", (Path("/w"),), (), Path("/h"), Path("/p"))
-    limits = Limits(box, (Path("/w/.git"),), (Path("/w/.env"),))
-    cause(Ran("git push; cd ~x && make -C '", "".join(tokens), Path("/w"), failed=True), limits)
+    box = SandboxSpec("strict" if strict else "workspace", (Path("/w"),), (), Path("/h"), Path("/p"))
+    limits = SandboxRestrictions(box, (Path("/w/.git"),), (Path("/w/.env"),))
+    explain_failure(FinishedCommand("git push; cd ~x && make -C '", "".join(tokens), Path("/w"), failed=True), limits)

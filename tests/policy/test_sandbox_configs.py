@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.gitconfig import Setting, changes_only_settable
-from yarrow.policy.gitsettings import SETTABLE
+from yarrow.policy.git_config import GitSetting, changes_only_settable
+from yarrow.policy.git_settings import CHANGEABLE_SETTINGS
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -251,4 +251,4 @@ core.symlinks core.sharedrepository
 def test_no_setting_that_executes_or_redirects_can_be_changed(name: str) -> None:
     section, _, rest = name.partition(".")
     subsection, _, key = rest.rpartition(".")
-    assert not Setting(section, subsection, key, "true").is_in(SETTABLE)
+    assert not GitSetting(section, subsection, key, "true").is_in(CHANGEABLE_SETTINGS)

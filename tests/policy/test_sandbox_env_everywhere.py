@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sandboxed import SECRET, Corner
 
-from yarrow.policy.sandbox import protected
-from yarrow.policy.sandbox.protected import look_at, remembered, shortfalls
+from yarrow.policy.sandbox import protected_paths
+from yarrow.policy.sandbox.protected_paths import merge_earlier, protection_gaps, scan
 
 DIRECTORIES = [
     *("conf", "a/b/c/d/e/f", "a/b/c/d/e/f/g/h/i/j", "build", "dist", "target", ".cache"),
@@ -26,7 +26,7 @@ def put(path: Path) -> Path:
 def test_case_at_06_a_file_of_secrets_is_found_in_every_directory(tmp_path: Path, directory: str, name: str) -> None:
     file = put(tmp_path / directory / name)
     put(tmp_path / directory / ".env.example")
-    found = look_at(tmp_path)
+    found = scan(tmp_path)
     assert found.secret == [file]
     assert set(file.parents) - {tmp_path, *tmp_path.parents} <= set(found.pinned)
 
@@ -34,31 +34,31 @@ def test_case_at_06_a_file_of_secrets_is_found_in_every_directory(tmp_path: Path
 def test_case_at_06_entries_beside_a_directory_hide_nothing_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected, "LOOKED_AT", 20)
+    monkeypatch.setattr(protected_paths, "MAX_PROTECTED_ENTRIES", 20)
     files = [put(tmp_path / place / ".env") for place in ("conf", "conf/deep", "build/x")]
     for number in range(30):
         (tmp_path / f"j{number}").touch()
         (tmp_path / f"d{number}").mkdir()
-    assert set(look_at(tmp_path).secret) == set(files)
+    assert set(scan(tmp_path).secret) == set(files)
 
 
 def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected, "MOST_PACKAGED", 9)
+    monkeypatch.setattr(protected_paths, "MAX_BUILD_MOUNTS", 9)
     users = [put(tmp_path / "dist/z/deep/.env"), put(tmp_path / "build/z/.env")]
     clock = iter(range(1, 1_000))
     ages = {file: next(clock) for file in users}
     planted = [put(tmp_path / f"build/a{number}/.env") for number in range(20)]
     ages |= {file: next(clock) for file in planted}
-    monkeypatch.setattr(protected, "_changed_at", ages.__getitem__)
+    monkeypatch.setattr(protected_paths, "_change_time", ages.__getitem__)
     ordinary = [put(tmp_path / f"src/{number}/.env") for number in range(20)]
-    found = remembered(tmp_path, look_at(tmp_path))
+    found = merge_earlier(tmp_path, scan(tmp_path))
     assert set(found.secret) >= {*users, *ordinary}
     hidden = [file for file in found.secret if file in planted]
     assert hidden == planted[: len(hidden)]
     assert found.unhidden == len(planted) - len(hidden) > 0
-    (told,) = shortfalls([tmp_path])
+    (told,) = protection_gaps([tmp_path])
     assert told.startswith(f"{found.unhidden} files such as .env below build, dist and the like are too many")
 
 
@@ -67,7 +67,7 @@ def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None
     while second.stat().st_ctime_ns == first.stat().st_ctime_ns:
         second.touch()
     os.utime(second, (0, 0))
-    order = [protected._changed_at(file) for file in (first, second)]  # pyright: ignore[reportPrivateUsage]
+    order = [protected_paths._change_time(file) for file in (first, second)]  # pyright: ignore[reportPrivateUsage]
     assert order == sorted(set(order))
 
 
@@ -75,12 +75,12 @@ def test_case_at_06_a_workspace_that_is_too_large_is_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "a/b/c/.env")
-    assert not remembered(tmp_path, look_at(tmp_path)).is_cut
-    assert shortfalls([tmp_path]) == []
-    monkeypatch.setattr(protected, "MOST_DIRECTORIES", 1)
-    assert look_at(tmp_path).is_cut
-    remembered(tmp_path, look_at(tmp_path))
-    (told,) = shortfalls([tmp_path])
+    assert not merge_earlier(tmp_path, scan(tmp_path)).is_cut
+    assert protection_gaps([tmp_path]) == []
+    monkeypatch.setattr(protected_paths, "MAX_DIRECTORIES", 1)
+    assert scan(tmp_path).is_cut
+    merge_earlier(tmp_path, scan(tmp_path))
+    (told,) = protection_gaps([tmp_path])
     assert "more than 1 directories" in told
 
 
@@ -103,5 +103,5 @@ async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
 async def test_what_packages_bring_can_be_removed(place: Corner, directory: str) -> None:
     put(place.workspace / directory / ".env")
     place.own()
-    assert place.workspace / directory / ".env" not in look_at(place.workspace).secret
+    assert place.workspace / directory / ".env" not in scan(place.workspace).secret
     assert await place.run(f"rm -r {Path(directory).parts[0]}") == ("", 0)

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, Corner
 
-from yarrow.policy.sandbox.arguments import Workplace, arguments
-from yarrow.policy.sandbox.boxes import Boxes
+from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -26,8 +26,8 @@ async def test_a_home_that_is_none_is_one_inside(place: Corner, home: str) -> No
 
 def test_the_keys_of_a_home_that_stays_are_hidden(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds programs cannot have another in its place."""
-    monkeypatch.setattr("yarrow.policy.sandbox.hidden.PROGRAMS", (str(place.home / "bin"),))
-    words = arguments(place.box, Workplace([], {}, None), {}, cwd=place.workspace)
+    monkeypatch.setattr("yarrow.policy.sandbox.hidden_directories.SYSTEM_DIRECTORIES", (str(place.home / "bin"),))
+    words = build_arguments(place.box, WorkspaceMounts([], {}, None), {}, cwd=place.workspace)
     told = " ".join(words)
     for name in (".ssh", ".aws", ".gnupg", ".yarrow"):
         assert f" --tmpfs {place.home}/{name} " in told
@@ -39,7 +39,7 @@ def test_the_keys_of_a_home_that_stays_are_hidden(place: Corner, monkeypatch: py
 async def test_a_home_that_is_a_link_is_the_one_it_leads_to(place: Corner) -> None:
     link = place.root / "link"
     link.symlink_to(place.home)
-    boxes = Boxes("workspace", home=link)
+    boxes = SandboxFactory("workspace", home=link)
     box = boxes.box("s", Workspace.make(place.workspace))
     assert box is not None
     assert box.home == place.home
@@ -74,7 +74,7 @@ async def test_where_nothing_may_be_written_commands_write_nothing(place: Corner
         (place.workspace / name / "HEAD").touch()
     (place.workspace / root).mkdir(parents=True, exist_ok=True)
     place.own()
-    box = Boxes("workspace", home=place.home).box("s", Workspace.make(place.workspace / root))
+    box = SandboxFactory("workspace", home=place.home).box("s", Workspace.make(place.workspace / root))
     assert box is not None
     inside = replace(place, given=replace(box, private=place.root / "private"))
     output, code = await inside.run("echo x > planted; echo ran", cwd=place.workspace / root)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.gitconfig import included
+from yarrow.policy.git_config import included_files
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -89,13 +89,13 @@ def test_file_tools_do_not_write_them_either(tmp_path: Path) -> None:
 )
 def test_includes_are_read_as_git_reads_them(tmp_path: Path, text: str, names: list[str]) -> None:
     (tmp_path / "config").write_text(text)
-    assert included(tmp_path / "config", tmp_path / "home") == [tmp_path / name for name in names]
+    assert included_files(tmp_path / "config", tmp_path / "home") == [tmp_path / name for name in names]
 
 
 def test_includes_that_go_round_end(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[include]\npath = config\npath = other\n")
     (tmp_path / "other").write_text("[include]\npath = config\n")
-    assert set(included(tmp_path / "config", tmp_path)) == {tmp_path / "config", tmp_path / "other"}
+    assert set(included_files(tmp_path / "config", tmp_path)) == {tmp_path / "config", tmp_path / "other"}
 
 
 async def test_the_repository_of_a_worktree_includes_nothing_that_is_written(place: Corner) -> None:

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import baseline, journal, private, sandbox
+from yarrow.policy.sandbox import baseline, cleanup_journal, sandboxed_command, session_home
 from yarrow.policy.sandbox.baseline import Baseline
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.gitdirs import Part
-from yarrow.policy.sandbox.journal import Left, Note
-from yarrow.policy.sandbox.quarantine import STORE, Entry, Quarantine, entries
-from yarrow.policy.sandbox.sandbox import Boxed
-from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
+from yarrow.policy.sandbox.git_directories import PathDigest
+from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, list_entries
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -30,14 +30,14 @@ SERVICE = """
 import asyncio, sys
 from pathlib import Path
 from yarrow.policy.process import Command, run
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import Boxed
-from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.workspace import Workspace
 
 async def main(cwd, notes, script):
-    box = Boxes("workspace", home=Path.home(), notes=Path(notes)).box("s", Workspace.make(Path(cwd)))
-    boxed = Boxed(box, Command(("/bin/sh", "-c", script), Path(cwd), {"PATH": "/usr/bin:/bin"}, 60))
+    box = SandboxFactory("workspace", home=Path.home(), notes=Path(notes)).box("s", Workspace.make(Path(cwd)))
+    boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {"PATH": "/usr/bin:/bin"}, 60))
     async for piece in run(boxed.command):
         print(piece.decode(), flush=True)
 
@@ -63,8 +63,8 @@ def killed(cwd: Path, notes: Path, script: str) -> None:
         pass
 
 
-def boxes(notes: Path) -> Boxes:
-    return Boxes("workspace", home=Path.home(), notes=notes)
+def boxes(notes: Path) -> SandboxFactory:
+    return SandboxFactory("workspace", home=Path.home(), notes=notes)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: P
     assert all(str(ws / name) in told for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
     assert "a command left this when the service was killed" in told
     assert not any((ws / name).exists() for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
-    kept = {entry.path for entry in entries(notes / STORE)}
+    kept = {entry.path for entry in list_entries(notes / STORE)}
     assert kept == {ws / name for name in (".yarrow", ".git/commondir", ".git/config.worktree")}
     assert [path.name for path in notes.iterdir()] == [STORE]
     assert boxes(notes).recovered() == ""
@@ -117,7 +117,7 @@ def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Pat
     box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
     assert box is not None
     with ready(ws, tmp_path / "notes", "echo x > .git/commondir; " + MAKE):
-        boxed = Boxed(box, Command(("true",), ws, {}, 10))
+        boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     with closing(boxed):
         told = boxes(tmp_path / "notes").recovered()
         assert all(str(path) in told for path in planted)
@@ -146,7 +146,7 @@ def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     box = boxes(notes).box("s", Workspace.make(ws))
     assert box is not None
-    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     (ws / ".yarrow").mkdir()
     assert boxes(notes).recovered() == ""
     assert [entry.path for entry in boxed.take_away()] == [ws / ".yarrow"]
@@ -165,7 +165,7 @@ async def test_notes_that_cannot_be_written_keep_nobody_from_working() -> None:
     with corner("root" if os.geteuid() == 0 else "self") as place:
         (place.root / "file").touch()
         box = replace(place.box, notes=place.root / "file/notes")
-        boxed = Boxed(box, Command((PYTHON, "-V"), place.workspace, {}, 10))
+        boxed = SandboxedCommand(box, Command((PYTHON, "-V"), place.workspace, {}, 10))
         assert boxed.take_away() == []
         boxed.close()
 
@@ -183,7 +183,7 @@ def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
     made = boxes(ws.parent / "notes")
     box = made.box("s", Workspace.make(ws))
     assert box is not None
-    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     closed_off(box.private / "home")
     boxed.close()
     made.release("other")
@@ -196,27 +196,27 @@ def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
 def test_too_much_is_emptied_before_the_next_command_and_not_beside_one(
     ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private, "PRIVATE_BYTES", 1_000_000)
-    monkeypatch.setattr(private, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(private, "LOOK_SHARE", 0)
+    monkeypatch.setattr(session_home, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(session_home, "MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(session_home, "MEASURE_SHARE", 0)
     folder = ws.parent / "private"
 
     def enter(size: int) -> bool:
-        was_emptied = private.enter(folder)
+        was_emptied = session_home.acquire(folder)
         (folder / "home/cache").write_bytes(b"x" * size)
         return was_emptied
 
     assert not enter(10)
-    private.leave(folder)
+    session_home.release(folder)
     assert not enter(2_000_000)
     closed_off(folder / "tmp")
     assert not enter(2_000_000)
-    private.leave(folder)
-    private.leave(folder)
+    session_home.release(folder)
+    session_home.release(folder)
     assert enter(10)
     assert list((folder / "tmp").iterdir()) == []
     assert (folder / "home/cache").stat().st_size == 10
-    private.leave(folder)
+    session_home.release(folder)
 
 
 def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
     (tmp_path / "mine/file").touch()
     (tmp_path / "private/home").mkdir(parents=True)
     (tmp_path / "private/home/link").symlink_to(tmp_path / "mine")
-    private.remove(tmp_path / "private")
+    session_home.remove(tmp_path / "private")
     assert (tmp_path / "mine/file").exists()
 
 
@@ -233,14 +233,14 @@ def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
 ) -> None:
     box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
     assert box is not None
-    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     for name in ("a", "b", "c"):
         subprocess.run(["git", "init", "-q", str(ws / name)], check=True)
         subprocess.run(["git", "-C", str(ws / name), "config", "core.fsmonitor", "evil"], check=True)
     (ws / ".git/commondir").touch()
     taking = Quarantine.take
 
-    def failing(self: Quarantine, directory: int, name: str, path: Path, *, reason: str) -> Entry | None:
+    def failing(self: Quarantine, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
         if path in (ws / "a/.git/config", ws / ".git/commondir"):
             raise RecursionError
         return taking(self, directory, name, path, reason=reason)
@@ -259,46 +259,46 @@ def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
 ) -> None:
     box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
     assert box is not None
-    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     for name in ("a", "b"):
         subprocess.run(["git", "init", "-q", str(ws / name)], check=True)
         subprocess.run(["git", "-C", str(ws / name), "config", "core.fsmonitor", "evil"], check=True)
-    looking = baseline.parts
+    looking = baseline.executed_parts
 
-    def failing(directory: Path, *more: Any) -> Iterator[Part]:
+    def failing(directory: Path, *more: Any) -> Iterator[PathDigest]:
         if directory == ws / "a/.git":
             raise RecursionError
         return looking(directory, *more)
 
-    monkeypatch.setattr(baseline, "parts", failing)
+    monkeypatch.setattr(baseline, "executed_parts", failing)
     with closing(boxed):
         taken = {entry.path for entry in boxed.take_away()}
     assert ws / "b/.git/config" in taken
     assert ws / "a/.git/HEAD" in taken
 
 
-@pytest.mark.parametrize("most", [journal.NOTE_BYTES, 4_000])
+@pytest.mark.parametrize("most", [cleanup_journal.MAX_ENTRY_BYTES, 4_000])
 def test_case_at_12_a_large_note_is_read_whole(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """4,000 bytes stand for a note that must be cut."""
-    monkeypatch.setattr(journal, "NOTE_BYTES", most)
+    monkeypatch.setattr(cleanup_journal, "MAX_ENTRY_BYTES", most)
     roots = [ws]
     for number in range(20 if most == 4_000 else 8_000):
         (ws / "many" / ("n" * 200 + str(number)) / ("m" * 240) / "hooks").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(ws / "users")], check=True)
     (ws / "users/.git/hooks/pre-push").write_text("mine")
-    left = Left(Watched.of([], roots), baseline.take(roots, [], []))
-    note = Note(tmp_path / "notes", left)
+    left = Leftovers(PathGuard.of([], roots), baseline.take_baseline(roots, [], []))
+    note = JournalEntry(tmp_path / "notes", left)
     held = next((tmp_path / "notes").iterdir())
     assert held.stat().st_size <= most
     copy = tmp_path / "notes/call-0.json"  # of a process that is gone
     copy.write_bytes(held.read_bytes())
     note.remove()
-    assert len(journal.elsewhere(tmp_path / "notes")) == 1
+    assert len(cleanup_journal.other_baselines(tmp_path / "notes")) == 1
     subprocess.run(["git", "init", "-q", str(ws / "made")], check=True)
     subprocess.run(["git", "-C", str(ws / "made"), "config", "core.fsmonitor", "evil"], check=True)
-    assert [entry.path for entry in journal.recover(tmp_path / "notes")] == [ws / "made/.git/config"]
+    assert [entry.path for entry in cleanup_journal.recover(tmp_path / "notes")] == [ws / "made/.git/config"]
     assert (ws / "users/.git/hooks/pre-push").read_text() == "mine"
 
 
@@ -319,15 +319,15 @@ def test_case_at_10_what_began_during_the_look_is_not_trusted(
         if not looks:
             script = f"printf '[core]\\nfsmonitor = evil\\n' > {made}/.git/config; echo ready; sleep 60"
             with ready(ws, tmp_path / "notes", script):
-                looks.append(baseline.take(*given, **more))
+                looks.append(baseline.take_baseline(*given, **more))
             if is_over:
                 boxes(tmp_path / "notes").recovered()
         else:
-            looks.append(baseline.take(*given, **more))
+            looks.append(baseline.take_baseline(*given, **more))
         return looks[-1]
 
-    monkeypatch.setattr(sandbox, "take", beside)
-    boxed = Boxed(box, Command(("true",), ws, {}, 10))
+    monkeypatch.setattr(sandboxed_command, "take_baseline", beside)
+    boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     with closing(boxed):
         assert any(part.path == config for part in looks[0].trusted)
         config.write_text("[core]\nfsmonitor = evil\n")

@@ -7,22 +7,22 @@ import pytest
 from sandboxed import SECRET, Corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.probe import binds_descriptors
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.probe import can_bind_descriptors
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
 
-def words(boxed: Boxed, option: str) -> dict[str, str]:
+def words(boxed: SandboxedCommand, option: str) -> dict[str, str]:
     """What is bound by an option, by where."""
     argv = boxed.command.argv
     return {argv[at + 2]: argv[at + 1] for at, word in enumerate(argv) if word == option}
 
 
 def test_what_commands_can_exchange_is_bound_by_descriptor(place: Corner) -> None:
-    assert binds_descriptors(), "this bubblewrap is older than what scripts/system.sh installs"
+    assert can_bind_descriptors(), "this bubblewrap is older than what scripts/system.sh installs"
     (place.workspace / ".yarrow").mkdir()
-    boxed = Boxed(place.box, Command(("true",), place.workspace, {}, 10))
+    boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 10))
     try:
         bound = words(boxed, "--bind-fd") | words(boxed, "--ro-bind-fd")
         at = {str(place.workspace / name) for name in ("", ".git", ".git/hooks", ".git/config", ".yarrow", "sub")}
@@ -63,7 +63,7 @@ async def test_a_link_put_there_after_the_look_stops_the_command(
         exchange(place, exchanged)
         return {}
 
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.covers", swap)
+    monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.make_masks", swap)
     with pytest.raises(OSError, match="became a link while its sandbox was made"):
         await place.run("touch ran")
     assert not (place.workspace / "ran").exists()

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from yarrow.policy.sandbox.box import Box, Level
-from yarrow.policy.sandbox.macos import profile
-from yarrow.policy.sandbox.protected import look_at
+from yarrow.policy.sandbox.macos_profile import build_profile
+from yarrow.policy.sandbox.protected_paths import scan
+from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
 
 
-def box(tmp_path: Path, *, level: Level = "workspace") -> Box:
+def box(tmp_path: Path, *, level: SandboxLevel = "workspace") -> SandboxSpec:
     home, workspace = tmp_path / "home", tmp_path / "ws"
     for path in (home / ".ssh", home / ".yarrow", workspace / ".git/hooks", tmp_path / "service"):
         path.mkdir(parents=True, exist_ok=True)
     (workspace / ".env").write_text("K=v")
-    return Box(
+    return SandboxSpec(
         level=level,
         writable=(workspace,),
         readable=(),
@@ -22,8 +22,8 @@ def box(tmp_path: Path, *, level: Level = "workspace") -> Box:
     )
 
 
-def profile_of(made: Box) -> list[str]:
-    return profile(made, [look_at(root) for root in made.writable]).splitlines()
+def profile_of(made: SandboxSpec) -> list[str]:
+    return build_profile(made, [scan(root) for root in made.writable]).splitlines()
 
 
 def test_writing_is_denied_but_for_the_workspace_and_what_is_private(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.baseline import judge, look_again, take
-from yarrow.policy.sandbox.made import Register
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.baseline import find_planted, rescan, take_baseline
+from yarrow.policy.sandbox.new_repositories import RepositoryRegister
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 COMMIT = "git -c user.name=n -c user.email=n@e commit -q --allow-empty -m first"
@@ -87,10 +87,10 @@ def test_what_a_repository_was_made_around_stays_and_makes_none(tmp_path: Path) 
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks/useName.ts").touch()
     (tmp_path / "config").write_text("[core]\nfsmonitor = evil\n")
-    before = take([tmp_path], [], [])
+    before = take_baseline([tmp_path], [], [])
     for name in ("HEAD", "objects", "refs"):
         (tmp_path / name).touch()
-    assert {verdict.path for verdict in judge(before, look_again(before))} == {
+    assert {verdict.path for verdict in find_planted(before, rescan(before))} == {
         tmp_path / name for name in ("HEAD", "objects", "refs")
     }
 
@@ -150,13 +150,13 @@ async def test_what_one_command_plants_another_cannot_keep(place: Corner, where:
     """Also where the other one's workspace lies within the first one's."""
     git(place.workspace, "init", "-q", "sub/own")
     command = Command(("true",), place.workspace, {}, 10)
-    with closing(Boxed(place.box, command)) as first:
+    with closing(SandboxedCommand(place.box, command)) as first:
         planted = {place.workspace / "sub/own/.git/commondir", place.workspace / "sub/made/.git/config"}
         git(place.workspace, "init", "-q", "sub/made")
         for path in planted:
             path.write_text("[core]\nfsmonitor = evil\n")
         place.own()
-        with closing(Boxed(replace(place.box, writable=(place.workspace / where,)), command)) as second:
+        with closing(SandboxedCommand(replace(place.box, writable=(place.workspace / where,)), command)) as second:
             assert {entry.path for entry in first.take_away()} == planted
             for path in planted:
                 path.write_text("[core]\nfsmonitor = evil\n")
@@ -241,12 +241,12 @@ async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -
     place.own()
     await noted.run("git clone -q . new")
     with (
-        patch("yarrow.policy.sandbox.made.REGISTER._known", {}),
-        patch("yarrow.policy.sandbox.made.REGISTER._directory", None),
+        patch("yarrow.policy.sandbox.new_repositories.REGISTER._known", {}),
+        patch("yarrow.policy.sandbox.new_repositories.REGISTER._directory", None),
     ):
         assert (await noted.run("rm -rf new"))[1] == 0
     (place.root / "notes/made").write_text("{")
-    Register().open(place.root / "notes")
+    RepositoryRegister().open(place.root / "notes")
 
 
 REMAINDERS = {

@@ -2,28 +2,28 @@
 
 from pathlib import Path
 
-from yarrow.policy.sandbox.mounts import Bind, Empty, Held, masked, rendered, shown
+from yarrow.policy.sandbox.mounts import BindMount, DescriptorMount, EmptyMount, bind_self, mask_paths, render_mounts
 
 
 def test_an_empty_directory_closes_after_the_mounts_below_it() -> None:
-    plan = [Empty("/home"), shown("/home/u/ws", writable=True), Empty("/srv")]
+    plan = [EmptyMount("/home"), bind_self("/home/u/ws", writable=True), EmptyMount("/srv")]
     words = "--tmpfs /home --bind /home/u/ws /home/u/ws --tmpfs /srv --remount-ro /home --remount-ro /srv"
-    assert rendered(plan) == words.split()
+    assert render_mounts(plan) == words.split()
 
 
 def test_an_empty_directory_that_a_later_mount_covers_is_left_out() -> None:
-    home = Bind("/private/home", "/root", writable=True)
-    assert rendered([Empty("/root"), home]) == rendered([home])
-    assert rendered([Empty("/root/x"), home]) == rendered([home])
-    assert "--tmpfs" in rendered([Empty("/root"), Bind("/private", "/rooted")])
-    assert "--tmpfs" in rendered([home, Empty("/root")])
+    home = BindMount("/private/home", "/root", writable=True)
+    assert render_mounts([EmptyMount("/root"), home]) == render_mounts([home])
+    assert render_mounts([EmptyMount("/root/x"), home]) == render_mounts([home])
+    assert "--tmpfs" in render_mounts([EmptyMount("/root"), BindMount("/private", "/rooted")])
+    assert "--tmpfs" in render_mounts([home, EmptyMount("/root")])
 
 
 def test_each_kind_of_bind_has_its_word() -> None:
-    assert rendered([shown("/a"), shown("/b", writable=True), shown("/c", optional=True)]) == (
+    assert render_mounts([bind_self("/a"), bind_self("/b", writable=True), bind_self("/c", optional=True)]) == (
         ["--ro-bind", "/a", "/a", "--bind", "/b", "/b", "--ro-bind-try", "/c", "/c"]
     )
-    assert rendered([Held(7, "/a"), Held(8, "/b", writable=True)]) == [
+    assert render_mounts([DescriptorMount(7, "/a"), DescriptorMount(8, "/b", writable=True)]) == [
         "--ro-bind-fd",
         "7",
         "/a",
@@ -38,4 +38,4 @@ def test_what_lies_in_a_masked_directory_needs_no_mask(tmp_path: Path) -> None:
     (tmp_path / "keys/deep/one").touch()
     (tmp_path / "keyfile").touch()
     paths = [tmp_path / name for name in ("keys/deep/one", "keys", "keyfile", "missing")]
-    assert masked(paths) == [Bind("/dev/null", str(tmp_path / "keyfile")), Empty(str(tmp_path / "keys"))]
+    assert mask_paths(paths) == [BindMount("/dev/null", str(tmp_path / "keyfile")), EmptyMount(str(tmp_path / "keys"))]

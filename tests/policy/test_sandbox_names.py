@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy.sandbox import names
-from yarrow.policy.sandbox.names import Names, names_of
-from yarrow.policy.sandbox.protected import look_at
+from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox.directory_scan import DirectoryListing, list_directory
+from yarrow.policy.sandbox.protected_paths import scan
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +21,14 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         read.append(path)
         return scandir(path)
 
-    monkeypatch.setattr(names, "SETTLED_SECONDS", 0.0)
-    monkeypatch.setattr("yarrow.policy.sandbox.names.os.scandir", counting)
+    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os.scandir", counting)
     yield read
-    names._known.clear()  # pyright: ignore[reportPrivateUsage]
+    directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", -1.0)
 
 
 def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,24 +36,24 @@ def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/.env").touch()
     for _ in range(3):
-        assert look_at(tmp_path).secret == [tmp_path / "a/.env"]
+        assert scan(tmp_path).secret == [tmp_path / "a/.env"]
     assert sorted(reads) == [str(tmp_path), str(tmp_path / "a")]
 
 
 def test_what_comes_or_goes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
     (tmp_path / "a/b").mkdir(parents=True)
-    assert look_at(tmp_path).secret == []
+    assert scan(tmp_path).secret == []
     (tmp_path / "a/b/.env").touch()
-    assert look_at(tmp_path).secret == [tmp_path / "a/b/.env"]
+    assert scan(tmp_path).secret == [tmp_path / "a/b/.env"]
     # A program can set the times back that it may set.
     (tmp_path / "a/b/.env").rename(tmp_path / "a/b/.env.production")
     os.utime(tmp_path / "a/b", (0, 0))
-    assert look_at(tmp_path).secret == [tmp_path / "a/b/.env.production"]
+    assert scan(tmp_path).secret == [tmp_path / "a/b/.env.production"]
     (tmp_path / "a/b").rename(tmp_path / "a/c")
-    assert look_at(tmp_path).secret == [tmp_path / "a/c/.env.production"]
+    assert scan(tmp_path).secret == [tmp_path / "a/c/.env.production"]
     (tmp_path / "a/c/.git").mkdir()
-    assert tmp_path / "a/c/.git" in look_at(tmp_path).pinned
+    assert tmp_path / "a/c/.git" in scan(tmp_path).pinned
 
 
 def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,16 +61,16 @@ def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pyt
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "b/.env").touch()
-    assert names_of(str(tmp_path / "a")).telling == ()
+    assert list_directory(str(tmp_path / "a")).telling == ()
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "b").rename(tmp_path / "a")
-    assert names_of(str(tmp_path / "a")).telling == (".env",)
+    assert list_directory(str(tmp_path / "a")).telling == (".env",)
 
 
 def test_what_changed_just_now_is_read_again(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "SETTLED_SECONDS", 3_600.0)
+    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", 3_600.0)
     for _ in range(2):
-        names_of(str(tmp_path))
+        list_directory(str(tmp_path))
     assert len(reads) == 2
 
 
@@ -78,13 +78,13 @@ def test_a_link_is_not_looked_into(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/.env").touch()
     (tmp_path / "link").symlink_to("a")
-    assert names_of(str(tmp_path / "link")) == Names(0, (), ())
+    assert list_directory(str(tmp_path / "link")) == DirectoryListing(0, (), ())
 
 
 def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
-    monkeypatch.setattr(names, "REMEMBERED_DIRECTORIES", 3)
+    monkeypatch.setattr(directory_scan, "MAX_CACHED_DIRECTORIES", 3)
     for number in range(10):
         (tmp_path / str(number)).mkdir()
-        names_of(str(tmp_path / str(number)))
-        assert sum(map(len, names._known.values())) <= 3  # pyright: ignore[reportPrivateUsage]
+        list_directory(str(tmp_path / str(number)))
+        assert sum(map(len, directory_scan._cache.values())) <= 3  # pyright: ignore[reportPrivateUsage]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import Corner
 
-from yarrow.policy.obeyed import obeyed_paths
+from yarrow.policy.startup_files import find_startup_files
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -33,7 +33,7 @@ WAYS = {
 
 
 def obeying(place: Corner, *names: str) -> Corner:
-    box = replace(place.box, kept=obeyed_paths((place.workspace / name for name in names), (), {}))
+    box = replace(place.box, kept=find_startup_files((place.workspace / name for name in names), (), {}))
     return replace(place, given=box)
 
 
@@ -123,7 +123,7 @@ def test_case_rs_s3_file_tools_do_not_write_it(tmp_path: Path, reach: Callable[[
     (root / "link.py").symlink_to("a/obeyed.py")
     (root / "way").symlink_to("a")
     (root / "hard.py").hardlink_to(root / "a/obeyed.py")
-    obeyed = obeyed_paths((root / "a", root / "missing.json"), (), {})
+    obeyed = find_startup_files((root / "a", root / "missing.json"), (), {})
     workspace = replace(Workspace.make(root), obeyed=obeyed)
     assert isinstance(workspace.resolve_write(reach(root)), Refused)
     assert workspace.resolve_write(root / "other.py") == root / "other.py"
@@ -155,5 +155,5 @@ def test_case_rs_s3_programs_of_a_key_command(
     monkeypatch.chdir("/")
     (put(tmp_path / "key")).chmod(0o755)
     (tmp_path / "bin").mkdir()
-    found = obeyed_paths((), [command.format(root=tmp_path)], {"PATH": str(tmp_path)})
+    found = find_startup_files((), [command.format(root=tmp_path)], {"PATH": str(tmp_path)})
     assert [path.name for path in found if path.is_relative_to(tmp_path)] == names

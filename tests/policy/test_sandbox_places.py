@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, Corner
 
-from yarrow.policy.sandbox import places, sight
-from yarrow.policy.sandbox.places import home_secrets
+from yarrow.policy.sandbox import home_secrets, visible_programs
+from yarrow.policy.sandbox.home_secrets import find_home_secrets
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -19,7 +19,7 @@ LINKED = (".config/gh/hosts.yml", ".local/share/keyrings/login", ".ssh/id_rsa")
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remember every look, whatever changed a moment ago."""
-    monkeypatch.setattr(sight, "SETTLED_NANOSECONDS", -1)
+    monkeypatch.setattr(visible_programs, "SETTLED_NANOSECONDS", -1)
 
 
 def changed(directory: Path, change: Callable[[], object]) -> None:
@@ -48,27 +48,27 @@ def deepest(home: Path, name: str) -> Path:
 def test_a_place_that_appears_is_found_at_the_next_look(tmp_path: Path, above: str, name: str) -> None:
     home = tmp_path / "home"
     (home / above).mkdir(parents=True)
-    assert home_secrets(home) == home_secrets(home) == []
+    assert find_home_secrets(home) == find_home_secrets(home) == []
     changed(
         deepest(home, name), (home / name).mkdir if (home / name).parent.is_dir() else lambda: put(home / name / "k")
     )
-    assert home_secrets(home) == [home / name]
+    assert find_home_secrets(home) == [home / name]
 
 
 @pytest.mark.usefixtures("settled")
 def test_a_look_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".config/gh").mkdir(parents=True)
-    found = home_secrets(tmp_path)
-    monkeypatch.setattr(places, "SECRET_PLACES", ())
-    assert home_secrets(tmp_path) == found == [tmp_path / ".config/gh"]
+    found = find_home_secrets(tmp_path)
+    monkeypatch.setattr(home_secrets, "SECRET_PATHS", ())
+    assert find_home_secrets(tmp_path) == found == [tmp_path / ".config/gh"]
 
 
 def test_a_look_at_what_changed_a_moment_ago_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One more change in the same tick of the kernel's clock would not show.
     (tmp_path / ".ssh").mkdir()
-    assert home_secrets(tmp_path) == [tmp_path / ".ssh"]
-    monkeypatch.setattr(places, "SECRET_PLACES", ())
-    assert home_secrets(tmp_path) == []
+    assert find_home_secrets(tmp_path) == [tmp_path / ".ssh"]
+    monkeypatch.setattr(home_secrets, "SECRET_PATHS", ())
+    assert find_home_secrets(tmp_path) == []
 
 
 @pytest.mark.usefixtures("settled")
@@ -79,10 +79,10 @@ def test_a_place_that_appears_behind_a_symlink_is_found(tmp_path: Path, name: st
     (kept / top).mkdir(parents=True)
     home.mkdir()
     (home / top).symlink_to(kept / top)
-    home_secrets(home)
+    find_home_secrets(home)
     changed(kept / top, lambda: put(kept / top / below))
     place = home / name.rpartition("/")[0]
-    assert home_secrets(home) == [place]
+    assert find_home_secrets(home) == [place]
 
 
 @pytest.mark.usefixtures("settled")
@@ -92,9 +92,9 @@ def test_a_place_behind_a_symlink_that_led_nowhere_is_found(tmp_path: Path, name
     home.mkdir()
     top = name.partition("/")[0]
     (home / top).symlink_to(kept / top)
-    home_secrets(home)
+    find_home_secrets(home)
     put(kept / name)
-    assert home_secrets(home) == [home / name.rpartition("/")[0]]
+    assert find_home_secrets(home) == [home / name.rpartition("/")[0]]
 
 
 @pytest.mark.usefixtures("settled")

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 from sandboxed import NOBODY, Corner
 
-from yarrow.policy.gitguard import is_executed_by_git
-from yarrow.policy.sandbox.baseline import judge, look_again, take
-from yarrow.policy.sandbox.gitfiles import pointed_to, said
+from yarrow.policy.git_write_protection import is_executed_by_git
+from yarrow.policy.sandbox.baseline import find_planted, rescan, take_baseline
+from yarrow.policy.sandbox.git_files import read_gitfile, read_path
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -32,9 +32,9 @@ def tree(tmp_path: Path) -> Path:
 
 def played(tree: Path, script: str) -> set[str]:
     """Run a script without a sandbox, and return what is to be quarantined of it."""
-    before = take([tree], [], [])
+    before = take_baseline([tree], [], [])
     subprocess.run(["bash", "-ec", script.replace("{out}", str(tree.parent / "out"))], cwd=tree, check=True)
-    return {str(verdict.path.relative_to(tree)) for verdict in judge(before, look_again(before))}
+    return {str(verdict.path.relative_to(tree)) for verdict in find_planted(before, rescan(before))}
 
 
 LEADING_OUT = {
@@ -118,9 +118,9 @@ def test_case_at_02_a_common_directory_is_followed_as_git_does(tree: Path, name:
 )
 def test_paths_are_read_as_git_reads_them(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "file").write_bytes(content)
-    assert said(tmp_path / "file") == expected
+    assert read_path(tmp_path / "file") == expected
     (tmp_path / "file").write_bytes(b"gitdir: " + content)
-    assert pointed_to(tmp_path / "file") == tmp_path / expected
+    assert read_gitfile(tmp_path / "file") == tmp_path / expected
 
 
 FOREIGN_TREES = {

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from sandboxed import Corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.causes import Ran, cause
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox.failure_causes import FinishedCommand, explain_failure
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -151,8 +151,10 @@ async def test_a_command_cannot_remove_a_worktree_of_the_user_and_is_told_the_wa
     script = "git worktree remove in 2>&1"
     output, code = await place.run(script)
     assert code
-    with closing(Boxed(place.box, Command(("/bin/sh", "-c", script), place.workspace, {"PATH": ""}, 9.0))) as boxed:
-        why = cause(Ran(script, output, place.workspace, failed=True), boxed.limits)
+    with closing(
+        SandboxedCommand(place.box, Command(("/bin/sh", "-c", script), place.workspace, {"PATH": ""}, 9.0))
+    ) as boxed:
+        why = explain_failure(FinishedCommand(script, output, place.workspace, failed=True), boxed.limits)
     assert why == "in is protected"
     assert (place.workspace / "in/.git").read_bytes() == pointer
     # The way out.

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, git
 
 from yarrow.policy.environment import child_environment
-from yarrow.policy.sandbox.boxes import Boxes, Reach
-from yarrow.policy.sandbox.repository import repository_around
+from yarrow.policy.sandbox.enclosing_repository import find_enclosing_repository
+from yarrow.policy.sandbox.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -31,7 +31,7 @@ WORK = (
 """Programs of git that change the branch, the index and files outside the subdirectory."""
 
 
-def settle(place: Corner, reach: Reach = Reach()) -> Corner:  # noqa: B008 (it is frozen)
+def settle(place: Corner, reach: SandboxAccess = SandboxAccess()) -> Corner:  # noqa: B008 (it is frozen)
     """Return the corner with a branch to switch to, and a sandbox made for a subdirectory of its repository."""
     app = place.workspace / "packages/app"
     app.mkdir(parents=True)
@@ -47,7 +47,9 @@ def settle(place: Corner, reach: Reach = Reach()) -> Corner:  # noqa: B008 (it i
     git(place.workspace, "commit", "-q", "-m", "topic")
     git(place.workspace, "switch", "-q", "main")
     place.own()
-    box = Boxes("workspace", home=place.home, hidden=(place.service,), reach=reach).box("s", Workspace.make(app))
+    box = SandboxFactory("workspace", home=place.home, hidden=(place.service,), reach=reach).box(
+        "s", Workspace.make(app)
+    )
     assert box is not None
     return replace(place, given=replace(box, private=place.root / "private"))
 
@@ -89,7 +91,7 @@ async def test_the_guards_are_those_of_a_workspace_that_is_the_root(place: Corne
 
 
 async def test_a_repository_to_read_is_read_only_but_for_the_workspace(place: Corner) -> None:
-    place = settle(place, Reach(repository="read"))
+    place = settle(place, SandboxAccess(repository="read"))
     app, before = place.workspace / "packages/app", state(place.workspace)
     assert await place.run("cat ../../shared.txt && git log --format=%s", cwd=app) == ("shared\nfirst\n", 0)
     for write in ("echo x > ../../x", "git switch -q topic", "git commit -q --allow-empty -m x", "touch ../x"):
@@ -106,11 +108,11 @@ def test_the_line_at_the_start_names_the_repository(place: Corner) -> None:
     settle(place)
     app = place.workspace / "packages/app"
     said = f"Workspace: packages/app; commands can change the repository {place.workspace}"
-    assert Boxes("workspace", home=place.home).around(app) == said
-    reading = Boxes("strict", home=place.home, reach=Reach(repository="read"))
+    assert SandboxFactory("workspace", home=place.home).around(app) == said
+    reading = SandboxFactory("strict", home=place.home, reach=SandboxAccess(repository="read"))
     assert reading.around(app) == said.replace("change", "read")
-    assert Boxes("workspace", home=place.root / "other").around(place.workspace) == ""
-    assert Boxes("off", home=place.home).around(app) == ""
+    assert SandboxFactory("workspace", home=place.root / "other").around(place.workspace) == ""
+    assert SandboxFactory("off", home=place.home).around(app) == ""
 
 
 def make_repository(top: Path) -> Path:
@@ -122,21 +124,21 @@ def make_repository(top: Path) -> Path:
 
 def test_a_repository_that_is_the_home_or_holds_it_is_not_taken(tmp_path: Path) -> None:
     below = make_repository(tmp_path)
-    assert repository_around(below, ()) == tmp_path
-    assert repository_around(below, (tmp_path,)) is None
-    assert repository_around(below, (tmp_path / "a",)) is None
-    assert repository_around(below, (tmp_path.parent,)) == tmp_path
-    assert repository_around(tmp_path, ()) is None
-    assert repository_around(tmp_path / ".git", ()) is None
+    assert find_enclosing_repository(below, ()) == tmp_path
+    assert find_enclosing_repository(below, (tmp_path,)) is None
+    assert find_enclosing_repository(below, (tmp_path / "a",)) is None
+    assert find_enclosing_repository(below, (tmp_path.parent,)) == tmp_path
+    assert find_enclosing_repository(tmp_path, ()) is None
+    assert find_enclosing_repository(tmp_path / ".git", ()) is None
 
 
 def test_the_nearest_repository_is_taken_also_a_worktree(tmp_path: Path) -> None:
     below = make_repository(tmp_path)
     (tmp_path / "a/.git").write_text("gitdir: /elsewhere\n")
-    assert repository_around(below, ()) == tmp_path / "a"
+    assert find_enclosing_repository(below, ()) == tmp_path / "a"
     (tmp_path / "a/.git").unlink()
     (tmp_path / "a/.git").mkdir()  # git passes over an empty one
-    assert repository_around(below, ()) == tmp_path
+    assert find_enclosing_repository(below, ()) == tmp_path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -145,12 +147,12 @@ def test_a_repository_of_another_owner_is_not_taken(tmp_path: Path, given: str) 
     """Anybody can put a `.git` into /tmp."""
     below = make_repository(tmp_path)
     os.chown(tmp_path / given, NOBODY, NOBODY)
-    assert repository_around(below, ()) is None
+    assert find_enclosing_repository(below, ()) is None
 
 
 @pytest.mark.parametrize("has_network", [True, False])
 async def test_the_network_is_there_unless_the_settings_turn_it_off(place: Corner, *, has_network: bool) -> None:
-    box = Boxes("workspace", home=place.home, reach=Reach(network=has_network)).box(
+    box = SandboxFactory("workspace", home=place.home, reach=SandboxAccess(network=has_network)).box(
         "s", Workspace.make(place.workspace)
     )
     assert box is not None

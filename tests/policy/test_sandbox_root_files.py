@@ -15,9 +15,9 @@ from root_files import Laid, give, in_namespace, lay, read, readable, run
 from sandboxed import corner
 
 from yarrow.platform import system
-from yarrow.policy.sandbox import rootfiles
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.rootfiles import MOST_MASKS, RootFiles
+from yarrow.policy.sandbox import root_files
+from yarrow.policy.sandbox.root_files import MAX_MASKS, RootFiles
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -77,7 +77,7 @@ def look_at_all(_: object) -> dict[str, bool]:
         output, _ = run(root, "/opt/case/program; case-tool; tool")
         assert output == "ran\nran\nran\n", output
     # A mask more for what the kernel refuses would cost time.
-    assert OTHERS[2] not in rootfiles.wait(()).files
+    assert OTHERS[2] not in root_files.wait_for_scan(()).files
     return found
 
 
@@ -143,7 +143,7 @@ def look_at_many(number: int) -> dict[str, Any]:
     paths = [f"/opt/many/f{one:03}.conf" for one in range(number)]
     others = ["/opt/a/much/deeper/place/of/privkey.pem", "/opt/one/inner"]
     found = readable([*paths, *others])
-    looked = rootfiles.wait(())
+    looked = root_files.wait_for_scan(())
     return {
         "read": sum(found[path] for path in paths),
         "others": [found[path] for path in others],
@@ -155,8 +155,8 @@ def look_at_many(number: int) -> dict[str, Any]:
 
 @as_root
 def test_case_rs_s5_more_files_than_a_sandbox_masks_are_counted() -> None:
-    found = in_namespace("test_sandbox_root_files.look_at_many", MOST_MASKS + 1)
-    assert found["masks"] == MOST_MASKS
+    found = in_namespace("test_sandbox_root_files.look_at_many", MAX_MASKS + 1)
+    assert found["masks"] == MAX_MASKS
     assert found["others"] == [False, False]
     # Beside the directory and the key there are a few of this machine.
     assert 3 <= found["read"] <= found["unmasked"]
@@ -185,7 +185,7 @@ def change_meanwhile(_: object) -> list[dict[str, bool]]:
         Path("/opt/case/later").chmod(0o600)
         Path("/opt/case/closed").chmod(0o755)
         after = read(root, paths)
-        with patch.object(rootfiles, "FRESH_SECONDS", 0.0):
+        with patch.object(root_files, "FRESH_SECONDS", 0.0):
             read(root, paths)  # begins a look
             for thread in threading.enumerate():
                 if thread.name == "yarrow-root-files":
@@ -217,7 +217,7 @@ TREES = st.dictionaries(
 def the_law(files: dict[tuple[str, str], int], directories: dict[str, int]) -> None:
     """A command reads exactly the files that others can read, and programs."""
     top = f"/opt/law{len(os.listdir('/opt'))}"  # noqa: PTH208
-    rootfiles.forget()
+    root_files.reset()
     lay((f"{top}/{folder}{name}", mode) for (folder, name), mode in files.items())
     existing = {name: mode for name, mode in directories.items() if Path(top, name).is_dir()}
     for name, mode in existing.items():
@@ -241,63 +241,66 @@ def test_case_rs_s5_a_command_reads_exactly_what_others_can_read() -> None:
 @contextmanager
 def a_look_that_waits() -> Generator[threading.Event]:
     """Hold every look until the event is set."""
-    rootfiles.forget()
+    root_files.reset()
     held = threading.Event()
-    walk = rootfiles.Walk.run
+    walk = root_files.RootFileWalk.run
 
-    def run(self: rootfiles.Walk) -> None:
+    def run(self: root_files.RootFileWalk) -> None:
         held.wait()
         walk(self)
 
-    with patch.object(rootfiles.Walk, "run", run):
+    with patch.object(root_files.RootFileWalk, "run", run):
         try:
             yield held
         finally:
             held.set()
-    rootfiles.forget()
+    root_files.reset()
 
 
 def test_a_session_does_not_wait_for_the_look_and_a_command_does(tmp_path: Path) -> None:
     for name in ("home", "ws"):
         (tmp_path / name).mkdir()
-    with a_look_that_waits() as held, patch("yarrow.policy.sandbox.box.system.is_root", return_value=True):
-        box = Boxes("workspace", home=tmp_path / "home").box("s", Workspace.make(tmp_path / "ws"))
+    with a_look_that_waits() as held, patch("yarrow.policy.sandbox.sandbox_spec.system.is_root", return_value=True):
+        box = SandboxFactory("workspace", home=tmp_path / "home").box("s", Workspace.make(tmp_path / "ws"))
         assert box is not None
-        assert rootfiles.known(()) == RootFiles()
-        waiting = threading.Thread(target=rootfiles.wait, args=((),))
+        assert root_files.known_files(()) == RootFiles()
+        waiting = threading.Thread(target=root_files.wait_for_scan, args=((),))
         waiting.start()
         assert waiting.is_alive()
         held.set()
         waiting.join()
-        assert rootfiles.known(()) != RootFiles(is_complete=False)
+        assert root_files.known_files(()) != RootFiles(is_complete=False)
 
 
 def test_a_command_that_comes_early_does_not_wait_for_the_delay(tmp_path: Path) -> None:
-    delay, wait = patch.object(rootfiles, "DELAY_SECONDS", 100_000.0), patch.object(rootfiles, "WAIT_SECONDS", 60.0)
-    with patch.object(rootfiles, "PLACES", (str(tmp_path),)), delay, wait:
-        rootfiles.forget()
-        rootfiles.begin(())
-        assert rootfiles.known(()) == RootFiles()
-        assert rootfiles.wait(()).is_complete
-    rootfiles.forget()
+    delay, wait = (
+        patch.object(root_files, "DELAY_SECONDS", 100_000.0),
+        patch.object(root_files, "MAX_WAIT_SECONDS", 60.0),
+    )
+    with patch.object(root_files, "SCANNED_DIRECTORIES", (str(tmp_path),)), delay, wait:
+        root_files.reset()
+        root_files.start_scan(())
+        assert root_files.known_files(()) == RootFiles()
+        assert root_files.wait_for_scan(()).is_complete
+    root_files.reset()
 
 
 def test_a_file_system_that_does_not_answer_holds_no_command_up() -> None:
-    with a_look_that_waits(), patch.object(rootfiles, "WAIT_SECONDS", 0.01):
-        found = rootfiles.wait(())
+    with a_look_that_waits(), patch.object(root_files, "MAX_WAIT_SECONDS", 0.01):
+        found = root_files.wait_for_scan(())
         assert not found.is_complete
         assert found.notice().startswith("Commands may read files that are for root only")
-        assert rootfiles.wait(()) is found
+        assert root_files.wait_for_scan(()) is found
 
 
 def test_a_look_ends_after_so_many_entries(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for name in range(20):
         (tmp_path / f"d{name}").mkdir()
-    with patch.object(rootfiles, "PLACES", (str(tmp_path),)):
-        rootfiles.forget()
-        assert rootfiles.wait(()).is_complete
-        rootfiles.forget()
-        with patch.object(rootfiles, "MOST_ENTRIES", 20):
-            assert not rootfiles.wait(()).is_complete
-    rootfiles.forget()
+    with patch.object(root_files, "SCANNED_DIRECTORIES", (str(tmp_path),)):
+        root_files.reset()
+        assert root_files.wait_for_scan(()).is_complete
+        root_files.reset()
+        with patch.object(root_files, "MAX_ENTRIES", 20):
+            assert not root_files.wait_for_scan(()).is_complete
+    root_files.reset()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.sandbox.strays import Strays
+from yarrow.policy.sandbox.home_changes import HomeChanges
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -65,7 +65,7 @@ async def test_a_mount_of_settings_is_no_file_of_the_sessions_home(place: Corner
     put(place.home / "office/.gitconfig", "[help]\n\tformat = man\n")
     git(place.workspace, "config", "-f", str(place.home / ".gitconfig"), "include.path", "~/office/.gitconfig")
     place.own()
-    before = Strays.look(place.box)
+    before = HomeChanges.look(place.box)
     assert await place.run("git config help.format") == ("man\n", 0)
     assert before.note() == ""
     await place.run("echo x > ~/kept.txt")

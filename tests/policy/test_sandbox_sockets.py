@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, Corner
 
 from yarrow.platform import landlock, system
-from yarrow.policy.sandbox import probe, starting
-from yarrow.policy.sandbox.sockets import SOCKET_NAMES, VARIABLES, client_sockets
+from yarrow.policy.sandbox import command_starter, probe
+from yarrow.policy.sandbox.sockets import SOCKET_NAMES, VARIABLES, find_client_sockets
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -118,7 +118,7 @@ def test_other_sockets_are_reached(answers: dict[tuple[str, str], set[str]], pat
 def test_a_variable_names_a_socket(tmp_path: Path, name: str, form: str) -> None:
     with socket.socket(socket.AF_UNIX) as served:
         served.bind(str(tmp_path / "s"))
-        assert client_sockets({name: form.format(tmp_path / "s")}) == [str(tmp_path / "s")]
+        assert find_client_sockets({name: form.format(tmp_path / "s")}) == [str(tmp_path / "s")]
 
 
 async def test_a_socket_that_a_variable_names_is_not_reached(place: Corner) -> None:
@@ -173,9 +173,9 @@ def abstract() -> Generator[str]:
 
 @pytest.fixture(autouse=True)
 def fresh() -> Generator[None]:
-    starting.starter.cache_clear()
+    command_starter.get_starter.cache_clear()
     yield
-    starting.starter.cache_clear()
+    command_starter.get_starter.cache_clear()
 
 
 async def test_an_abstract_socket_is_out_of_reach_where_the_kernel_can(place: Corner, abstract: str) -> None:
@@ -188,14 +188,16 @@ async def test_where_the_kernel_cannot_commands_run_all_the_same(
 ) -> None:
     monkeypatch.setattr(landlock, "get_landlock_version", lambda: landlock.MIN_SCOPE_VERSION - 1)
     assert (await place.run("echo ran"))[0] == "ran\n"
-    assert not starting.starter(None, probe.launcher() or "").is_scoped
+    assert not command_starter.get_starter(None, probe.find_bwrap() or "").is_scoped
 
 
 def test_a_launcher_with_rights_of_its_own_is_not_bound(tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.touch()
     program.chmod(0o4755)
-    assert starting.starter(None, str(program)) == starting.Starter(None, has_entered=False, is_scoped=False)
+    assert command_starter.get_starter(None, str(program)) == command_starter.CommandStarter(
+        None, has_entered=False, is_scoped=False
+    )
 
 
 def test_only_the_thread_that_starts_commands_is_bound(abstract: str) -> None:
@@ -207,7 +209,7 @@ def test_only_the_thread_that_starts_commands_is_bound(abstract: str) -> None:
                 return "refused"
         return "reached"
 
-    starting.starter(None, probe.launcher() or "")
+    command_starter.get_starter(None, probe.find_bwrap() or "")
     assert connect() == "reached"
     with ThreadPoolExecutor(1) as another:
         assert another.submit(connect).result() == "reached"

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from sandboxed import SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
-from yarrow.policy.sandbox import gitindex
-from yarrow.policy.sandbox.covers import COVER_FILES, NOTHING, TRUSTING, covers
-from yarrow.policy.sandbox.gitindex import RECORDED_BYTES, is_recorded, is_tracked
+from yarrow.policy.sandbox import git_index
+from yarrow.policy.sandbox.git_index import MAX_RECORDED_BYTES, is_recorded, is_tracked
+from yarrow.policy.sandbox.masks import DEV_NULL, MAX_MASK_FILES, TRUST_STAT_SETTINGS, make_masks
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -84,14 +84,14 @@ def test_only_what_git_tracks_gets_a_cover_of_its_own(tmp_path: Path) -> None:
         (tmp_path / name).write_text("KEY=1\n")
     git(tmp_path, "add", "a/.env")
     paths = [tmp_path / "a/.env", tmp_path / ".env"]
-    made = covers(paths, tmp_path / "covers")
-    assert made[paths[1]] == NOTHING
+    made = make_masks(paths, tmp_path / "covers")
+    assert made[paths[1]] == DEV_NULL
     cover = made[paths[0]]
     assert cover.stat().st_size == 6
     assert cover.stat().st_mtime_ns == paths[0].stat().st_mtime_ns
     assert cover.stat().st_mode & 0o777 == 0
     git(tmp_path, "add", ".env")
-    assert covers(paths, tmp_path / "covers")[paths[1]] != NOTHING
+    assert make_masks(paths, tmp_path / "covers")[paths[1]] != DEV_NULL
 
 
 def test_covers_are_few(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_covers_are_few(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("x")
     git(tmp_path, "add", ".env")
-    for number in range(COVER_FILES + 5):
+    for number in range(MAX_MASK_FILES + 5):
         os.utime(path, (number, number))
-        covers([path], tmp_path / "covers")
-    assert len(list((tmp_path / "covers").iterdir())) <= COVER_FILES
+        make_masks([path], tmp_path / "covers")
+    assert len(list((tmp_path / "covers").iterdir())) <= MAX_MASK_FILES
 
 
 @pytest.mark.parametrize("data", [b"", b"DIRC", b"DIRC" + struct.pack(">II", 2, 9), b"x" * 100])
@@ -110,7 +110,7 @@ def test_an_index_that_is_none_tracks_nothing(tmp_path: Path, data: bytes) -> No
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/index").write_bytes(data)
     (tmp_path / ".env").write_text("x")
-    assert covers([tmp_path / ".env"], tmp_path / "covers") == {tmp_path / ".env": NOTHING}
+    assert make_masks([tmp_path / ".env"], tmp_path / "covers") == {tmp_path / ".env": DEV_NULL}
 
 
 def test_later_kinds_of_index_are_understood(tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ def test_later_kinds_of_index_are_understood(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     git(tmp_path, "add", ".")
     git(tmp_path, "update-index", "--index-version=4")
-    made = covers([tmp_path / "a/.env", tmp_path / "a/.env.x"], tmp_path / "covers")
-    assert NOTHING not in made.values()
+    made = make_masks([tmp_path / "a/.env", tmp_path / "a/.env.x"], tmp_path / "covers")
+    assert DEV_NULL not in made.values()
 
 
 def test_settings_of_git_that_were_there_stay() -> None:
     before = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
-    after = with_git_settings(before, TRUSTING)
+    after = with_git_settings(before, TRUST_STAT_SETTINGS)
     assert after["GIT_CONFIG_COUNT"] == "3"
     assert before.items() - after.items() == {("GIT_CONFIG_COUNT", "1")}
     assert {after["GIT_CONFIG_KEY_1"], after["GIT_CONFIG_KEY_2"]} == {"core.checkStat", "core.trustctime"}
-    assert with_git_settings({"GIT_CONFIG_COUNT": "-1"}, TRUSTING)["GIT_CONFIG_COUNT"] == "2"
+    assert with_git_settings({"GIT_CONFIG_COUNT": "-1"}, TRUST_STAT_SETTINGS)["GIT_CONFIG_COUNT"] == "2"
 
 
 async def test_one_as_young_as_its_index_is_never_recorded_as_something_else(place: Corner) -> None:
@@ -211,7 +211,7 @@ STATES = {
     "split index": ("git update-index --split-index", False),
     "hard link": ("ln .env copy", True),
     "hard link, changed": ("ln .env copy; echo 2 > copy", False),
-    "larger than is compared": (f"head -c {RECORDED_BYTES + 1} /dev/zero > .env; git add .env", False),
+    "larger than is compared": (f"head -c {MAX_RECORDED_BYTES + 1} /dev/zero > .env; git add .env", False),
 }
 
 
@@ -250,11 +250,11 @@ def test_a_name_far_behind_in_a_compressed_index_is_in_doubt(tmp_path: Path, mon
     git(tmp_path, "update-index", "--index-version=4")
     names = ("a", "c.env", "d", "e")
     assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, False]
-    gitindex._entries.cache_clear()
-    monkeypatch.setattr(gitindex, "MOST_COMPRESSED", 2)
+    git_index._read_entries.cache_clear()
+    monkeypatch.setattr(git_index, "MAX_COMPRESSED_ENTRIES", 2)
     assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, True]
     assert [is_recorded(tmp_path / name) for name in names] == [True, False, False, False]
-    gitindex._entries.cache_clear()
+    git_index._read_entries.cache_clear()
 
 
 async def test_one_that_a_command_changes_is_closed_to_the_next(place: Corner) -> None:

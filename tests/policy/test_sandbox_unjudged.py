@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy.sandbox import baseline, unjudged
-from yarrow.policy.sandbox.gitdirs import survey
-from yarrow.policy.sandbox.unjudged import Region, mark, regions, settle
+from yarrow.policy.sandbox import baseline, unscanned_regions
+from yarrow.policy.sandbox.git_directories import scan_git_directories
+from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, mark_scanned, mark_unscanned, read_regions
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -21,17 +21,18 @@ SERVICE = f"""
 import asyncio, json, os, signal, sys
 from pathlib import Path
 from yarrow.policy.process import Command, run
-from yarrow.policy.sandbox import gitdirs
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import Boxed
+from yarrow.policy.sandbox import git_directories
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 
-gitdirs.MOST_DIRECTORIES = {LIMIT}
+git_directories.MAX_DIRECTORIES = {LIMIT}
 
 async def main(cwd, notes, script):
-    boxes = Boxes("workspace", home=Path.home(), notes=Path(notes))
+    boxes = SandboxFactory("workspace", home=Path.home(), notes=Path(notes))
     boxes.recovered()
-    boxed = Boxed(boxes.box("s", Workspace.make(Path(cwd))), Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
+    box = boxes.box("s", Workspace.make(Path(cwd)))
+    boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
     async for piece in run(boxed.command):
         if script.endswith("kill"):
             print("killed", file=sys.stderr, flush=True)
@@ -84,7 +85,9 @@ def test_a_command_can_remove_what_is_in_the_way_itself(ws: Path) -> None:
 
 def test_a_killed_service_leaves_nothing_that_is_trusted(ws: Path) -> None:
     assert command(ws, f"{PLANT}; echo ready; sleep 60 # kill") == []
-    (ws.parent / "notes" / unjudged.FILE).unlink()  # as a command of another service does that ends meanwhile
+    (
+        ws.parent / "notes" / unscanned_regions.REGIONS_FILE
+    ).unlink()  # as a command of another service does that ends meanwhile
     shutil.rmtree(ws / "wide")
     assert command(ws) == [PLANTED]
 
@@ -93,7 +96,7 @@ def test_what_the_user_makes_after_all_was_judged_is_trusted(ws: Path) -> None:
     command(ws, PLANT)
     shutil.rmtree(ws / "wide")
     command(ws)
-    assert regions(ws.parent / "notes") == ()
+    assert read_regions(ws.parent / "notes") == ()
     subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
     assert command(ws) == []
     assert (ws / PLANTED).exists()
@@ -118,15 +121,15 @@ def test_a_part_that_was_judged_is_trusted_again(ws: Path) -> None:
 
 
 def test_a_command_beside_one_that_did_not_look_trusts_nothing_there(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.gitdirs.MOST_DIRECTORIES", LIMIT)
-    with baseline.running(baseline.take((ws,), (), ()), ()) as first:
+    monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
+    with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as first:
         assert first.beyond == {ws / "deep/a/b"}
         subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
         shutil.rmtree(ws / "wide")
-        with baseline.running(baseline.take((ws,), (), ()), ()) as second:
-            found = baseline.look_again(second)
-            assert [verdict.path for verdict in baseline.judge(second, found)] == [ws / PLANTED]
-            assert list(baseline.made_since(second, found)) == []
+        with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as second:
+            found = baseline.rescan(second)
+            assert [verdict.path for verdict in baseline.find_planted(second, found)] == [ws / PLANTED]
+            assert list(baseline.find_new_repositories(second, found)) == []
 
 
 A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")
@@ -135,33 +138,33 @@ A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")
 def test_regions_are_kept_until_all_of_them_was_judged(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     for deepest in ("1/2/3", "1/2", "1/2/3"):
-        mark(notes, (A,), [A / deepest])
-    assert regions(notes) == (Region(A, 2),)
-    settle(notes, (B,), ())
-    assert regions(notes) == (Region(A, 2, (B,)),)
-    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if regions(notes)[0].holds(path)] == [A / "x/y"]
-    settle(notes, (B,), [C / "d"])
-    assert regions(notes) == (Region(A, 2, (B,)), Region(B, 2))
-    settle(notes, (A,), [A / "1/2/3/4"])
-    assert regions(notes) == (Region(A, 4),)
-    settle(notes, (A,), ())
-    assert regions(notes) == ()
+        mark_unscanned(notes, (A,), [A / deepest])
+    assert read_regions(notes) == (UnscannedRegion(A, 2),)
+    mark_scanned(notes, (B,), ())
+    assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)),)
+    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if read_regions(notes)[0].holds(path)] == [A / "x/y"]
+    mark_scanned(notes, (B,), [C / "d"])
+    assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)), UnscannedRegion(B, 2))
+    mark_scanned(notes, (A,), [A / "1/2/3/4"])
+    assert read_regions(notes) == (UnscannedRegion(A, 4),)
+    mark_scanned(notes, (A,), ())
+    assert read_regions(notes) == ()
 
 
 def test_regions_are_remembered_without_a_place_to_write_to(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
     for place in (None, tmp_path / "notes"):
-        mark(place, (A,), [A / "1/2"])
-        assert regions(place) == (Region(A, 2),)
-        settle(place, (A,), ())
-        assert regions(place) == ()
+        mark_unscanned(place, (A,), [A / "1/2"])
+        assert read_regions(place) == (UnscannedRegion(A, 2),)
+        mark_scanned(place, (A,), ())
+        assert read_regions(place) == ()
 
 
 def test_directories_beyond_are_those_of_one_depth(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.gitdirs.MOST_DIRECTORIES", LIMIT)
+    monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
     other = ws.with_name("other")
     (other / "x/y/z").mkdir(parents=True)
-    found = survey((ws, other))
-    mark(None, (ws, other), found.beyond)
-    assert regions(None) == (Region(ws, 3), Region(other, 3))
-    settle(None, (ws, other), ())
+    found = scan_git_directories((ws, other))
+    mark_unscanned(None, (ws, other), found.beyond)
+    assert read_regions(None) == (UnscannedRegion(ws, 3), UnscannedRegion(other, 3))
+    mark_scanned(None, (ws, other), ())

@@ -19,11 +19,11 @@ from sandboxed import corner
 
 from yarrow.platform import system
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import names
-from yarrow.policy.sandbox.gitdirs import survey
-from yarrow.policy.sandbox.names import Names, looking
-from yarrow.policy.sandbox.sandbox import Boxed
-from yarrow.policy.sandbox.watches import Watches
+from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox.directory_scan import DirectoryListing, start_scan
+from yarrow.policy.sandbox.directory_watches import DirectoryWatches
+from yarrow.policy.sandbox.git_directories import scan_git_directories
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.secrets import ENV_FILES
 
 PLACES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e", ".git", "a/.git")
@@ -33,20 +33,20 @@ _EXCHANGE = 2
 HELD: list[int] = []
 """Descriptors that a process holds."""
 
-Tree = dict[str, Names]
+Tree = dict[str, DirectoryListing]
 
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every directory counts as unchanged for long, so that no time but only reports can tell of a change."""
-    monkeypatch.setattr("yarrow.policy.sandbox.names.watches", own := Watches())
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.watches", own)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.watches", own := DirectoryWatches())
+    monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.watches", own)
     own.want()
-    monkeypatch.setattr(names, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", -1.0)
     yield
     while HELD:
         os.close(HELD.pop())
-    names._known.clear()  # pyright: ignore[reportPrivateUsage]
+    directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         status = lstat(path)
         return SimpleNamespace(st_dev=status.st_dev, st_ino=status.st_ino, st_mode=status.st_mode, st_ctime_ns=0)
 
-    monkeypatch.setattr("yarrow.policy.sandbox.names.os", SimpleNamespace(lstat=asking, scandir=os.scandir))
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os", SimpleNamespace(lstat=asking, scandir=os.scandir))
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paths.append(path)
         return lstat(path, dir_fd=dir_fd)
 
-    monkeypatch.setattr("yarrow.policy.sandbox.names.os.lstat", asking)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os.lstat", asking)
     return paths
 
 
-def tree(root: Path, look: Callable[[str], Names]) -> Tree:
+def tree(root: Path, look: Callable[[str], DirectoryListing]) -> Tree:
     """What a look finds in all directories."""
     found: Tree = {}
     waiting = [str(root)]
@@ -87,13 +87,13 @@ def tree(root: Path, look: Callable[[str], Names]) -> Tree:
     return {path: sorted_names(one) for path, one in found.items()}
 
 
-def sorted_names(one: Names) -> Names:
+def sorted_names(one: DirectoryListing) -> DirectoryListing:
     parts = (tuple(sorted(part)) for part in (one.telling, one.directories, one.passed, one.git))
-    return Names(one.count, *parts)
+    return DirectoryListing(one.count, *parts)
 
 
 def fresh(root: Path) -> Tree:
-    return tree(root, lambda path: names._read(path, ENV_FILES))  # pyright: ignore[reportPrivateUsage]
+    return tree(root, lambda path: directory_scan._read_listing(path, ENV_FILES))  # pyright: ignore[reportPrivateUsage]
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -146,9 +146,9 @@ def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, s
         try:
             for change in changes:
                 if change[0] == "look":
-                    assert tree(root, looking(ENV_FILES)) == fresh(root)
+                    assert tree(root, start_scan(ENV_FILES)) == fresh(root)
                 step(root, change)
-            assert tree(root, looking(ENV_FILES)) == fresh(root)
+            assert tree(root, start_scan(ENV_FILES)) == fresh(root)
         finally:
             while HELD:
                 os.close(HELD.pop())
@@ -157,19 +157,19 @@ def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, s
 def test_a_directory_that_did_not_change_is_not_asked_for(tmp_path: Path, asked: list[str]) -> None:
     for place in PLACES:
         (tmp_path / place).mkdir(parents=True, exist_ok=True)
-    before = tree(tmp_path, looking(ENV_FILES))
+    before = tree(tmp_path, start_scan(ENV_FILES))
     asked.clear()
-    assert tree(tmp_path, looking(ENV_FILES)) == before
+    assert tree(tmp_path, start_scan(ENV_FILES)) == before
     assert asked == [str(tmp_path)]
     (tmp_path / "a/c/f").touch()
     (tmp_path / "b/c").chmod(0o700)
     asked.clear()
-    tree(tmp_path, looking(ENV_FILES))
+    tree(tmp_path, start_scan(ENV_FILES))
     assert asked == [str(tmp_path), str(tmp_path / "a/c"), str(tmp_path / "b/c")]
 
 
 def test_commands_ask_for_directories_from_the_third_look_on_no_more(asked: list[str]) -> None:
-    names.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
+    directory_scan.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
     with corner("root" if system.is_root() else "self") as place:
         for number in range(9):
             (place.workspace / str(number)).mkdir()
@@ -178,7 +178,7 @@ def test_commands_ask_for_directories_from_the_third_look_on_no_more(asked: list
         counts: list[int] = []
         for _ in range(3):
             asked.clear()
-            boxed = Boxed(place.box, Command(("true",), place.workspace, {}, 9))
+            boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 9))
             boxed.take_away()
             boxed.close()
             counts.append(sum(path in within for path in asked))
@@ -243,29 +243,29 @@ def test_a_stale_look_is_not_believed(tmp_path: Path, change: Callable[[Path], o
     (root / "link").symlink_to("nowhere")
     root.with_name("elsewhere").mkdir()
     for _ in range(2):
-        assert survey([root]).names == {}
+        assert scan_git_directories([root]).names == {}
     change(root)
-    assert any(".git" in found for found in survey([root]).names.values())
+    assert any(".git" in found for found in scan_git_directories([root]).names.values())
     for path in set(fresh(root)) - {str(root)}:
         Path(path, "HEAD").touch()
-    assert tree(root, looking(ENV_FILES)) == fresh(root)
+    assert tree(root, start_scan(ENV_FILES)) == fresh(root)
 
 
 MOUNTING = """
 import json, subprocess, sys
 from pathlib import Path
-from yarrow.policy.sandbox import names
-from yarrow.policy.sandbox.gitdirs import survey
-names.SETTLED_SECONDS = -1.0
-names.watches.want()
+from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox.git_directories import scan_git_directories
+directory_scan.SETTLED_SECONDS = -1.0
+directory_scan.watches.want()
 root, other = map(Path, sys.argv[1:])
-seen = [list(map(str, survey([root]).names)) for _ in range(2)]
+seen = [list(map(str, scan_git_directories([root]).names)) for _ in range(2)]
 subprocess.run(["mount", "--bind", other, root / "a"], check=True)
-seen.append(list(map(str, survey([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).names)))
 (root / "a/c/.git").mkdir(parents=True)
-seen.append(list(map(str, survey([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).names)))
 subprocess.run(["umount", root / "a"], check=True)
-seen.append(list(map(str, survey([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).names)))
 print(json.dumps(seen))
 """
 
@@ -284,17 +284,17 @@ def test_a_directory_mounted_over_another_is_looked_at(tmp_path: Path) -> None:
 REMOTE = """
 import os, sys
 from yarrow.platform import inotify
-from yarrow.policy.sandbox import names
-from yarrow.policy.sandbox.gitdirs import survey
+from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox.git_directories import scan_git_directories
 from pathlib import Path
 inotify.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
-names.SETTLED_SECONDS = -1.0
-names.watches.want()
+directory_scan.SETTLED_SECONDS = -1.0
+directory_scan.watches.want()
 asked, lstat = [], os.lstat
-names.os.lstat = lambda path: asked.append(path) or lstat(path)
+directory_scan.os.lstat = lambda path: asked.append(path) or lstat(path)
 for _ in range(3):
     asked.clear()
-    survey([Path(sys.argv[1])])
+    scan_git_directories([Path(sys.argv[1])])
 print(*asked)
 """
 
@@ -313,26 +313,26 @@ def test_a_flood_of_changes_hides_none(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "f").touch()
     for _ in range(2):
-        assert survey([tmp_path]).names == {}
+        assert scan_git_directories([tmp_path]).names == {}
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     for number in range(most // 2 + 1):
         (tmp_path / f"f{number or ''}").rename(tmp_path / f"f{number + 1}")
     (tmp_path / "a/.git").mkdir()
-    assert survey([tmp_path]).names == {tmp_path / "a": (".git",)}
+    assert scan_git_directories([tmp_path]).names == {tmp_path / "a": (".git",)}
 
 
 def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     for _ in range(2):
-        tree(tmp_path, looking(ENV_FILES))
+        tree(tmp_path, start_scan(ENV_FILES))
     monkeypatch.setattr("yarrow.platform.inotify.MAX_READS", 0)
-    assert names.watches.begin().same == {}
+    assert directory_scan.watches.begin().same == {}
     (tmp_path / "a/.git").mkdir()
-    assert survey([tmp_path]).names == {tmp_path / "a": (".git",)}
+    assert scan_git_directories([tmp_path]).names == {tmp_path / "a": (".git",)}
 
 
 def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -> None:
-    own = Watches()
+    own = DirectoryWatches()
     own.want()
     own.begin()
     (tmp_path / "a").mkdir()
@@ -349,29 +349,29 @@ def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -
 
 
 def test_each_look_adds_a_few(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.watches.MOST_ADDED", 3)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.MAX_ADDED", 3)
     for number in range(8):
         (tmp_path / str(number)).mkdir()
     counts: list[int] = []
     for _ in range(5):
         asked.clear()
-        tree(tmp_path, looking(ENV_FILES))
+        tree(tmp_path, start_scan(ENV_FILES))
         counts.append(len(asked))
     assert counts == [9, 7, 4, 1, 1]
 
 
 def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.watches.MOST_WATCHED", 4)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.MAX_WATCHED", 4)
     for number in range(8):
         (tmp_path / str(number)).mkdir()
     for _ in range(3):
-        tree(tmp_path, looking(ENV_FILES))
+        tree(tmp_path, start_scan(ENV_FILES))
     asked.clear()
-    tree(tmp_path, looking(ENV_FILES))
+    tree(tmp_path, start_scan(ENV_FILES))
     assert len(asked) == 9 - 3
-    monkeypatch.setattr("yarrow.policy.sandbox.watches.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.RENEW_SECONDS", 0.0)
     asked.clear()
-    tree(tmp_path, looking(ENV_FILES))
+    tree(tmp_path, start_scan(ENV_FILES))
     assert len(asked) == 9
 
 
@@ -382,15 +382,15 @@ def test_a_remote_file_system_is_asked_each_time(
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(3):
         asked.clear()
-        tree(tmp_path, looking(ENV_FILES))
+        tree(tmp_path, start_scan(ENV_FILES))
         assert len(asked) == 3
-    assert not names.watches._added  # pyright: ignore[reportPrivateUsage]
+    assert not directory_scan.watches._added  # pyright: ignore[reportPrivateUsage]
 
 
 def test_without_reports_all_are_asked_for(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.watches.system.open_directory_changes", lambda: None)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.system.open_directory_changes", lambda: None)
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(2):
         asked.clear()
-        tree(tmp_path, looking(ENV_FILES))
+        tree(tmp_path, start_scan(ENV_FILES))
         assert len(asked) == 3

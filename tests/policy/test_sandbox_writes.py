@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from sandboxed import USERS, Corner, corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.sandbox import Boxed
-from yarrow.policy.sandbox.strays import NAMED, Strays
-from yarrow.policy.sandbox.worktrees import forget_worktrees
+from yarrow.policy.sandbox.git_worktrees import forget_worktrees
+from yarrow.policy.sandbox.home_changes import MAX_NAMED, HomeChanges
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -45,7 +45,7 @@ async def vanished(place: Corner, paths: list[str]) -> list[str]:
         f'for p in {quoted}; do mkdir -p -- "${{p%/*}}/" 2>/dev/null; {{ echo word > "$p"; }} 2>/dev/null '
         '&& printf "%s\\0" "$p"; done; true'
     )
-    strays = Strays.look(place.box)
+    strays = HomeChanges.look(place.box)
     output, code = await place.run(script, cwd=app)
     assert code == 0, output
     named = [str(place.home / path) for path in strays.written()]
@@ -89,27 +89,27 @@ async def test_case_rs_s7_a_write_beside_the_workspace_fails(place: Corner, path
 
 
 async def test_case_rb_04_visible_files_of_the_home_are_named_and_dot_files_are_not(place: Corner) -> None:
-    strays = Strays.look(place.box)
+    strays = HomeChanges.look(place.box)
     await place.run("mkdir -p ~/new/deep ~/.cache/x; touch ~/new/deep/file ~/.cache/x/y ~/.npmrc; echo x > ~/report.md")
     assert strays.written() == ["new", "report.md"]
     assert "~/new, ~/report.md: only in this session's home" in strays.note()
-    strays = Strays.look(place.box)
+    strays = HomeChanges.look(place.box)
     await place.run("cat ~/report.md; echo y >> ~/report.md; touch ~/new/second; rm ~/new/deep/file")
     assert strays.written() == ["new/second", "report.md"]
-    strays = Strays.look(place.box)
+    strays = HomeChanges.look(place.box)
     await place.run("cat ~/report.md; ls -R ~; touch ~/.zshrc")
     assert strays.note() == ""
 
 
 async def test_many_visible_files_are_counted(place: Corner) -> None:
-    strays = Strays.look(place.box)
-    await place.run(f"for i in $(seq {NAMED + 3}); do touch ~/f$i; done")
+    strays = HomeChanges.look(place.box)
+    await place.run(f"for i in $(seq {MAX_NAMED + 3}); do touch ~/f$i; done")
     assert " and 3 more: only in" in strays.note()
 
 
 async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
     place = mono(place)
-    strays = Strays.look(place.box)
+    strays = HomeChanges.look(place.box)
     assert await place.run("touch file ~/.x && ls ~", cwd=place.home / "mono/packages/app") == (
         "mono\nread\ntools\n",
         0,
@@ -123,7 +123,7 @@ async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, whe
     place.own()
     assert (await place.run(f"git worktree add -q {where} -b topic && cd {where} && git status"))[1] == 0
     assert (await place.run(f"cd {where} && git commit -q --allow-empty -m second"))[1] == 0
-    boxes = Boxes("workspace", home=place.home)
+    boxes = SandboxFactory("workspace", home=place.home)
     made = boxes.box("s", Workspace.make(place.workspace))
     assert made is not None
     private = place.root / "private"
@@ -153,7 +153,7 @@ async def test_a_worktree_of_the_user_is_never_forgotten(place: Corner, tmp_path
 
 async def test_the_session_forgets_its_worktrees_when_it_ends(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
-    boxes = Boxes("workspace", home=place.home)
+    boxes = SandboxFactory("workspace", home=place.home)
     box = boxes.box("s", Workspace.make(place.workspace))
     assert box is not None
     (box.private / "tmp/wt").mkdir(parents=True)
@@ -190,7 +190,7 @@ async def test_what_one_root_fixes_another_that_lies_in_it_does_not_open(place: 
 
 
 def test_the_look_at_the_home_is_part_of_each_command(place: Corner) -> None:
-    boxed = Boxed(place.box, Command(("true",), place.workspace, {}, 1.0))
+    boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 1.0))
     try:
         assert boxed.strays.home == place.home
     finally:

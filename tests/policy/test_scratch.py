@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, USERS, Corner, corner
 
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.scratch import PREFIX, scratch_directory
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.temp_dir import PREFIX, temp_directory
 from yarrow.policy.workspace import Workspace
 
-MAKES = "from yarrow.policy.scratch import *; p = scratch_directory(); (p / 'x').touch(); print(p, flush=True); input()"
+MAKES = "from yarrow.policy.temp_dir import *; p = temp_directory(); (p / 'x').touch(); print(p, flush=True); input()"
 
 
 def started(folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
@@ -76,8 +76,8 @@ async def test_case_RS_S6_another_session_is_not_found_below_the_temporary_direc
         folder = made.root / "temporary"
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
-        monkeypatch.setattr("yarrow.policy.scratch._made", [])
-        private = scratch_directory()
+        monkeypatch.setattr("yarrow.policy.temp_dir._created", [])
+        private = temp_directory()
         (private / "x").write_text(SECRET)
         output, code = await shown(made, folder).run(LOOKS[look](folder, private.parents[1]))
         assert code == 0
@@ -93,8 +93,8 @@ async def test_case_RS_S6_a_session_of_the_same_service_is_masked(user: str, mon
         folder = made.root / "temporary"
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
-        monkeypatch.setattr("yarrow.policy.scratch._made", [])
-        boxes = Boxes("workspace", home=made.home)
+        monkeypatch.setattr("yarrow.policy.temp_dir._created", [])
+        boxes = SandboxFactory("workspace", home=made.home)
         workspace = Workspace.make(made.workspace, read=[str(folder)])
         given = [boxes.box(name, workspace) for name in ("one", "two")]
         places: list[Corner] = [Corner(made.root, user, given=replace(box, owner=None)) for box in given if box]

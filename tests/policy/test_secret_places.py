@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sandboxed import SECRET, USERS, Corner, corner
 
-from yarrow.policy.sandbox.settings import harmless
-from yarrow.policy.secret_places import SECRET_PLACES, is_secret_name
+from yarrow.policy.sandbox.redacted_settings import redact_settings
+from yarrow.policy.secret_file_patterns import SECRET_PATHS, is_secret_name
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -87,7 +87,7 @@ def put(home: Path, name: str, text: str = SECRET) -> None:
 def seen(request: pytest.FixtureRequest) -> Generator[tuple[Corner, set[str]]]:
     """A home that `workspace.read` shows whole, and the files of it that a command could read."""
     with corner(request.param) as place:
-        for name in (*map(holding, SECRET_PLACES), *NAMED):
+        for name in (*map(holding, SECRET_PATHS), *NAMED):
             put(place.home, name)
         for name in HARMLESS:
             put(place.home, name, CERTIFICATE if name.endswith((".pem", ".key")) else SECRET)
@@ -107,12 +107,12 @@ def is_refused(place: Corner, name: str, monkeypatch: pytest.MonkeyPatch) -> boo
     return isinstance(workspace.resolve_read(place.home / name), Refused)
 
 
-@pytest.mark.parametrize("name", [*SECRET_PLACES, *NAMED])
+@pytest.mark.parametrize("name", [*SECRET_PATHS, *NAMED])
 def test_case_rs_s2_a_place_of_keys_is_closed(
     seen: tuple[Corner, set[str]], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, read = seen
-    file = holding(name) if name in SECRET_PLACES else name
+    file = holding(name) if name in SECRET_PATHS else name
     assert (place.home / file).is_file()
     assert f"./{file}" not in read
     assert is_refused(place, file, monkeypatch)
@@ -202,12 +202,12 @@ PIECES += (
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14), st.booleans())
 def test_what_is_left_of_settings_has_no_key_where_keys_are_set(pieces: list[str], is_git: bool) -> None:
-    left = harmless("".join(pieces), is_git=is_git)
+    left = redact_settings("".join(pieces), is_git=is_git)
     for line in left.replace("\\\n", "").splitlines():
         name, _, value = line.partition("=")
         is_key = any(word in name for word in ("token", "extraheader")[: 1 + is_git]) or "https://u:KEYKEY@" in line
         assert not (is_key and "KEYKEY" in value) or name.lstrip().startswith(("#", ";"))
-    assert harmless(left, is_git=is_git) == left
+    assert redact_settings(left, is_git=is_git) == left
 
 
 @given(st.text(min_size=1, max_size=12))

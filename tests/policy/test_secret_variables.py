@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.policy.environment import ProviderKeys, child_environment, outside_environment, search_environment
-from yarrow.policy.secret_variables import NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
+from yarrow.policy.environment import ProviderKeys, child_environment, search_environment, unsandboxed_environment
+from yarrow.policy.secret_variable_patterns import NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
 from yarrow.policy.secrets import is_secret_variable, without_secrets
 
 LONG = "abcdefgh0123456789abcdefgh0123456789"
@@ -222,7 +222,7 @@ def test_a_provider_key_is_in_no_environment(variables: dict[str, str], passed: 
     if by_value:
         holders = {name for name, value in made.items() if KEY in value}
         assert holders <= {"OPENAI_API_KEY"} & set(passed)
-        assert not any(KEY in value for value in outside_environment(variables, keys, passed).values())
+        assert not any(KEY in value for value in unsandboxed_environment(variables, keys, passed).values())
     assert "OPENAI_API_KEY" not in made or "OPENAI_API_KEY" in passed
     for name in passed:
         if name in variables and name != "WORKAI" and (name == "OPENAI_API_KEY" or KEY not in variables[name]):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sandboxed import PYTHON, USERS, Corner, corner
 
-from yarrow.policy.permission.paths import Closed, PathRules
+from yarrow.policy.permission.path_rules import DeniedPaths, PathRules
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -131,7 +131,7 @@ def test_a_path_in_the_workspace_costs_no_look_at_the_sessions_tmp(
     workspace = scene.place.workspace
     (workspace / "link").symlink_to("file.txt")
     monkeypatch.setattr(SessionTmp, "_followed", refuses)
-    monkeypatch.setattr("yarrow.policy.sandbox.arguments.covered_in_tmp", refuses)
+    monkeypatch.setattr("yarrow.policy.sandbox.bwrap_args.mount_targets_in_tmp", refuses)
     for name in ("file.txt", "link", "new", "sub/../file.txt", "../ws/file.txt"):
         assert not isinstance(scene.workspace.resolve_write(workspace / name), Refused)
     assert scene.workspace.real(Path("/etc/passwd")) == Path("/etc/passwd")
@@ -159,7 +159,7 @@ def test_the_workspace_refuses_what_a_rule_denies_behind_a_symlink_of_the_sessio
     (scene.tmp.directory / "secret").write_text("x")
     (scene.tmp.directory / "link").symlink_to("/tmp/secret")
     rules = PathRules.make({"read(/tmp/secret)": "deny"}, "read", scene.place.workspace)
-    workspace = replace(scene.workspace, closed=Closed(rules))
+    workspace = replace(scene.workspace, closed=DeniedPaths(rules))
     for name in ("secret", "link"):
         refused = workspace.resolve_read(Path("/tmp", name))
         assert isinstance(refused, Refused)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.config.settings import AllowedCall
-from yarrow.policy.permission.request import Kind, Request
-from yarrow.policy.permission.rules import matched
+from yarrow.policy.permission.request import CallDescription, ToolKind
+from yarrow.policy.permission.rule_matching import match_rules
 from yarrow.policy.permission.shell_line import spellings
 
 DENY_PUSH = {"bash(git push*)": "deny"}
@@ -16,8 +16,8 @@ DENY_PUSH = {"bash(git push*)": "deny"}
 
 def verdict(line: str, rules: dict[str, str], **more: Any) -> str:
     """The rule that matches a line; empty for none."""
-    request = Request("bash", Kind.SHELL, False, line, AllowedCall("bash", line, "/w"), **more)
-    found = matched(rules, request)
+    request = CallDescription("bash", ToolKind.SHELL, False, line, AllowedCall("bash", line, "/w"), **more)
+    found = match_rules(rules, request)
     return found.rule if found else ""
 
 

@@ -1,17 +1,17 @@
 """Rules that name no tool are told of, so that nobody trusts in one that does nothing."""
 
-from yarrow.policy.permission.unknown import unknown_tools
+from yarrow.policy.permission.unknown_tools import describe_unknown_tools
 
 TOOLS = ("read", "bash", "deploy")
 
 
 def test_only_what_names_no_tool_is_told() -> None:
     rules = {"read": "ask", "read(a*)": "deny", "*": "ask", "*(x)": "deny", "deploy(x)": "auto"}
-    assert unknown_tools(rules, TOOLS) == []
-    assert unknown_tools({"Bash(rm*)": "deny"}, TOOLS) == [
+    assert describe_unknown_tools(rules, TOOLS) == []
+    assert describe_unknown_tools({"Bash(rm*)": "deny"}, TOOLS) == [
         "permissions.rules: 'Bash(rm*)' concerns nothing; there is no tool 'Bash', perhaps 'bash' is meant"
     ]
-    assert unknown_tools({"fetch": "deny", "(x)": "deny"}, TOOLS) == [
+    assert describe_unknown_tools({"fetch": "deny", "(x)": "deny"}, TOOLS) == [
         "permissions.rules: 'fetch' concerns nothing; there is no tool 'fetch': they are bash, deploy, read",
         "permissions.rules: '(x)' concerns nothing; there is no tool '': they are bash, deploy, read",
     ]

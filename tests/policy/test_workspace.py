@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
-from yarrow.policy.scratch import scratch_directory, scratch_file
+from yarrow.policy.temp_dir import create_output_file, temp_directory
 from yarrow.policy.workspace import Refused, Workspace
 
 
@@ -218,11 +218,11 @@ def test_what_no_file_can_be_called_is_refused(root: Path, workspace: Workspace,
 
 
 def test_files_of_long_output_can_be_read_and_not_written_or_listed(workspace: Workspace) -> None:
-    descriptor, path = scratch_file()
+    descriptor, path = create_output_file()
     os.close(descriptor)
     assert workspace.resolve_read(path) == path
     assert isinstance(workspace.resolve_write(path), Refused)
-    assert isinstance(workspace.resolve_read(scratch_directory()), Refused)
+    assert isinstance(workspace.resolve_read(temp_directory()), Refused)
 
 
 NAMES = st.sampled_from(["..", ".", "sub", "out", "in", "deep", "back", "a", "ws", "ws2", "other"])
@@ -269,7 +269,7 @@ def test_what_lies_anywhere_is_not_looked_through_for_links(tmp_path: Path, monk
     def look(*_: object) -> NoReturn:
         raise AssertionError("the whole system was looked through")
 
-    monkeypatch.setattr("yarrow.policy.secret_links.entries", look)
+    monkeypatch.setattr("yarrow.policy.secret_links.find_entries", look)
     (tmp_path / "a").write_text("x")
     everything = Workspace(writable=(Path("/"),))
     assert everything.resolve_read(tmp_path / "a") == Path(os.path.realpath(tmp_path / "a"))

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from doubles.house import House, play, stub_of
 from doubles.processes import watching_for_processes
-from yarrow.policy.sandbox.baseline import take
-from yarrow.policy.sandbox.box import Level
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.journal import Left, Note
-from yarrow.policy.sandbox.probe import ask, launcher, unavailable
-from yarrow.policy.sandbox.taking import Watched
+from yarrow.policy.sandbox.baseline import take_baseline
+from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
+from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.probe import find_bwrap, start_probe, unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
@@ -35,25 +35,25 @@ def bash(**arguments: str) -> list[dict[str, object]]:
 
 
 def house_of(
-    folder: Path, *calls: list[dict[str, object]], level: Level = "workspace", home: Path | None = None
+    folder: Path, *calls: list[dict[str, object]], level: SandboxLevel = "workspace", home: Path | None = None
 ) -> House:
     """A service whose commands run in a sandbox, on a machine that was not looked at yet."""
     made = House(folder, [*calls, [{"text": "done"}]])
     parts = made.parts
     home = home or parts.home
     settings = replace(parts.settings, sandbox=level)
-    boxes = Boxes(level, home=home, hidden=(parts.user_dir,), notes=parts.user_dir / "sandbox")
+    boxes = SandboxFactory(level, home=home, hidden=(parts.user_dir,), notes=parts.user_dir / "sandbox")
     made.servicer = Servicer(
         replace(parts, sandboxes=boxes, settings=settings, home=home, registry=ToolRegistry(BUILTIN_TOOLS))
     )
-    unavailable.forget()
-    ask.forget()
-    launcher.cache_clear()
+    unavailable_reason.forget()
+    start_probe.forget()
+    find_bwrap.cache_clear()
     return made
 
 
 @pytest.mark.parametrize("level", ["workspace", "strict"])
-async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: Level) -> None:
+async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: SandboxLevel) -> None:
     house = house_of(tmp_path, bash(), bash(cwd="~/.yarrow"), bash(cwd="/run/user"), level=level)
     async with stub_of(house) as stub:
         with watching_for_processes() as started:
@@ -81,7 +81,7 @@ async def test_where_the_workspace_holds_the_home_it_says_that_there_is_none(tmp
 
 @pytest.mark.parametrize("level", ["workspace", "strict"])
 async def test_without_a_launcher_it_says_that_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: SandboxLevel
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     house = house_of(tmp_path, bash(), level=level)
@@ -93,14 +93,17 @@ async def test_without_a_launcher_it_says_that_too(
         else:
             with pytest.raises(grpc.aio.AioRpcError, match="sandbox is strict, and there can be none here"):
                 await play(stub, request)
-    launcher.cache_clear()
+    find_bwrap.cache_clear()
 
 
 async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     notes = house.users / "sandbox"
-    note = Note(
-        notes, Left(Watched.of([house.cwd / ".yarrow"], [house.cwd]), take([house.cwd], [house.cwd / ".yarrow"], []))
+    note = JournalEntry(
+        notes,
+        Leftovers(
+            PathGuard.of([house.cwd / ".yarrow"], [house.cwd]), take_baseline([house.cwd], [house.cwd / ".yarrow"], [])
+        ),
     )
     (path,) = notes.iterdir()
     data = path.read_bytes()

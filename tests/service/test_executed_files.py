@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from doubles.house import House, stub_of
 from yarrow.agent.executed_files import ExecutedFiles
 from yarrow.event.events import Notice
-from yarrow.policy.executed import EXECUTED, MOST_ENTRIES, changed, is_executed, look
+from yarrow.policy.executed_paths import EXECUTED_PATHS, MAX_ENTRIES, changed_paths, is_executed, snapshot
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
 from yarrow.tool.edit import Edit
@@ -69,24 +69,24 @@ async def test_a_bug_in_the_check_does_not_keep_the_run_from_ending(
             assert [event.notice.code for event in events if event.HasField("notice")] == ["UNCHECKED_RUN"]
 
 
-@pytest.mark.parametrize("row", EXECUTED)
+@pytest.mark.parametrize("row", EXECUTED_PATHS)
 def test_case_rs_m3_each_row_is_seen_when_it_is_made_changed_or_replaced(tmp_path: Path, row: str) -> None:
     for name in (row, f"{row}/deep/er/file"):
         root = tmp_path / str(len(name))
         path = root / name
         path.parent.mkdir(parents=True)
-        before = look([root])
+        before = snapshot([root])
         path.write_text("one")
-        made = look([root])
-        assert changed(before, made) == [str(path)]
-        assert changed(made, look([root])) == []
+        made = snapshot([root])
+        assert changed_paths(before, made) == [str(path)]
+        assert changed_paths(made, snapshot([root])) == []
         path.chmod(0o700)
-        moded = look([root])
-        assert changed(made, moded) == [str(path)]
+        moded = snapshot([root])
+        assert changed_paths(made, moded) == [str(path)]
         beside = path.with_name("beside")
         beside.write_text("two")
         beside.replace(path)
-        assert changed(moded, look([root])) == [str(path)]
+        assert changed_paths(moded, snapshot([root])) == [str(path)]
         assert is_executed(path.relative_to(root))
         assert is_executed(Path("packages/app", path.relative_to(root)))
 
@@ -96,16 +96,16 @@ def test_case_rs_m3_ordinary_files_are_not(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("x")
-    assert look([tmp_path]) == {}
+    assert snapshot([tmp_path]) == {}
     assert not is_executed(path.relative_to(tmp_path))
 
 
 def test_a_directory_of_any_size_is_looked_at_in_bounded_time(tmp_path: Path) -> None:
     folder = tmp_path / ".vscode"
     folder.mkdir()
-    for number in range(MOST_ENTRIES + 20):
+    for number in range(MAX_ENTRIES + 20):
         (folder / str(number)).touch()
-    assert len(look([tmp_path])) == MOST_ENTRIES
+    assert len(snapshot([tmp_path])) == MAX_ENTRIES
 
 
 async def test_case_rs_m3_a_notice_names_what_commands_and_file_tools_wrote(tmp_path: Path) -> None:

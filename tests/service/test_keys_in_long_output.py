@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from doubles.house import House, stub_of
 from doubles.rig import Say
-from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.temp_dir import temp_directory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -62,9 +62,9 @@ async def shell(stub: "Stub", command: str) -> str:
 
 
 async def test_the_file_with_the_whole(stub: "Stub") -> None:
-    before = set(scratch_directory().iterdir())
+    before = set(temp_directory().iterdir())
     told = await shell(stub, f"head -c 60000 /dev/zero; printf '\\377%s%s\\n' '{KEY[:7]}' '{KEY[7:]}'; seq 9000")
-    (file,) = set(scratch_directory().iterdir()) - before
+    (file,) = set(temp_directory().iterdir()) - before
     written = file.read_bytes()
     assert HALF not in told
     assert HALF.encode() not in written

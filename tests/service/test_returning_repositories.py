@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy import githistory
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy import git_history
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
 from yarrow.tool.registry import ToolRegistry
@@ -32,7 +32,7 @@ def make_repository(path: Path) -> None:
 
 async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> list[list[str]]:
     """Return what each of several runs in one session is told at its end."""
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     turns = [
         turn
         for name, arguments in runs
@@ -40,7 +40,7 @@ async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> l
     ]
     house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
     make_repository(house.cwd)
-    boxes = Boxes("workspace", home=house.home, notes=house.users / "sandbox")
+    boxes = SandboxFactory("workspace", home=house.home, notes=house.users / "sandbox")
     house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=ToolRegistry([Bash(), Write()])))
     told: list[list[str]] = []
     session = ""
@@ -73,7 +73,7 @@ async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -
 
 
 async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
-    with patch.object(githistory, "MOST_COMMITS", 0):
+    with patch.object(git_history, "MAX_COMMITS", 0):
         ((told,),) = await notices(tmp_path, [("bash", {"command": COMMIT})])
     assert told == (
         "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings that git runs: "

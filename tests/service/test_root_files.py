@@ -5,13 +5,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.rootfiles import RootFiles
+from yarrow.policy.sandbox.root_files import RootFiles
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
 
-class BoxesOf(Boxes):
+class BoxesOf(SandboxFactory):
     """Boxes of a machine with more such files than a sandbox masks."""
 
     def __init__(self, found: RootFiles) -> None:

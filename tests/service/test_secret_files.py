@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from doubles.house import House, stub_of
 from yarrow.config.settings import SecretFilesSettings
-from yarrow.policy.sandbox import protected
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.sandbox import protected_paths
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
@@ -24,11 +24,11 @@ OPEN = (".env.test", ".env.example", "pem", "secrets.yml.txt", "main.py", "pem/i
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
     secret_files = SecretFilesSettings(more=("*.pem", "secrets.yml"), fewer=(".ENV.test",))
     settings = replace(made.parts.settings, secret_files=secret_files)
-    boxes = Boxes("workspace", home=made.home)
+    boxes = SandboxFactory("workspace", home=made.home)
     made.servicer = Servicer(
         replace(made.parts, sandboxes=boxes, settings=settings, registry=ToolRegistry(BUILTIN_TOOLS))
     )
@@ -85,7 +85,7 @@ async def test_case_at_06_a_result_says_what_could_not_be_hidden(house: House, m
             return [response.event async for response in stub.RunTool(request)][-1].tool_output.text
 
         assert "directories" not in await run()
-        monkeypatch.setattr(protected, "MOST_DIRECTORIES", 0)
+        monkeypatch.setattr(protected_paths, "MAX_DIRECTORIES", 0)
         assert "[the workspace has more than 0 directories: files such as .env " in await run()
 
 

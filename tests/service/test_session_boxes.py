@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy.sandbox.baseline import take
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.journal import Left, Note
-from yarrow.policy.sandbox.probe import unavailable
-from yarrow.policy.sandbox.taking import Watched
-from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.sandbox.baseline import take_baseline
+from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
+from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Workspace
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
@@ -24,16 +24,16 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
-    boxes = Boxes("workspace", home=made.home, notes=made.users / "sandbox")
+    boxes = SandboxFactory("workspace", home=made.home, notes=made.users / "sandbox")
     made.servicer = Servicer(replace(made.parts, sandboxes=boxes, registry=ToolRegistry([Bash()])))
     return made
 
 
 def kept() -> set[Path]:
     """The directories that sessions have of their own."""
-    return set(scratch_directory().glob("box-*"))
+    return set(temp_directory().glob("box-*"))
 
 
 async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: House) -> None:
@@ -55,7 +55,9 @@ async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: Ho
 async def test_what_a_killed_service_left_is_told_to_the_next_session(house: House) -> None:
     notes = house.users / "sandbox"
     root = Workspace.make(house.cwd).writable[0]
-    note = Note(notes, Left(Watched.of([root / ".yarrow"], [root]), take([root], [root / ".yarrow"], [])))
+    note = JournalEntry(
+        notes, Leftovers(PathGuard.of([root / ".yarrow"], [root]), take_baseline([root], [root / ".yarrow"], []))
+    )
     (path,) = notes.iterdir()
     data = path.read_bytes()
     note.remove()
@@ -73,7 +75,7 @@ async def test_a_workspace_that_can_have_no_sandbox_says_so(house: House, place:
     cwd = {"the home": house.home, "above the home": house.home.parent}.get(place, house.cwd)
     extra = [str(house.home)] if place == "an extra root" else []
     settings = replace(house.parts.settings, workspace=replace(house.parts.settings.workspace, extra=extra))
-    boxes = Boxes("workspace", home=house.home)
+    boxes = SandboxFactory("workspace", home=house.home)
     house.servicer = Servicer(replace(house.parts, sandboxes=boxes, settings=settings))
     async with stub_of(house) as stub:
         session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(cwd)))).session_id

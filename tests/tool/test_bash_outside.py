@@ -9,9 +9,9 @@ from policy.processes import TAG, alive, new_tag
 from tool_calls import call, context_of
 
 from yarrow.config.settings import BashSettings
-from yarrow.policy.environment import FIXED, ProviderKeys, outside_environment
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.environment import FIXED_VARIABLES, ProviderKeys, unsandboxed_environment
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
@@ -23,9 +23,9 @@ OUT = {"outside": True, "reason": "it needs the agent"}
 @pytest.fixture
 def boxed(ws: Path) -> ToolContext:
     """The context of a session whose service has the usual sandbox."""
-    assert unavailable() == ""
+    assert unavailable_reason() == ""
     context = context_of(ws)
-    return replace(context, sandbox=Boxes("workspace", home=Path.home()).box("s1", context.workspace))
+    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace))
 
 
 def allowed(context: ToolContext, where: Path | None = None) -> ToolContext:
@@ -86,11 +86,11 @@ async def test_keys_of_providers_are_not_in_its_environment(
 
 
 def test_nothing_in_the_environment_waits_for_a_terminal() -> None:
-    theirs = dict.fromkeys((*FIXED, "GIT_ASKPASS"), "theirs")
-    made = outside_environment(theirs, ProviderKeys(), ["PAGER"])
+    theirs = dict.fromkeys((*FIXED_VARIABLES, "GIT_ASKPASS"), "theirs")
+    made = unsandboxed_environment(theirs, ProviderKeys(), ["PAGER"])
     kept = {"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE", "PAGER", "GIT_ASKPASS"}
     assert {name for name, value in made.items() if value == "theirs"} == kept
-    assert {name: outside_environment({}, ProviderKeys())[name] for name in FIXED} == FIXED
+    assert {name: unsandboxed_environment({}, ProviderKeys())[name] for name in FIXED_VARIABLES} == FIXED_VARIABLES
 
 
 def test_the_request_does_not_grow() -> None:

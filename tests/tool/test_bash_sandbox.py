@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tool_calls import call, context_of
 
 from yarrow.errors import ConfigError
-from yarrow.policy.permission.paths import denied_places
-from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
-from yarrow.policy.sandbox.probe import ask, launcher, unavailable
+from yarrow.policy.permission.path_rules import find_denied_paths
+from yarrow.policy.sandbox.probe import find_bwrap, start_probe, unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.command_notes import OUTSIDE_HINT
 
@@ -26,18 +26,18 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 @pytest.fixture
 def boxed(ws: Path) -> ToolContext:
     """The context of a session whose service has the usual sandbox."""
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     context = context_of(ws)
-    return replace(context, sandbox=Boxes("workspace", home=Path.home()).box("s1", context.workspace))
+    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace))
 
 
 @pytest.fixture(autouse=True)
 def _looked_for_anew() -> Iterator[None]:
     """What is remembered of the machine is forgotten after each test."""
     yield
-    launcher.cache_clear()
-    unavailable.forget()
-    ask.forget()
+    find_bwrap.cache_clear()
+    unavailable_reason.forget()
+    start_probe.forget()
 
 
 async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
@@ -55,7 +55,7 @@ async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) ->
     context = context_of(ws)
     context = replace(context, workspace=replace(context.workspace, private=(ws / "token",)))
     rules = {"read(way/**)": "deny", "read(/usr/**)": "deny", "read(*/open)": "deny"}
-    box = Boxes("workspace", home=Path.home()).box("s1", context.workspace, denied_places(rules, ws))
+    box = SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace, find_denied_paths(rules, ws))
     command = {"command": "cat secret/plan way/plan token; ls secret; cat open"}
     outcome = await call("bash", replace(context, sandbox=box), command)
     assert outcome.text.count("4711") == 1  # what is named by `*` alone is not looked for
@@ -94,7 +94,7 @@ async def test_a_dry_run_names_the_level_and_starts_nothing(boxed: ToolContext) 
 
 async def test_sessions_share_no_home_and_no_tmp(ws: Path) -> None:
     context = context_of(ws)
-    boxes = Boxes("strict", home=Path.home())
+    boxes = SandboxFactory("strict", home=Path.home())
     first, second = (replace(context, sandbox=boxes.box(name, context.workspace)) for name in ("one", "two"))
     await call("bash", first, {"command": "echo mine > /tmp/x; echo mine > ~/x"})
     assert (await call("bash", first, {"command": "cat /tmp/x ~/x"})).done.text == "mine\nmine"
@@ -120,28 +120,28 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
 ) -> None:
     workspace = context_of(ws).workspace
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
-    launcher.cache_clear()
-    assert launcher() is None
-    unavailable.forget()
-    ask.forget()
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
+    find_bwrap.cache_clear()
+    assert find_bwrap() is None
+    unavailable_reason.forget()
+    start_probe.forget()
     try:
-        usual, strict = Boxes("workspace", home=Path.home()), Boxes("strict", home=Path.home())
+        usual, strict = SandboxFactory("workspace", home=Path.home()), SandboxFactory("strict", home=Path.home())
         assert usual.box("s", workspace) is None
         assert usual.warning((Path("/ws"),)).startswith(
             "shell commands run without a sandbox, with your rights: bubblewrap is not"
         )
         with pytest.raises(ConfigError, match="bubblewrap is not installed"):
             strict.box("s", workspace)
-        assert (strict.warning((Path("/ws"),)), NO_BOXES.warning((Path("/ws"),)), NO_BOXES.box("s", workspace)) == (
+        assert (strict.warning((Path("/ws"),)), NO_SANDBOX.warning((Path("/ws"),)), NO_SANDBOX.box("s", workspace)) == (
             "",
             "",
             None,
         )
     finally:
-        unavailable.forget()
-        ask.forget()
-        launcher.cache_clear()
+        unavailable_reason.forget()
+        start_probe.forget()
+        find_bwrap.cache_clear()
 
 
 def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -149,16 +149,16 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
-    launcher.cache_clear()
-    unavailable.forget()
-    ask.forget()
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
+    find_bwrap.cache_clear()
+    unavailable_reason.forget()
+    start_probe.forget()
     try:
-        assert unavailable() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
+        assert unavailable_reason() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
     finally:
-        unavailable.forget()
-        ask.forget()
-        launcher.cache_clear()
+        unavailable_reason.forget()
+        start_probe.forget()
+        find_bwrap.cache_clear()
 
 
 def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -166,13 +166,13 @@ def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pyte
     program.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
-    launcher.cache_clear()
-    ask.forget()
-    unavailable.forget()
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
+    find_bwrap.cache_clear()
+    start_probe.forget()
+    unavailable_reason.forget()
     with ThreadPoolExecutor(8) as threads:
-        early = [threads.submit(ask) for _ in range(8)]
-        asked = [threads.submit(unavailable) for _ in range(8)]
+        early = [threads.submit(start_probe) for _ in range(8)]
+        asked = [threads.submit(unavailable_reason) for _ in range(8)]
     assert all(one.result() is early[0].result() for one in early)
     assert [one.result() for one in asked] == [""] * 8
     assert (tmp_path / "looks").read_text() == "\n"
@@ -183,9 +183,9 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
     (ws / "bwrap").chmod(0o755)
     monkeypatch.chdir(ws)
     monkeypatch.setenv("PATH", ".")
-    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PLACES", ())
-    launcher.cache_clear()
-    assert launcher() is None
+    monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
+    find_bwrap.cache_clear()
+    assert find_bwrap() is None
 
 
 @pytest.mark.parametrize("cwd", ["/root/x", "/run/user", "/home/x/y", "/tmp/none", "~/none", "~/.ssh"])
@@ -231,8 +231,8 @@ async def test_a_recorded_secret_is_open_unless_a_rule_denies_it(tracking: ToolC
     assert ".env:1:KEY=1" in (await call("grep", tracking, {"pattern": "KEY"})).done.text
     assert ".env" in (await call("find", tracking, {"pattern": ".env"})).done.text
     assert "hold secrets" in (await call("write", tracking, {"path": ".env", "content": "x"})).failed.text
-    denied = denied_places({"read(.env)": "deny"}, tracking.cwd)
-    box = Boxes("workspace", home=Path.home()).box("s1", tracking.workspace, denied)
+    denied = find_denied_paths({"read(.env)": "deny"}, tracking.cwd)
+    box = SandboxFactory("workspace", home=Path.home()).box("s1", tracking.workspace, denied)
     assert "KEY" not in (await call("bash", replace(tracking, sandbox=box), {"command": "cat .env"})).text
 
 
@@ -260,7 +260,7 @@ async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
         reached.set()
         return goes_on.wait(10)
 
-    monkeypatch.setattr("yarrow.policy.sandbox.sandbox.binds_descriptors", binding)
+    monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.can_bind_descriptors", binding)
     running = asyncio.create_task(call("bash", context, {"command": "touch ran"}))
     await asyncio.to_thread(reached.wait, 10)
     assert len(list((tmp_path / "notes").iterdir())) == 1

@@ -178,20 +178,20 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, m
     def on_full_disk() -> tuple[int, Path]:
         return os.open("/dev/full", os.O_WRONLY), Path("/scratch/output.log")
 
-    monkeypatch.setattr("yarrow.tool.capture.scratch_file", on_full_disk)
+    monkeypatch.setattr("yarrow.tool.capture.create_output_file", on_full_disk)
     text = (await bash(ws, "seq 100000")).done.text
     assert "its first 0 bytes are in /scratch/output.log (No space left on device)" in text
     assert text.endswith("\n100000")
 
 
 async def test_old_files_of_output_make_room(ws: Path) -> None:
-    from yarrow.policy.scratch import KEPT_FILES, scratch_directory, scratch_file
+    from yarrow.policy.temp_dir import MAX_OUTPUT_FILES, create_output_file, temp_directory
 
     first = file_named((await bash(ws, "seq 100000")).done.text)
-    for _ in range(KEPT_FILES):
-        os.close(scratch_file()[0])
+    for _ in range(MAX_OUTPUT_FILES):
+        os.close(create_output_file()[0])
     assert not first.exists()
-    assert len(list(scratch_directory().glob("output-*"))) == KEPT_FILES
+    assert len(list(temp_directory().glob("output-*"))) == MAX_OUTPUT_FILES
 
 
 async def test_deltas_come_soon_are_few_and_lose_nothing(ws: Path) -> None:

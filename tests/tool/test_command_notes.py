@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tool_calls import call, context_of
 
 from yarrow.config.settings import BashSettings
-from yarrow.policy.sandbox.boxes import Boxes
-from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.command_notes import OUTSIDE_HINT, PROCESSES_ENDED, STRICT_HINT
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 
 
 def boxed(ws: Path, level: str = "workspace", home: Path | None = None) -> ToolContext:
-    assert unavailable() == ""
+    assert unavailable_reason() == ""
     context = context_of(ws)
-    box = Boxes(level, home=home or Path.home()).box("s1", context.workspace)  # type: ignore[arg-type]
+    box = SandboxFactory(level, home=home or Path.home()).box("s1", context.workspace)  # type: ignore[arg-type]
     return replace(context, sandbox=box)
 
 

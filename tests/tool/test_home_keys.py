@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tool_calls import call
 
-from yarrow.policy.keys import Keys
+from yarrow.policy.credential_paths import CredentialPaths
 
 KEY = "K=stolen"
 LEFT_OUT = "[2 left out: files such as .env hold secrets]"
@@ -56,5 +56,5 @@ async def test_also_what_they_are_links_to(home: Path) -> None:
 
 
 def test_a_home_may_be_the_root() -> None:
-    assert Keys.of(Path("/")).has("/.ssh/id")
-    assert not Keys.of(Path("/")).has("/etc/ssh/id")
+    assert CredentialPaths.of(Path("/")).has("/.ssh/id")
+    assert not CredentialPaths.of(Path("/")).has("/etc/ssh/id")

@@ -6,13 +6,13 @@ import pytest
 from developer import USERS, Developer, developer
 from registries import Registry, registry
 
-from yarrow.policy.sandbox.probe import unavailable
+from yarrow.policy.sandbox.probe import unavailable_reason
 
 
 @pytest.fixture(params=USERS)
 def dev(request: pytest.FixtureRequest) -> Generator[Developer]:
     """A developer of each kind, with a project that is an empty directory."""
-    assert unavailable() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
+    assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     with developer(request.param) as made:
         yield made
 

@@ -14,11 +14,11 @@ from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
-from yarrow.policy.permission.decide import Allow, Ask, Deny, decide, denial, refused_by_mode
-from yarrow.policy.permission.paths import READING, Closed, PathRules
-from yarrow.policy.permission.request import Kind, Request
-from yarrow.policy.permission.rules import matched
-from yarrow.policy.permission.verdict import Verdict
+from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, refused_by_mode
+from yarrow.policy.permission.path_rules import READ_RULE, DeniedPaths, PathRules
+from yarrow.policy.permission.request import CallDescription, ToolKind
+from yarrow.policy.permission.rule import RuleEffect
+from yarrow.policy.permission.rule_matching import match_rules
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import get_access
 from yarrow.tool.base import Tool, ToolContext, ToolFailed
@@ -46,7 +46,9 @@ class ToolAuthorizer:
             return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
         if context.dry_run and not tool.read_only:
             # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
-            denied = denial(matched(consent.rules, request)) or _undescribed(request, equipment.settings.permissions)
+            denied = denial(match_rules(consent.rules, request)) or _undescribed(
+                request, equipment.settings.permissions
+            )
             return ToolFailed(denied.text) if denied else context
         allowed = consent.always | self._questions.allowed if self._questions else consent.always
         decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
@@ -64,53 +66,53 @@ class ToolAuthorizer:
                 assert_never(decision)
 
 
-def _deny_paths(context: ToolContext, request: Request, rules: Mapping[str, str]) -> ToolContext:
+def _deny_paths(context: ToolContext, request: CallDescription, rules: Mapping[str, str]) -> ToolContext:
     """Return the context in which the rules close what a call may not reach, wherever it finds it.
 
     What a rule says to ask about is open to a call that is itself asked about, and to a shell.
     """
     if not rules:
         return context
-    if request.kind is Kind.FILE:
+    if request.kind is ToolKind.FILE:
         by_path = PathRules.make(rules, request.tool, context.cwd, writes=not request.read_only)
         first = by_path.first(request.subject, *request.names)
-        closed = Closed(by_path, excused=first.rule if first and first.verdict is Verdict.ASK else "")
+        closed = DeniedPaths(by_path, excused=first.rule if first and first.verdict is RuleEffect.ASK else "")
         return replace(context, workspace=replace(context.workspace, closed=closed))
     # What these touch is known when they do: whatever they read, or write, obeys the rules for that.
-    reading, writing = (PathRules.make(rules, READING, context.cwd, writes=writes) for writes in (False, True))
-    if request.kind is Kind.SHELL:
+    reading, writing = (PathRules.make(rules, READ_RULE, context.cwd, writes=writes) for writes in (False, True))
+    if request.kind is ToolKind.SHELL:
         reading, writing = _denying(reading), _denying(writing)
-    workspace = replace(context.workspace, closed=Closed(reading), unwritable=Closed(writing))
+    workspace = replace(context.workspace, closed=DeniedPaths(reading), unwritable=DeniedPaths(writing))
     return replace(context, workspace=workspace)
 
 
 def _denying(by_path: PathRules) -> PathRules:
-    return PathRules(tuple(one for one in by_path.rules if one.verdict is Verdict.DENY))
+    return PathRules(tuple(one for one in by_path.rules if one.verdict is RuleEffect.DENY))
 
 
-def _closes_where_it_runs(closed: Closed, request: Request) -> str:
+def _closes_where_it_runs(closed: DeniedPaths, request: CallDescription) -> str:
     """Return the rule that closes the directory of a shell's call, empty for none."""
-    if request.kind is not Kind.SHELL or not closed.rules.rules:
+    if request.kind is not ToolKind.SHELL or not closed.rules.rules:
         return ""
     return closed.against(str(_real(Path(request.like.cwd))))
 
 
-def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
+def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> CallDescription:
     """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
     access = get_access(tool)
     named = access.get_subject(arguments)
-    if named is None or access.kind is Kind.OTHER:
+    if named is None or access.kind is ToolKind.OTHER:
         subject = _as_json(arguments)
         like = AllowedCall(tool.name, subject, str(context.cwd))
-        return Request(tool.name, Kind.OTHER, tool.read_only, subject, like)
-    if access.kind is Kind.SHELL:
+        return CallDescription(tool.name, ToolKind.OTHER, tool.read_only, subject, like)
+    if access.kind is ToolKind.SHELL:
         request = _shell_request(tool, arguments, context, contained=contained)
     else:
         request = _file_request(tool, named, context)
     return request if access.declared else _undeclared(request, arguments)
 
 
-def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> Request:
+def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> CallDescription:
     access = get_access(tool)
     command, contained = access.get_subject(arguments) or "", contained and access.sandboxed
     # Where it runs is part of what it does.
@@ -121,11 +123,13 @@ def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, containe
         # Commands inside can make a link lead elsewhere after the user agreed to where it led.
         where = str(_real(Path(where)))
     like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
-    request = Request(tool.name, Kind.SHELL, tool.read_only, command, like, contained=contained and not leaves)
+    request = CallDescription(
+        tool.name, ToolKind.SHELL, tool.read_only, command, like, contained=contained and not leaves
+    )
     return replace(request, **_way_out(arguments, context)) if leaves else request
 
 
-def _file_request(tool: Tool, named: str, context: ToolContext) -> Request:
+def _file_request(tool: Tool, named: str, context: ToolContext) -> CallDescription:
     path, workspace, writes = locate(named, context.cwd), context.workspace, not tool.read_only
     real = _real_in(workspace, path, writes=writes)
     place = workspace.named(directory := real if _is_directory(real) else real.parent)
@@ -134,10 +138,12 @@ def _file_request(tool: Tool, named: str, context: ToolContext) -> Request:
     like = AllowedCall(tool.name, subject, str(context.cwd))
     outside = _outside(path, workspace, writes=writes)
     names = (os.path.normpath(path),)
-    return Request(tool.name, Kind.FILE, tool.read_only, str(workspace.named(real)), like, names=names, outside=outside)
+    return CallDescription(
+        tool.name, ToolKind.FILE, tool.read_only, str(workspace.named(real)), like, names=names, outside=outside
+    )
 
 
-def _undeclared(request: Request, arguments: Struct) -> Request:
+def _undeclared(request: CallDescription, arguments: Struct) -> CallDescription:
     """Return the request of a tool that does not say what it touches.
 
     Its `path` may be no path of a file, and is not all that it may touch: it is asked about as a tool of unknown reach.
@@ -167,7 +173,7 @@ def asks_outside(call: ToolCall) -> bool:
         return False
 
 
-def _undescribed(request: Request, mode: PermissionMode) -> Deny | None:
+def _undescribed(request: CallDescription, mode: PermissionMode) -> Deny | None:
     """Return why a dry run does not describe a call as one that it would make; None when it does."""
     if not request.leaves_sandbox:
         return None
@@ -195,7 +201,7 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
     return not any(_real(step).is_relative_to(root) for step in (way, *way.parents) for root in roots)
 
 
-def _with_extra_root(context: ToolContext, request: Request) -> ToolContext:
+def _with_extra_root(context: ToolContext, request: CallDescription) -> ToolContext:
     """Return the context with what was allowed for this one call: a directory outside the workspace, or no sandbox."""
     if request.leaves_sandbox:
         return replace(context, sandbox=None, outside=Path(request.like.cwd))

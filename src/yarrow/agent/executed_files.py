@@ -12,15 +12,15 @@ from msgspec import Struct
 from yarrow.agent.run_context import RunResources
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
-from yarrow.policy.executed import changed, is_executed, look
-from yarrow.policy.permission.request import Kind
+from yarrow.policy.executed_paths import changed_paths, is_executed, snapshot
+from yarrow.policy.permission.request import ToolKind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.path_notation import quote_path
 from yarrow.tool.paths import format_path, locate
 
 if TYPE_CHECKING:
-    from yarrow.policy.gitstate import Look
+    from yarrow.policy.git_state import WorkspaceRepositories
 
 NAMED = 10
 """Files named in the notice; the others are counted."""
@@ -47,7 +47,7 @@ class ExecutedFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
-        self._repositories: Look | None = None
+        self._repositories: WorkspaceRepositories | None = None
         """The repositories before the first call."""
         self._steps: dict[Path, tuple[str, ...]] = {}
         """Commands of git operations that had stopped then."""
@@ -61,16 +61,16 @@ class ExecutedFiles:
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:
             self._repositories, self._steps = await asyncio.to_thread(_look_at_git, roots)
-        before = await asyncio.to_thread(look, roots)
+        before = await asyncio.to_thread(snapshot, roots)
         result: Progress | Result | None = None
         try:
             async with aclosing(pieces):
                 async for result in pieces:
                     yield result
         finally:
-            self._add(changed(before, look(roots)), context)
+            self._add(changed_paths(before, snapshot(roots)), context)
             # Deeper in the tree than the table is looked at.
-            if access.kind is Kind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
+            if access.kind is ToolKind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
 
     async def notices(self, context: ToolContext) -> list[Notice]:
@@ -86,12 +86,12 @@ class ExecutedFiles:
 
     def _left(self, context: ToolContext) -> "_Left":
         """Return what the run left in repositories."""
-        from yarrow.policy import gitstate, gitsteps
-        from yarrow.policy.gitreturns import returns
+        from yarrow.policy import git_state, git_todo_lists
+        from yarrow.policy.git_embedded_repositories import find_embedded_repositories
 
-        after = gitstate.look(_roots(context, ""))
-        commands = gitsteps.added(self._steps, gitsteps.look(after.states))
-        found = returns(self._repositories or gitstate.Look(), after)
+        after = git_state.scan_repositories(_roots(context, ""))
+        commands = git_todo_lists.new_exec_commands(self._steps, git_todo_lists.read_exec_commands(after.states))
+        found = find_embedded_repositories(self._repositories or git_state.WorkspaceRepositories(), after)
         return _Left(
             [
                 f"{format_path(path, context.cwd)} ({quote_path(command[:COMMAND_CHARACTERS])})"
@@ -112,11 +112,11 @@ def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
     return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
 
 
-def _look_at_git(roots: list[Path]) -> "tuple[Look, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import gitstate, gitsteps  # many runs call no tool that writes
+def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
+    from yarrow.policy import git_state, git_todo_lists  # many runs call no tool that writes
 
-    found = gitstate.look(roots)
-    return found, gitsteps.look(found.states)
+    found = git_state.scan_repositories(roots)
+    return found, git_todo_lists.read_exec_commands(found.states)
 
 
 def _real(path: str, context: ToolContext) -> Path:

@@ -17,7 +17,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import Kind, Request
+from yarrow.policy.permission.request import CallDescription, ToolKind
 from yarrow.session.ids import new_id
 from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState
@@ -125,7 +125,7 @@ class PermissionBroker:
         return tuple(question.told for question in self._open.values() if not question.answered.done())
 
     async def ask(
-        self, call: ToolCall, request: Request, reason: str, *, consent: PermissionConfig
+        self, call: ToolCall, request: CallDescription, reason: str, *, consent: PermissionConfig
     ) -> PermissionDecision:
         """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
 
@@ -142,7 +142,7 @@ class PermissionBroker:
             request.contained,
             outside=request.leaves_sandbox,
             model_reason=redactor.redact_text(request.model_reason),
-            cwd=redactor.redact_text(request.like.cwd) if request.kind is Kind.SHELL else "",
+            cwd=redactor.redact_text(request.like.cwd) if request.kind is ToolKind.SHELL else "",
             rule=redactor.redact_json(msgspec.json.encode(request.like).decode()),
             rule_file="" if holds_key else consent.file,
         )

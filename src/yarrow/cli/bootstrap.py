@@ -10,9 +10,9 @@ from yarrow.agent.contributions import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
-from yarrow.policy.obeyed import obeyed_paths
-from yarrow.policy.sandbox.boxes import Boxes, Reach
+from yarrow.policy.sandbox.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.secrets import secret_values
+from yarrow.policy.startup_files import find_startup_files
 from yarrow.provider.api_keys import list_configured_variables, list_key_variables, list_known_keys
 from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
@@ -70,15 +70,15 @@ def build_service(
     )
 
 
-def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path, Path]) -> Boxes:
+def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path, Path]) -> SandboxFactory:
     """Return the maker of sandboxes; they hide the user's directory of Yarrow and that of sessions."""
     user_dir, session_root = own_directories
-    return Boxes(
+    return SandboxFactory(
         settings.sandbox,
         home=home,
         hidden=(_resolve(user_dir), _resolve(session_root.expanduser())),
         notes=_resolve(user_dir) / "sandbox",
-        reach=Reach(settings.workspace.repository, settings.sandbox_network == "on"),
+        reach=SandboxAccess(settings.workspace.repository, settings.sandbox_network == "on"),
     )
 
 
@@ -99,7 +99,7 @@ def _find_startup_files(
 ) -> tuple[Path, ...]:
     named = environment.get("YARROW_CONFIG")
     commands = [one.api_key_command for one in settings.providers.values()]
-    return obeyed_paths((*([Path(named)] if named else []), *extensions), commands, environment)
+    return find_startup_files((*([Path(named)] if named else []), *extensions), commands, environment)
 
 
 def _resolve(path: Path) -> Path:

@@ -15,7 +15,7 @@ from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import format_label, get_user_directory
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.quarantine import STORE, Entry, empty, entries, restore
+from yarrow.policy.sandbox.quarantine import STORE, QuarantineEntry, delete_all, list_entries, restore
 
 USAGE = "yarrow sandbox quarantine takes `list`, `restore N` or `empty [--yes]`"
 _EMPTY_NOTICE = "Quarantine is empty.\n"
@@ -41,7 +41,7 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
 
 
 def _list(store: Path, home: Path, *, as_json: bool) -> int:
-    found = entries(store)
+    found = list_entries(store)
     if as_json:
         return write_stdout("".join(f"{json.dumps(_fields(entry))}\n" for entry in found))
     return write_stdout("".join(_format_entry(entry, home) for entry in found) or _EMPTY_NOTICE)
@@ -63,10 +63,10 @@ def _restore(store: Path, text: str, home: Path, *, as_json: bool) -> int:
 
 
 def _delete(store: Path, *, is_sure: bool, as_json: bool) -> int:
-    count = len(entries(store))
+    count = len(list_entries(store))
     if count and not is_sure and not _confirm(count):
         return print_error("nothing was deleted", ExitCode.DONE)
-    deleted = empty(store) if count else 0
+    deleted = delete_all(store) if count else 0
     if as_json:
         return write_stdout(f"{json.dumps({'deleted': deleted})}\n")
     return write_stdout(f"Deleted {_format_count(deleted)}.\n" if deleted else _EMPTY_NOTICE)
@@ -90,13 +90,13 @@ def _format_count(count: int) -> str:
     return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
-def _format_entry(entry: Entry, home: Path) -> str:
+def _format_entry(entry: QuarantineEntry, home: Path) -> str:
     when = datetime.fromtimestamp(entry.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
     first = f"{entry.number:>4}  {when}  {sanitize(format_label(entry.path, home))} ({entry.size:,} bytes)"
     return f"{first}\n      {sanitize(entry.reason)}\n"
 
 
-def _fields(entry: Entry) -> dict[str, Any]:
+def _fields(entry: QuarantineEntry) -> dict[str, Any]:
     return {
         "number": entry.number,
         "path": _text(entry.path),

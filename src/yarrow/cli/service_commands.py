@@ -34,7 +34,7 @@ from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.errors import UsageError
 from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
-from yarrow.policy.sandbox.probe import ask
+from yarrow.policy.sandbox.probe import start_probe
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -115,7 +115,7 @@ def _probe_sandbox(context: CliContext) -> None:
     # Of a session that is there it shows only later whether it is one.
     is_made = not (arguments.attach or arguments.resume or arguments.newest)
     if is_made and settings.sandbox != "off" and not settings.dry_run:
-        ask()
+        start_probe()
 
 
 def _is_interactive(context: CliContext) -> bool:

@@ -6,10 +6,12 @@ from msgspec import Struct
 
 from yarrow.policy.secrets import without_secrets
 
-REMOVED = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_ASKPASS", "LESSOPEN"})
+REMOVED_VARIABLES = frozenset(
+    {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_ASKPASS", "LESSOPEN"}
+)
 """Names that make a shell or a tool run something, or open a window to ask."""
 
-FIXED = {
+FIXED_VARIABLES = {
     # Pagers wait for a key, editors for a person. `true` takes the text that is offered, as in a merge.
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -31,11 +33,13 @@ FIXED = {
     "NO_COLOR": "1",
 }
 """Variables that are set whatever they were."""
-ASKING = frozenset({"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE"})
-"""Variables of `FIXED` that keep helpers from opening a window."""
+PROMPT_VARIABLES = frozenset({"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE"})
+"""Variables of `FIXED_VARIABLES` that keep helpers from opening a window."""
 
 
-SEARCHING = frozenset({"PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT"})
+SEARCH_VARIABLES = frozenset(
+    {"PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT"}
+)
 """Variables that a search is given: where programs and the user's list of ignored files are, and how names are read."""
 
 
@@ -65,31 +69,37 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a command, made from `variables`.
 
-    Keys, tokens and passwords are left out, by `yarrow.policy.secret_variables`, unless their name is in `passed`
-    (`bash.passEnvironment`); a name in `passed` also overrides `FIXED` and `REMOVED`. What `keys` withholds is left
-    out whatever is passed.
+    Keys, tokens and passwords are left out, by `yarrow.policy.secret_variable_patterns`, unless their name is in
+    `passed` (`bash.passEnvironment`); a name in `passed` also overrides `FIXED_VARIABLES` and
+    `REMOVED_VARIABLES`. What `keys` withholds is left out whatever is passed.
     """
     keep = frozenset(name for name in passed if keys.may_pass(name, variables.get(name, "")))
     known = {name: value for name, value in variables.items() if name in keep or not keys.has(name, value)}
     environment = without_secrets(known, keep)
-    for name in REMOVED - keep:
+    for name in REMOVED_VARIABLES - keep:
         environment.pop(name, None)
-    return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}
+    return environment | {
+        name: value for name, value in FIXED_VARIABLES.items() if name not in keep or name not in variables
+    }
 
 
 def search_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a search, which needs none of the user's variables but these."""
-    return {name: value for name, value in variables.items() if name.upper() in SEARCHING}
+    return {name: value for name, value in variables.items() if name.upper() in SEARCH_VARIABLES}
 
 
-def outside_environment(variables: Mapping[str, str], keys: ProviderKeys, passed: Iterable[str] = ()) -> dict[str, str]:
+def unsandboxed_environment(
+    variables: Mapping[str, str], keys: ProviderKeys, passed: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the environment of a command that the user allowed outside the sandbox: theirs, without provider keys.
 
     Tokens, agents and helpers that ask for a password stay; pagers, editors and prompts on a terminal do not.
     """
-    keep = frozenset(passed) | ASKING
+    keep = frozenset(passed) | PROMPT_VARIABLES
     environment = {name: value for name, value in variables.items() if not keys.has(name, value)}
-    return environment | {name: value for name, value in FIXED.items() if name not in keep or name not in variables}
+    return environment | {
+        name: value for name, value in FIXED_VARIABLES.items() if name not in keep or name not in variables
+    }
 
 
 def with_git_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,22 +19,22 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.family import MARKER, family_of, has_own_proc
+from yarrow.policy.process_tree import MARKER, has_own_proc, open_process_tree
 
 READ_BYTES = 65_536
 """The most that is read at once; a reader that is slow makes the command wait."""
-PAUSE_SECONDS = 0.05
+OUTPUT_PAUSE_SECONDS = 0.05
 """After output has paused so long, that is told once."""
-IDLE_SECONDS = 0.1
+DRAIN_IDLE_SECONDS = 0.1
 """When the process has ended and others still hold the pipe: how long it may be silent, ..."""
-DRAIN_SECONDS = 0.5
+MAX_DRAIN_SECONDS = 0.5
 """... and how long it is read at all."""
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL."""
 KILL_SECONDS = 2.0
 """How long after SIGKILL is waited for what does not die, such as a process in a system call that hangs."""
 POLL_SECONDS = 0.01
-LAST_WORDS_BYTES = 1_048_576
+MAX_FINAL_OUTPUT_BYTES = 1_048_576
 """The most that is read of what the command wrote while it was being ended."""
 
 
@@ -77,7 +77,7 @@ async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
             quiet_at = math.inf
             while (piece := await child.read(quiet_at)) is not None:
                 yield piece
-                quiet_at = child.now() + PAUSE_SECONDS if piece else math.inf
+                quiet_at = child.now() + OUTPUT_PAUSE_SECONDS if piece else math.inf
             timed_out = child.is_running()
             left = not timed_out and await child.has_left_some()
         finally:
@@ -99,11 +99,11 @@ class _Child:
             self._pipe, inlet = system.open_pipe()
             undo.callback(os.close, self._pipe)
             try:
-                self._process = _started(command, inlet, marker)
+                self._process = _start(command, inlet, marker)
             finally:
                 os.close(inlet)
             undo.pop_all()
-        self._family = family_of(self._process.pid, marker)
+        self._family = open_process_tree(self._process.pid, marker)
         self._has_launcher = command.has_launcher
         self._exited = self._watch()
         self._at_end_of_file = False
@@ -137,7 +137,7 @@ class _Child:
         """Whether processes of it still run, and are not just about to end."""
         if not self._family.alive():
             return False
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(OUTPUT_PAUSE_SECONDS)
         return bool(self._family.alive())
 
     async def end(self) -> None:
@@ -163,9 +163,9 @@ class _Child:
             raise asyncio.CancelledError
 
     def last_words(self) -> list[bytes]:
-        """Return what is still in the pipe, at most `LAST_WORDS_BYTES`."""
+        """Return what is still in the pipe, at most `MAX_FINAL_OUTPUT_BYTES`."""
         pieces: list[bytes] = []
-        while sum(map(len, pieces)) < LAST_WORDS_BYTES and (piece := self._take()):
+        while sum(map(len, pieces)) < MAX_FINAL_OUTPUT_BYTES and (piece := self._take()):
             pieces.append(piece)
         return pieces
 
@@ -211,7 +211,7 @@ class _Child:
 
     def _patience(self) -> float:
         """Return until when an ended process's pipe is read."""
-        return min(max(self._ended_at, self._heard_at) + IDLE_SECONDS, self._ended_at + DRAIN_SECONDS)
+        return min(max(self._ended_at, self._heard_at) + DRAIN_IDLE_SECONDS, self._ended_at + MAX_DRAIN_SECONDS)
 
     def _take(self) -> bytes:
         """Return what is in the pipe now."""
@@ -234,7 +234,7 @@ class _Child:
         else:
             until = min(until, self._patience())
         if not self._at_end_of_file:
-            system.watch_readable(self._loop, self._pipe, partial(_set, wake))
+            system.watch_readable(self._loop, self._pipe, partial(_set_done, wake))
         try:
             await asyncio.wait(sources, timeout=max(0.0, until - self.now()), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -242,7 +242,7 @@ class _Child:
             wake.cancel()
 
 
-def _started(command: Command, inlet: int, marker: str) -> subprocess.Popen[bytes]:
+def _start(command: Command, inlet: int, marker: str) -> subprocess.Popen[bytes]:
     """Start a command that writes to `inlet`. Raises OSError or ValueError."""
     start = partial(
         subprocess.Popen[bytes],
@@ -258,6 +258,6 @@ def _started(command: Command, inlet: int, marker: str) -> subprocess.Popen[byte
     return start() if command.starter is None else command.starter.submit(start).result()
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.linked import Linked, is_recorded
-from yarrow.policy.sandbox.protected import Found, entries
+from yarrow.policy.sandbox.protected_paths import ScanResult, find_entries
+from yarrow.policy.sandbox.secret_symlinks import SecretSymlinks, is_recorded
 from yarrow.policy.secrets import SecretFiles
 
-LOOK_SECONDS = 1.0
+CACHE_SECONDS = 1.0
 """For which it is remembered what a look at a root found: one call asks several times."""
-REMEMBERED_ROOTS = 64
+MAX_CACHED_ROOTS = 64
 """Of which that is remembered; then all are looked at anew."""
 
 
-class _Look(Struct, frozen=True):
+class _RootScan(Struct, frozen=True):
     """What a look at a root found."""
 
     at: float
@@ -29,7 +29,7 @@ class _Look(Struct, frozen=True):
     """Device and number of secret files that have more than one name."""
 
 
-_looks: dict[tuple[Path, SecretFiles], _Look] = {}
+_cache: dict[tuple[Path, SecretFiles], _RootScan] = {}
 
 
 class SecretLinks:
@@ -37,9 +37,9 @@ class SecretLinks:
 
     def __init__(self, writable: Sequence[Path], readable: Sequence[Path], secrets: SecretFiles) -> None:
         """Look at what can be written as a sandbox does, and at the directories that can be read themselves."""
-        looks = [_look(root, secrets) for root in writable]
+        looks = [_scan_cached(root, secrets) for root in writable]
         places = [place for look in looks for place in look.places]
-        self._linked = Linked((*places, *readable), secrets, writable=writable)
+        self._linked = SecretSymlinks((*places, *readable), secrets, writable=writable)
         self._files = frozenset[tuple[int, int]]().union(*(look.files for look in looks))
 
     def has(self, real: str) -> bool:
@@ -47,31 +47,31 @@ class SecretLinks:
         return self._linked.has(real) or (bool(self._files) and _identity(real) in self._files)
 
 
-def _look(root: Path, secrets: SecretFiles) -> _Look:
+def _scan_cached(root: Path, secrets: SecretFiles) -> _RootScan:
     if root == root.parent:  # what lies anywhere belongs to no workspace
-        return _Look(0.0, (root,), frozenset())
-    known = _looks.get((root, secrets))
+        return _RootScan(0.0, (root,), frozenset())
+    known = _cache.get((root, secrets))
     now = time.monotonic()
-    if known is None or now - known.at > LOOK_SECONDS:
-        if len(_looks) >= REMEMBERED_ROOTS:
-            _looks.clear()
-        known = _looks[root, secrets] = _found(root, secrets, now)
+    if known is None or now - known.at > CACHE_SECONDS:
+        if len(_cache) >= MAX_CACHED_ROOTS:
+            _cache.clear()
+        known = _cache[root, secrets] = _scan(root, secrets, now)
     return known
 
 
-def _found(root: Path, secrets: SecretFiles, now: float) -> _Look:
+def _scan(root: Path, secrets: SecretFiles, now: float) -> _RootScan:
     places, files = {root}, set[tuple[int, int]]()
     with suppress(OSError):  # of a root that cannot be looked at, nor can anything be read by looking
-        for path in entries(root, Found(), secrets):
+        for path in find_entries(root, ScanResult(), secrets):
             status = _status(str(path)) if secrets.has(path.name) else None
             if status is not None and stat.S_ISLNK(status.st_mode):
                 places.add(path.parent)
-            elif status is not None and _is_of_several_names(status) and not is_recorded(path):
+            elif status is not None and _has_hard_links(status) and not is_recorded(path):
                 files.add((status.st_dev, status.st_ino))
-    return _Look(now, tuple(places), frozenset(files))
+    return _RootScan(now, tuple(places), frozenset(files))
 
 
-def _is_of_several_names(status: os.stat_result) -> bool:
+def _has_hard_links(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
 
 

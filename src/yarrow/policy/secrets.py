@@ -6,23 +6,23 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from yarrow.policy.secret_variables import HARMLESS_NAMES, NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
+from yarrow.policy.secret_variable_patterns import HARMLESS_NAMES, NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
 
 ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
 """Last parts of the names of env files that are made to be read, as in `.env.example`."""
 
 # Patterns are texts, compiled at their first use and not when a program starts that may never need them.
-TELLING_NAME = rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})(?:_|$)|{'|'.join(NAME_PARTS)}"
+SECRET_NAME_PATTERN = rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})(?:_|$)|{'|'.join(NAME_PARTS)}"
 """A variable is secret when its name holds one of these, ..."""
-TELLING_VALUE = rf"\s*(?:{'|'.join(VALUE_STARTS)})|(?s:.)*?(?:{'|'.join(VALUE_PARTS)})"
+SECRET_VALUE_PATTERN = rf"\s*(?:{'|'.join(VALUE_STARTS)})|(?s:.)*?(?:{'|'.join(VALUE_PARTS)})"
 """... or when its value begins like a key, or holds one."""
-HARMLESS_NAME = "|".join(HARMLESS_NAMES)
+HARMLESS_NAME_PATTERN = "|".join(HARMLESS_NAMES)
 
-SHORTEST = 8
+MIN_SECRET_CHARACTERS = 8
 """Characters of a secret that is looked for in texts."""
 
-MOST_VARIABLES = 1_024
+MAX_CACHED_VARIABLES = 1_024
 """Variables whose verdict is kept for the next command; then the one not used for longest is judged again."""
 
 
@@ -64,12 +64,14 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.DOTALL)
 
 
-@lru_cache(MOST_VARIABLES)
+@lru_cache(MAX_CACHED_VARIABLES)
 def is_secret_variable(name: str, value: str) -> bool:
     """Whether an environment variable is taken to hold a secret."""
-    if re.fullmatch(HARMLESS_NAME, name):
+    if re.fullmatch(HARMLESS_NAME_PATTERN, name):
         return False
-    return bool(re.search(TELLING_NAME, name, re.IGNORECASE) or re.match(TELLING_VALUE, value, re.IGNORECASE))
+    return bool(
+        re.search(SECRET_NAME_PATTERN, name, re.IGNORECASE) or re.match(SECRET_VALUE_PATTERN, value, re.IGNORECASE)
+    )
 
 
 def without_secrets(variables: Mapping[str, str], passed: frozenset[str]) -> dict[str, str]:
@@ -80,5 +82,7 @@ def without_secrets(variables: Mapping[str, str], passed: frozenset[str]) -> dic
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables that are secrets and long enough to be told from ordinary words."""
     return tuple(
-        value for name, value in variables.items() if len(value) >= SHORTEST and is_secret_variable(name, value)
+        value
+        for name, value in variables.items()
+        if len(value) >= MIN_SECRET_CHARACTERS and is_secret_variable(name, value)
     )

@@ -10,33 +10,33 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
-from yarrow.policy.beneath import IN_THE_WAY, open_beneath, open_directory
-from yarrow.policy.gitguard import GIT_PROTECTED, is_executed_by_git
-from yarrow.policy.keys import Keys
-from yarrow.policy.obeyed import same_file
-from yarrow.policy.permission.paths import Closed
-from yarrow.policy.sandbox.linked import is_recorded
+from yarrow.policy.credential_paths import CredentialPaths
+from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
+from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
+from yarrow.policy.permission.path_rules import DeniedPaths
+from yarrow.policy.sandbox.secret_symlinks import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
-from yarrow.policy.scratch import in_scratch
 from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.startup_files import is_hard_link_of
+from yarrow.policy.temp_dir import is_output_file
 
-GIT_KEPT = (["modules"], ["worktrees"])
+NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Where below a `.git` there are others like it."""
 OWN_DIRECTORY = ".yarrow"
-START_FILES = (
+SHELL_STARTUP_FILES = (
     r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
 )
 """Files of a home directory that a shell runs when it starts."""
-READING = os.O_RDONLY | system.NONBLOCK
+READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """A FIFO would wait."""
-OPENING_TRIES = 5
+MAX_OPEN_TRIES = 5
 """How often a path is resolved anew that changes while it is opened."""
-MOST_LINKS = 40
+MAX_SYMLINKS = 40
 """Links of a path that are followed one by one; Linux follows no more."""
 T = TypeVar("T")
-START_PLACES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
+AUTOSTART_DIRECTORIES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
 """Directories of a home whose files something runs or obeys by itself."""
 
 
@@ -58,9 +58,9 @@ class Workspace(Struct, frozen=True):
     """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
     obeyed: tuple[Path, ...] = ()
     """Files and directories that the next start executes or obeys, such as an extension: nobody writes to them."""
-    closed: Closed = Closed()
+    closed: DeniedPaths = DeniedPaths()
     """What the rules of the settings keep from the tool that is given this."""
-    unwritable: Closed = Closed()
+    unwritable: DeniedPaths = DeniedPaths()
     """What the rules keep from being written besides."""
     secrets: SecretFiles = ENV_FILES
     """Files that nobody reads or writes."""
@@ -73,16 +73,16 @@ class Workspace(Struct, frozen=True):
 
         Raises ConfigError when one of them is not a path, and for an extra one that is not a directory.
         """
-        writable = tuple(_directory(_configured("workspace.extra", text, cwd)) for text in extra)
-        readable = tuple(_configured("workspace.read", text, cwd) for text in read)
-        return cls(writable=(_real(cwd), *writable), readable=readable)
+        writable = tuple(_check_directory(_configured_path("workspace.extra", text, cwd)) for text in extra)
+        readable = tuple(_configured_path("workspace.read", text, cwd) for text in read)
+        return cls(writable=(_realpath(cwd), *writable), readable=readable)
 
     def real(self, path: Path, *, writes: bool = False) -> Path:
         """Return the real path of an absolute one, which may lie in the session's own /tmp. Raises OSError, ValueError.
 
         `writes` says whether a missing file is made.
         """
-        return _real(path) if self.tmp is None else self.tmp.resolve(path, writes=writes)
+        return _realpath(path) if self.tmp is None else self.tmp.resolve(path, writes=writes)
 
     def named(self, real: Path) -> Path:
         """Return the name of a real path that the user and the model know."""
@@ -102,9 +102,9 @@ class Workspace(Struct, frozen=True):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
         if closed := self._closed(path, real):
             return closed
-        if _root(real, self._roots()) is None and not in_scratch(real):
+        if _innermost_root(real, self._roots()) is None and not is_output_file(real):
             return Refused(
-                f"{_both(path, self.named(real))} lies outside the workspace ({self.writable[0]}) and is not read. "
+                f"{_describe(path, self.named(real))} lies outside the workspace ({self.writable[0]}) and is not read. "
                 "The user can allow it with the setting workspace.read or workspace.extra."
             )
         return real
@@ -117,24 +117,26 @@ class Workspace(Struct, frozen=True):
         if self._is_secret(path, real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
         named = self.named(real)
-        if closed := self._closed(path, real) or _closed_by(self.unwritable, path, named):
+        if closed := self._closed(path, real) or _denied_by(self.unwritable, path, named):
             return closed
-        root = _root(real, self._writable())
+        root = _innermost_root(real, self._writable())
         if root is None:
             return Refused(
-                f"{_both(path, named)} lies outside the workspace ({self.writable[0]}) and is not written. "
+                f"{_describe(path, named)} lies outside the workspace ({self.writable[0]}) and is not written. "
                 "The user can allow it with the setting workspace.extra."
             )
         literal = Path(os.path.normpath(path))
         if (
             any(system.is_within(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
-            or _is_protected(named, self.named(root))
-            or _is_protected(literal, _root(literal, self.writable) or root)
-            or same_file(real, self.obeyed)
+            or _is_write_protected(named, self.named(root))
+            or _is_write_protected(literal, _innermost_root(literal, self.writable) or root)
+            or is_hard_link_of(real, self.obeyed)
             # Last, since it may look through the whole workspace.
             or is_executed_by_git(real, root, self.writable)
         ):
-            return Refused(f"{_both(path, named)} is write-protected: what it says is run. Ask the user to change it.")
+            return Refused(
+                f"{_describe(path, named)} is write-protected: what it says is run. Ask the user to change it."
+            )
         return real
 
     def leaves_out(self, real: str) -> bool:
@@ -143,9 +145,9 @@ class Workspace(Struct, frozen=True):
         named = real if self.tmp is None else self.tmp.named(real)
         return bool(self.closed.against(named)) or any(name == system.normcase(str(own)) for own in self.private)
 
-    def keys(self) -> Keys:
+    def keys(self) -> CredentialPaths:
         """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
-        return Keys.of(Path.home(), self.readable, self.writable)
+        return CredentialPaths.of(Path.home(), self.readable, self.writable)
 
     def is_secret_name(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a file because of its name."""
@@ -170,20 +172,20 @@ class Workspace(Struct, frozen=True):
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
         is_own = self.named(real) != real  # whose links commands made
-        names = (real.name, *((path.name,) if is_own else (link.name for link in links(path))))
+        names = (real.name, *((path.name,) if is_own else (link.name for link in follow_links(path))))
         return any(map(self.secrets.has, names)) or self.linked().has(str(real))
 
     def _is_shown(self, real: Path) -> bool:
         """Whether commands can read a file despite its name: git has recorded what it holds."""
-        is_near = _root(real, self.writable) is not None
+        is_near = _innermost_root(real, self.writable) is not None
         return is_near and is_recorded(real) and not self.keys().has(str(real))
 
     def _closed(self, path: Path, real: Path) -> Refused | None:
         if any(system.is_within(real, own) for own in self.private):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
-        return _closed_by(self.closed, path, self.named(real))
+        return _denied_by(self.closed, path, self.named(real))
 
-    def open_read(self, path: Path, flags: int = READING) -> int | Refused:
+    def open_read(self, path: Path, flags: int = READ_FLAGS) -> int | Refused:
         """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
 
         Raises OSError.
@@ -209,17 +211,17 @@ class Workspace(Struct, frozen=True):
 
     def _opened(self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]) -> T | Refused:
         """Resolve and open, again when a link was put in the way between the two."""
-        for tries_left in range(OPENING_TRIES - 1, -1, -1):
+        for tries_left in range(MAX_OPEN_TRIES - 1, -1, -1):
             real = resolve()
             if isinstance(real, Refused):
                 return real
-            root = _root(real, self._roots())
+            root = _innermost_root(real, self._roots())
             if root is None or (root == real and real.is_file()):  # a root may be one file
                 root = real.parent
             try:
                 return opening(root, real)
             except OSError as error:
-                if error.errno not in IN_THE_WAY or not tries_left or _has_no_link(real):
+                if error.errno not in PATH_CHANGED_ERRORS or not tries_left or _is_real(real):
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -239,15 +241,15 @@ class Workspace(Struct, frozen=True):
         return (*self._writable(), *self.readable)
 
 
-def _configured(setting: str, text: str, cwd: Path) -> Path:
+def _configured_path(setting: str, text: str, cwd: Path) -> Path:
     try:
-        return _real(cwd / Path(text).expanduser())
+        return _realpath(cwd / Path(text).expanduser())
     except (RuntimeError, ValueError) as error:  # the home of nobody; a NUL, or what no file name can hold
         reason = str(error).rstrip(".")
         raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
 
 
-def _directory(path: Path) -> Path:
+def _check_directory(path: Path) -> Path:
     if path.exists() and not path.is_dir():
         raise ConfigError(
             f"workspace.extra holds {str(path)!r}, which is not a directory. Name the directory it is in."
@@ -255,42 +257,44 @@ def _directory(path: Path) -> Path:
     return path
 
 
-def _real(path: Path) -> Path:
+def _realpath(path: Path) -> Path:
     """Return the path with every link followed; what does not exist stays as it is."""
     return Path(os.path.realpath(path))
 
 
-def _has_no_link(path: Path) -> bool:
+def _is_real(path: Path) -> bool:
     try:
-        return _real(path) == path
+        return _realpath(path) == path
     except OSError:  # a link that became something else while it was followed
         return False
 
 
-def links(path: Path) -> Iterator[Path]:
+def follow_links(path: Path) -> Iterator[Path]:
     """Yield a path, and what it leads to from one link to the next."""
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_SYMLINKS):
         yield path
         try:
             target = path.readlink()
-            path = _real(path.parent) / target
+            path = _realpath(path.parent) / target
         except (OSError, ValueError):  # the last one is no link
             return
 
 
-def _root(real: Path, roots: tuple[Path, ...]) -> Path | None:
+def _innermost_root(real: Path, roots: tuple[Path, ...]) -> Path | None:
     """Return the innermost root that holds the path, compared by whole names, never by prefix of text."""
     return max((root for root in roots if real.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
 
 
-def _is_protected(path: Path, root: Path) -> bool:
+def _is_write_protected(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
     names = [name.casefold() for name in path.parts]
-    home = _real(Path.home())
-    if OWN_DIRECTORY in names or (re.fullmatch(START_FILES, system.normcase(path.name)) and path.parent == home):
+    home = _realpath(Path.home())
+    if OWN_DIRECTORY in names or (
+        re.fullmatch(SHELL_STARTUP_FILES, system.normcase(path.name)) and path.parent == home
+    ):
         return True
-    if any(system.is_within(path, home / name) for name in START_PLACES):
+    if any(system.is_within(path, home / name) for name in AUTOSTART_DIRECTORIES):
         return True
     outside = len(root.parts)
     if ".git" in names[outside:]:
@@ -300,15 +304,15 @@ def _is_protected(path: Path, root: Path) -> bool:
         return False
     # Where a repository itself holds the root, a work tree that is kept in it has other names of its own.
     below = names[names.index(".git") + 1 :]
-    return not GIT_PROTECTED.isdisjoint(below if below[:1] in GIT_KEPT else below[:1])
+    return not GIT_PROTECTED.isdisjoint(below if below[:1] in NESTED_GIT_DIRECTORIES else below[:1])
 
 
-def _closed_by(closed: Closed, path: Path, real: Path) -> Refused | None:
+def _denied_by(closed: DeniedPaths, path: Path, real: Path) -> Refused | None:
     """Return why the rules close a path, None if they do not."""
     if rule := closed.against(str(real), os.path.normpath(path)):
         return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
     return None
 
 
-def _both(path: Path, real: Path) -> str:
+def _describe(path: Path, real: Path) -> str:
     return str(path) if path == real else f"{path} (which is {real})"

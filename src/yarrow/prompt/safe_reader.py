@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.beneath import open_beneath
-from yarrow.policy.workspace import READING
+from yarrow.policy.openat import open_beneath
+from yarrow.policy.workspace import READ_FLAGS
 from yarrow.prompt.session_directories import SessionDirectories
 
 
@@ -52,9 +52,9 @@ def read_text_file(
     try:
         # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
         if inside is None:
-            handle = os.open(real, READING | system.BASE_FLAGS | system.NOFOLLOW)
+            handle = os.open(real, READ_FLAGS | system.BASE_FLAGS | system.NOFOLLOW)
         else:
-            handle = open_beneath(inside, real, READING)
+            handle = open_beneath(inside, real, READ_FLAGS)
     except OSError as error:
         # What lies where nobody may look is as good as absent.
         return SkippedFile(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.linked import Linked
+from yarrow.policy.sandbox.secret_symlinks import SecretSymlinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
-from yarrow.policy.workspace import links
+from yarrow.policy.workspace import follow_links
 
 REPLACEMENT_CHARACTER = "\ufffd"
 
@@ -41,11 +41,11 @@ class SessionDirectories(Struct, frozen=True):
 
     def is_secret(self, path: Path, real: Path) -> bool:
         """Whether a file holds secrets by its name, or by that of a link that leads to it, as for file tools."""
-        if any(self.secrets.has(one.name) for one in (real, *links(path))):
+        if any(self.secrets.has(one.name) for one in (real, *follow_links(path))):
             return True
-        return Linked(self.list_project_directories(), self.secrets, writable=(self.root, self.user_directory)).has(
-            str(real)
-        )
+        return SecretSymlinks(
+            self.list_project_directories(), self.secrets, writable=(self.root, self.user_directory)
+        ).has(str(real))
 
     def format_path(self, path: Path) -> str:
         """Return a path as people read it, `~/` for home, in characters that can be printed on one line."""

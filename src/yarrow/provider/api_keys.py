@@ -15,7 +15,7 @@ from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
 from yarrow.platform.search_path import filter_environment
-from yarrow.policy.secrets import SHORTEST, is_secret_variable
+from yarrow.policy.secrets import MIN_SECRET_CHARACTERS, is_secret_variable
 from yarrow.provider.adapter_config import AdapterConfig
 
 MAX_COMMAND_SECONDS = 10.0
@@ -51,7 +51,7 @@ def list_known_keys(settings: Settings, environment: Mapping[str, str]) -> froze
         *(_list_url_keys(environment.get(name, "").strip()) for name in VENDOR_URL_VARIABLES),
         *map(_list_settings_keys, settings.providers.values()),
     )
-    return frozenset(value for value in values if len(value) >= SHORTEST)
+    return frozenset(value for value in values if len(value) >= MIN_SECRET_CHARACTERS)
 
 
 def list_key_variables(settings: Settings) -> frozenset[str]:

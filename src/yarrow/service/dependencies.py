@@ -12,7 +12,7 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings
 from yarrow.event.bus import Observer
-from yarrow.policy.sandbox.boxes import NO_BOXES, Boxes
+from yarrow.policy.sandbox.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.session_directories import SessionDirectories
 from yarrow.service.provider_cache import ProviderCache
@@ -52,7 +52,7 @@ class Dependencies(Struct, frozen=True):
     """The directory of the person's own things."""
     permission_config: PermissionConfig = PermissionConfig()
     """What is configured about calls that would be asked."""
-    sandboxes: Boxes = NO_BOXES
+    sandboxes: SandboxFactory = NO_SANDBOX
     """What shell commands run in."""
     protected_files: tuple[Path, ...] = ()
     """Files of the service that no tool may reach: real paths."""

@@ -21,8 +21,8 @@ from yarrow.event.bus import Bus
 from yarrow.event.events import Notice
 from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
-from yarrow.policy.permission.paths import denied_places
-from yarrow.policy.permission.unknown import unknown_tools
+from yarrow.policy.permission.path_rules import find_denied_paths
+from yarrow.policy.permission.unknown_tools import describe_unknown_tools
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
@@ -269,7 +269,7 @@ class Sessions:
             sandbox = self._dependencies.sandboxes.planned(workspace)
         else:
             self._warn_about_sandbox(entry)
-            denied = denied_places(self._dependencies.permission_config.rules, entry.cwd)
+            denied = find_denied_paths(self._dependencies.permission_config.rules, entry.cwd)
             sandbox = self._dependencies.sandboxes.box(entry.id, workspace, denied)
         if sandbox is not None:
             workspace = replace(workspace, tmp=SessionTmp(sandbox))
@@ -323,7 +323,7 @@ class Sessions:
         entry.on_close = partial(self._dependencies.sandboxes.release, session_id)
         if not state.header.dry_run:
             await asyncio.to_thread(self._warn_about_sandbox, entry)
-        rules = unknown_tools(self._dependencies.permission_config.rules, self._dependencies.registry.names())
+        rules = describe_unknown_tools(self._dependencies.permission_config.rules, self._dependencies.registry.names())
         if self._dependencies.telemetry is not None:
             bus.observer = self._dependencies.telemetry.make_observer(session_id, entry.last_model)
         entry.warnings[:0] = (*self._dependencies.contributions.warnings, *warnings, *rules)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.policy.permission.request import Kind
+from yarrow.policy.permission.request import ToolKind
 
 PATH_ARGUMENT = "path"
 """Argument that makes a tool without a declared access a file tool."""
@@ -16,7 +16,7 @@ COMMAND_ARGUMENT = "command"
 class Access(Struct, frozen=True):
     """What a tool touches, and the argument that names it. `read_only` of the tool says whether it writes there."""
 
-    kind: Kind
+    kind: ToolKind
     argument: str = ""
     """Name of the argument that holds the path or the command."""
     directory: str = ""
@@ -29,12 +29,12 @@ class Access(Struct, frozen=True):
     @classmethod
     def file(cls, argument: str = PATH_ARGUMENT) -> "Access":
         """Return the access of a tool that touches the file or directory in an argument, through the workspace."""
-        return cls(Kind.FILE, argument)
+        return cls(ToolKind.FILE, argument)
 
     @classmethod
     def shell(cls, argument: str = COMMAND_ARGUMENT, *, directory: str = "", sandboxed: bool = False) -> "Access":
         """Return the access of a tool that runs the shell command in an argument."""
-        return cls(Kind.SHELL, argument, directory, sandboxed)
+        return cls(ToolKind.SHELL, argument, directory, sandboxed)
 
     def get_subject(self, arguments: Struct) -> str | None:
         """Return the path or the command of a call; None if it has none."""
@@ -49,7 +49,7 @@ class Access(Struct, frozen=True):
                 raise ValueError(f"access names the argument {name!r}; the arguments are {', '.join(known)}")
 
 
-OTHER_ACCESS = Access(Kind.OTHER)
+OTHER_ACCESS = Access(ToolKind.OTHER)
 
 
 def get_access(tool: Any) -> Access:
@@ -61,7 +61,7 @@ def get_access(tool: Any) -> Access:
 def _infer_access(arguments: type[Struct]) -> Access:
     fields = arguments.__struct_fields__
     if PATH_ARGUMENT in fields:
-        return Access(Kind.FILE, PATH_ARGUMENT, declared=False)
+        return Access(ToolKind.FILE, PATH_ARGUMENT, declared=False)
     if COMMAND_ARGUMENT in fields:
-        return Access(Kind.SHELL, COMMAND_ARGUMENT, declared=False)
+        return Access(ToolKind.SHELL, COMMAND_ARGUMENT, declared=False)
     return msgspec.structs.replace(OTHER_ACCESS, declared=False)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from yarrow.config.settings import BashSettings
 from yarrow.message import Image
 from yarrow.policy.environment import ProviderKeys
-from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.workspace import Workspace
 
 
@@ -45,7 +45,7 @@ class ToolContext(Struct, frozen=True):
     workspace: Workspace
     """Which paths may be read and written."""
     bash: BashSettings = BashSettings()
-    sandbox: Box | None = None
+    sandbox: SandboxSpec | None = None
     """What shell commands run in; None is nothing."""
     output_filter: Callable[[], OutputFilter] = PassThrough
     """Returns what an output goes through before any of it is cut, or kept in a file."""

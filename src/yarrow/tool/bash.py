@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.environment import child_environment, outside_environment
+from yarrow.policy.environment import child_environment, unsandboxed_environment
 from yarrow.policy.process import Command, Exit, run
-from yarrow.policy.sandbox.box import Box
-from yarrow.policy.scratch import fallback_directory
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.temp_dir import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.path_notation import quote_path
 from yarrow.tool.paths import describe_os_error, locate
 
 if TYPE_CHECKING:
-    from yarrow.policy.sandbox.sandbox import Boxed
+    from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
 MAX_TIMEOUT_SECONDS = 3_600
 """The longest timeout a call may ask for."""
@@ -109,20 +109,20 @@ class Bash:
         return Done(f"{where}, it would run:\n{arguments.command}{note}")
 
 
-def _make_sandboxed(box: Box, command: Command) -> "Boxed":
+def _make_sandboxed(box: SandboxSpec, command: Command) -> "SandboxedCommand":
     """Return a command in a sandbox. Raises OSError."""
-    from yarrow.policy.sandbox.sandbox import Boxed  # many sessions run no command
+    from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand  # many sessions run no command
 
-    return Boxed(box, command)
+    return SandboxedCommand(box, command)
 
 
-async def _make_notes(boxed: "Boxed | None", command: Command, output: str, *, end: Exit) -> str:
+async def _make_notes(boxed: "SandboxedCommand | None", command: Command, output: str, *, end: Exit) -> str:
     from yarrow.tool.command_notes import make_notes  # with what explains failures of a sandbox
 
     return await make_notes(boxed, command, output, end=end)
 
 
-async def _run_command(command: Command, boxed: "Boxed | None") -> AsyncGenerator[bytes | Exit]:
+async def _run_command(command: Command, boxed: "SandboxedCommand | None") -> AsyncGenerator[bytes | Exit]:
     """Run a command, in its sandbox if it has one; what it planted is gone also when this is cancelled."""
     try:
         async with aclosing(run(boxed.command if boxed else command)) as pieces:
@@ -161,7 +161,7 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
         return ToolFailed(f"No command can be run here: {system.NO_SHELL_HINT}. Tell the user.")
     passed = context.bash.pass_environment
     if context.outside is not None:
-        environment = outside_environment(os.environ, context.keys, passed)
+        environment = unsandboxed_environment(os.environ, context.keys, passed)
     else:
         environment = child_environment(os.environ, passed, context.keys)
     return Command((shell, "-c", arguments.command), cwd, environment, timeout), note
@@ -172,9 +172,9 @@ def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
     try:
         where = cwd
         if context.sandbox is not None:
-            from yarrow.policy.sandbox.arguments import seen_inside  # few calls name a directory
+            from yarrow.policy.sandbox.bwrap_args import host_path  # few calls name a directory
 
-            seen = seen_inside(context.sandbox, Path(os.path.realpath(cwd)), os.environ)
+            seen = host_path(context.sandbox, Path(os.path.realpath(cwd)), os.environ)
             if seen is None:
                 return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"
             where = seen

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Callable
 
-from yarrow.policy.scratch import scratch_file
+from yarrow.policy.temp_dir import create_output_file
 from yarrow.tool.limits import (
     MAX_PROGRESS_BYTES,
     MAX_RESULT_BYTES,
@@ -76,7 +76,7 @@ class _OutputFile:
     """The file that holds the output, or its first `MAX_FILE_BYTES`. A disk that is full costs the file, no more."""
 
     def __init__(self) -> None:
-        descriptor, self._path = scratch_file()
+        descriptor, self._path = create_output_file()
         self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115  (close() closes it)
         self._written = 0
         self._given = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.beneath import open_beneath
+from yarrow.policy.openat import open_beneath
 from yarrow.tool.ignore_file import IgnoreFile, is_unusable_ignore_file, read_ignore_file
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.beneath import open_beneath
+from yarrow.policy.openat import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed

@@ -5,8 +5,8 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from yarrow.policy.beneath import open_beneath
-from yarrow.policy.workspace import READING
+from yarrow.policy.openat import open_beneath
+from yarrow.policy.workspace import READ_FLAGS
 from yarrow.tool.hits import MAX_SEARCHED_BYTES
 from yarrow.tool.limits import Smallest
 from yarrow.tool.path_notation import quote_path
@@ -44,7 +44,7 @@ class LargeFiles:
 def is_large(path: Path) -> bool:
     """Whether a regular file, reached without any link, is too large to be searched."""
     try:
-        descriptor = open_beneath(Path(path.anchor), path, READING)
+        descriptor = open_beneath(Path(path.anchor), path, READ_FLAGS)
     except OSError:
         return False
     try:

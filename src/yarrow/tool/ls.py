@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.workspace import READING, Refused
+from yarrow.policy.workspace import READ_FLAGS, Refused
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.limits import Smallest
@@ -47,7 +47,7 @@ class Ls:
     def _list(self, arguments: LsArguments, context: ToolContext, _stop: threading.Event) -> Result:
         path = locate(arguments.path, context.cwd)
         try:
-            descriptor = context.workspace.open_read(path, READING | system.DIRECTORY)
+            descriptor = context.workspace.open_read(path, READ_FLAGS | system.DIRECTORY)
             if isinstance(descriptor, Refused):
                 return ToolFailed(descriptor.text)
             try:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import ToolCall, ToolSpec
-from yarrow.policy.permission.request import Kind
+from yarrow.policy.permission.request import ToolKind
 from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
@@ -56,7 +56,7 @@ class ToolRegistry:
 
     def find_shell_tool(self) -> str:
         """Return the name of the first tool that runs shell commands, empty if there is none."""
-        return next((name for name in self._tools if self.get_access(name).kind is Kind.SHELL), "")
+        return next((name for name in self._tools if self.get_access(name).kind is ToolKind.SHELL), "")
 
     async def execute(
         self,

@@ -14,10 +14,10 @@ from msgspec import Struct, field
 
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program
-from yarrow.policy.beneath import open_beneath
 from yarrow.policy.environment import search_environment
-from yarrow.policy.family import has_own_proc
+from yarrow.policy.openat import open_beneath
 from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.process_tree import has_own_proc
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.directory_walk import find_unusable_ignore_files, has_unusable_ignore_file
 from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line

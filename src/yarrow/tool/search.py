@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from yarrow.policy.beneath import open_beneath
-from yarrow.policy.workspace import READING
+from yarrow.policy.openat import open_beneath
+from yarrow.policy.workspace import READ_FLAGS
 from yarrow.tool.directory_walk import walk
 from yarrow.tool.file_content import UTF8_BOM, UTF16_BOMS
 from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
@@ -129,7 +129,7 @@ def contains_hits(path: Path, hits: FileHits) -> bool:
 def _read_file(path: Path) -> bytes | None:
     """Return what a regular file holds, None when it is none, too large, or reached by a link."""
     try:
-        with os.fdopen(open_beneath(Path(path.anchor), path, READING), "rb") as file:
+        with os.fdopen(open_beneath(Path(path.anchor), path, READ_FLAGS), "rb") as file:
             status = os.fstat(file.fileno())
             is_fit = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SEARCHED_BYTES
             return file.read(MAX_SEARCHED_BYTES) if is_fit else None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from yarrow.platform import system
-from yarrow.policy.gitguard import has_git_name
-from yarrow.policy.workspace import READING, Refused, Workspace
+from yarrow.policy.git_write_protection import has_git_name
+from yarrow.policy.workspace import READ_FLAGS, Refused, Workspace
 from yarrow.tool.atomic_replace import replace_file
 from yarrow.tool.base import ToolFailed
 
@@ -61,7 +61,7 @@ class WritableFile:
         if self._directory is None:
             return None
         try:
-            descriptor = system.open_at(self._directory, self._name or ".", READING)
+            descriptor = system.open_at(self._directory, self._name or ".", READ_FLAGS)
         except FileNotFoundError:
             return None
         try:

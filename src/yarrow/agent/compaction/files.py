@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import Message, Role, ToolCall
-from yarrow.policy.permission.request import Kind
+from yarrow.policy.permission.request import ToolKind
 from yarrow.session.record import Compaction
 from yarrow.tool.access import Access
 from yarrow.tool.paths import format_path, locate
@@ -29,7 +29,7 @@ def list_touched_files(
     modified = set(previous.modified_files if previous else ())
     for call in _succeeded(messages):
         access = registry.get_access(call.name)
-        if access.kind is Kind.FILE and (path := _path(call, access, Path(cwd))):
+        if access.kind is ToolKind.FILE and (path := _path(call, access, Path(cwd))):
             (read if registry.is_read_only(call.name) else modified).add(path)
     return TouchedFiles(tuple(sorted(read - modified)), tuple(sorted(modified)))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from yarrow._version import VERSION
 from yarrow.cli.doctor.check import Check, ok, warn
 from yarrow.platform import system
-from yarrow.policy.sandbox.boxes import unsuitable
-from yarrow.policy.sandbox.probe import unavailable
-from yarrow.policy.scratch import scratch_directory
+from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.sandbox_factory import unsuitable_reason
+from yarrow.policy.temp_dir import temp_directory
 
 UNSHARED = {"npm": ".npm/_cacache", "pip": ".cache/pip", "uv": ".cache/uv"}
 """Package managers that know one cache, and where it is below the home."""
@@ -43,7 +43,7 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
 
 
 def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
-    if why := unavailable():
+    if why := unavailable_reason():
         install = "" if system.NO_SANDBOX_REASON else "install bubblewrap; "
         todo = f"{install}without it every shell command is asked, and runs with your rights"
         return [warn("tools", "sandbox", seen=why, todo=todo)]
@@ -51,7 +51,7 @@ def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
     here: tuple[Path, ...] = ()
     with suppress(OSError):  # the directory is gone
         here = (Path.cwd(),)
-    if why := unsuitable(here, home, scratch_directory()):
+    if why := unsuitable_reason(here, home, temp_directory()):
         todo = "until then every command is asked"
         return [warn("tools", "sandbox", seen=f"none in this directory: {why}", todo=todo)]
     return [ok("tools", "sandbox", "shell commands can run in one"), *_caches(home)]

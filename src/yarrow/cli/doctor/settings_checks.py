@@ -12,7 +12,7 @@ from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
 from yarrow.extension.discovery import find_entry_points
-from yarrow.policy.permission.unknown import unknown_tools
+from yarrow.policy.permission.unknown_tools import describe_unknown_tools
 
 SECTION = "settings"
 _UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"
@@ -74,7 +74,9 @@ def _rules(context: CheckContext) -> list[Check]:
     from yarrow.tool.builtin import BUILTIN_TOOLS
 
     checks = list[Check]()
-    for unknown in unknown_tools(context.loaded.settings.permissions.rules, (tool.name for tool in BUILTIN_TOOLS)):
+    for unknown in describe_unknown_tools(
+        context.loaded.settings.permissions.rules, (tool.name for tool in BUILTIN_TOOLS)
+    ):
         seen, _, todo = unknown.partition("; ")
         checks.append(warn(SECTION, "rule", seen=seen, todo=f"{todo}{_UNLOADED_HINT if context.extensions else ''}"))
     return checks
@@ -82,10 +84,10 @@ def _rules(context: CheckContext) -> list[Check]:
 
 def _keys(context: CheckContext) -> list[Check]:
     """Warn about keys that `workspace.read` shows to the model."""
-    from yarrow.policy.keys import Keys
+    from yarrow.policy.credential_paths import CredentialPaths
 
     checks = list[Check]()
-    keys = Keys.of(context.home)
+    keys = CredentialPaths.of(context.home)
     for number, text in enumerate(context.loaded.settings.workspace.read):
         path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
         if keys.has(str(path)):

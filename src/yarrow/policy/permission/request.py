@@ -7,7 +7,7 @@ from msgspec import Struct
 from yarrow.config.settings import AllowedCall
 
 
-class Kind(Enum):
+class ToolKind(Enum):
     """What a tool can reach."""
 
     FILE = "file"
@@ -18,11 +18,11 @@ class Kind(Enum):
     """Unknown: neither a path nor a command is among its arguments."""
 
 
-class Request(Struct, frozen=True):
+class CallDescription(Struct, frozen=True):
     """One call, after its arguments were found valid."""
 
     tool: str
-    kind: Kind
+    kind: ToolKind
     read_only: bool
     subject: str
     """What rules match: a shell's command, a file tool's path with no link left, any other tool's arguments as JSON."""

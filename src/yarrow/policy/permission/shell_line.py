@@ -10,20 +10,20 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from yarrow.policy.permission.prefixes import inner_lines, is_shell, starts
+from yarrow.policy.permission.command_prefixes import command_starts, inner_lines, is_shell
 
-MOST_NESTING = 10
+MAX_NESTING = 10
 """Levels of substitutions and of lines within lines that are read; deeper ones count as text of the level above."""
-MOST_PIPED = 8
+MAX_PIPED = 8
 """Commands of one pipeline that are compared with a pattern together; each of the rest is compared alone."""
-_KEPT = 4
+_MAX_CACHED = 4
 """Lines whose commands are kept for the next rule."""
-_PLAIN = re.compile(r"[^ \t\r\n;|&()<>'\"\\$`]+")
+_PLAIN_TEXT = re.compile(r"[^ \t\r\n;|&()<>'\"\\$`]+")
 _IN_QUOTES = re.compile(r"[^\"\\$`]+")
 _REDIRECTION = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]")
 _SEPARATOR = re.compile(r"\|\||\|&?|&&|[\n;&()]")
 _FD = re.compile(r"\d+|\{\w+\}")
-_HARMLESS = re.compile(r"[\w@%+=:,./-]+")
+_UNQUOTED = re.compile(r"[\w@%+=:,./-]+")
 _BLANKS = " \t\r"
 
 
@@ -38,7 +38,7 @@ class Word(Struct, frozen=True):
     redirects: bool = False
 
 
-class Command(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """A simple command: its words, and the text from the first of them to the end."""
 
     words: tuple[Word, ...]
@@ -48,34 +48,34 @@ class Command(Struct, frozen=True):
         """Return it without prefixes, quotes, redirections and double blanks."""
         words = [word for word in self.words if not word.redirects]
         texts = [word.text for word in words]
-        return " ".join(texts[starts([word.source for word in words], texts)[-1] :])
+        return " ".join(texts[command_starts([word.source for word in words], texts)[-1] :])
 
     def forms(self) -> Iterator[str]:
         """Yield the spellings that a pattern may match: without prefixes, quotes, redirections and double blanks."""
         first = self.words[0].start
         words = [word for word in self.words if not word.redirects]
         texts = [word.text for word in words]
-        for at in starts([word.source for word in words], texts):
+        for at in command_starts([word.source for word in words], texts):
             start = words[at].start
             yield self.source[start - first :]
-            yield from _joined(words[at:])
+            yield from _join_words(words[at:])
             if len(words) < len(self.words):
-                yield from _joined([word for word in self.words if word.start >= start])
+                yield from _join_words([word for word in self.words if word.start >= start])
             if "/" in texts[at]:
                 yield " ".join([texts[at].rpartition("/")[2], *texts[at + 1 :]])
 
 
-def _joined(words: Sequence[Word]) -> Iterator[str]:
+def _join_words(words: Sequence[Word]) -> Iterator[str]:
     yield " ".join(word.source for word in words)
     if any(word.source != word.text for word in words):
-        yield " ".join(word.text if _HARMLESS.fullmatch(word.text) else word.source for word in words)
+        yield " ".join(word.text if _UNQUOTED.fullmatch(word.text) else word.source for word in words)
         yield " ".join(word.text for word in words)
 
 
 class Pipeline(Struct, frozen=True):
-    """Commands that are joined by pipes, at most `MOST_PIPED`."""
+    """Commands that are joined by pipes, at most `MAX_PIPED`."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     text: str
     """The text that they are written in."""
 
@@ -88,7 +88,7 @@ class Pipeline(Struct, frozen=True):
                 yield joined.join(one.spelled() for one in self.commands[first : last + 1])
 
 
-class _Document(Struct):
+class _HereDocument(Struct):
     """A here-document whose body begins on the next line."""
 
     end: str
@@ -98,40 +98,40 @@ class _Document(Struct):
     """Words of the command that reads it."""
 
 
-@lru_cache(_KEPT)
+@lru_cache(_MAX_CACHED)
 def spellings(line: str) -> frozenset[str]:
     """Return the spellings of all simple commands of a line."""
     whole = " ".join(line.split())
-    return frozenset([whole, line.strip(), *(form for one in commands_of(line) for form in one.forms())])
+    return frozenset([whole, line.strip(), *(form for one in parse_commands(line) for form in one.forms())])
 
 
-def commands_of(line: str, depth: int = 0) -> Iterator[Command | Pipeline]:
+def parse_commands(line: str, depth: int = 0) -> Iterator[SimpleCommand | Pipeline]:
     """Yield the simple commands of a line, also those of substitutions and of lines that it passes to a shell."""
     reader = _Reader(line, depth)
     reader.read("")
     yield from reader.pipelines
     for command in reader.found:
         yield command
-        if depth < MOST_NESTING:
+        if depth < MAX_NESTING:
             for inner in inner_lines([word.text for word in command.words if not word.redirects]):
-                yield from commands_of(inner, depth + 1)
+                yield from parse_commands(inner, depth + 1)
 
 
 class _Reader:
     """Reads one text from its beginning to its end; what is not closed ends with the text."""
 
     def __init__(self, text: str, depth: int) -> None:
-        self.found: list[Command] = []
+        self.found: list[SimpleCommand] = []
         self.pipelines: list[Pipeline] = []
         self._text = text
         self._at = 0
         self._depth = depth
-        self._documents: list[_Document] = []
+        self._documents: list[_HereDocument] = []
 
     def read(self, closing: str) -> None:
         """Read commands up to a closing character, which is consumed, or to the end."""
         words: list[Word] = []
-        piped: list[Command] = []
+        piped: list[SimpleCommand] = []
         while (char := self._char()) and char != closing:
             if char in _BLANKS or self._text.startswith("\\\n", self._at):
                 self._at += 1 if char in _BLANKS else 2
@@ -169,26 +169,26 @@ class _Reader:
 
     def _nested(self, closing: str) -> None:
         """Read what a bracket or a backtick encloses; too deep, it is read on as a part of what encloses it."""
-        if self._depth >= MOST_NESTING:
+        if self._depth >= MAX_NESTING:
             return
         self._depth += 1
         self.read(closing)
         self._depth -= 1
 
-    def _end(self, words: list[Word], piped: list[Command]) -> None:
+    def _end(self, words: list[Word], piped: list[SimpleCommand]) -> None:
         if any(not word.redirects for word in words):
-            self.found.append(Command(tuple(words), self._text[words[0].start : self._at].rstrip()))
+            self.found.append(SimpleCommand(tuple(words), self._text[words[0].start : self._at].rstrip()))
             piped.append(self.found[-1])
 
-    def _pipeline(self, piped: list[Command]) -> None:
+    def _pipeline(self, piped: list[SimpleCommand]) -> None:
         if len(piped) > 1:
-            self.pipelines.append(Pipeline(tuple(piped[:MOST_PIPED]), self._text))
+            self.pipelines.append(Pipeline(tuple(piped[:MAX_PIPED]), self._text))
         piped.clear()
 
     def _word(self, closing: str) -> Word:
         start, parts = self._at, list[str]()
         while (char := self._char()) and char != closing:
-            if match := _PLAIN.match(self._text, self._at):
+            if match := _PLAIN_TEXT.match(self._text, self._at):
                 parts.append(match.group())
                 self._at = match.end()
             elif char == "\\":
@@ -235,14 +235,14 @@ class _Reader:
                 self._nested("`")
             case "$(":
                 self._nested(")")
-            case "${" if self._depth < MOST_NESTING:
+            case "${" if self._depth < MAX_NESTING:
                 self._depth += 1
                 self._quoted("}", [])
                 self._depth -= 1
                 self._at += 1
             case "$'":
                 end = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL).match(self._text, self._at)
-                parts.append(_unescaped(end.group() if end else ""))
+                parts.append(_unescape(end.group() if end else ""))
                 self._at = (end.end() if end else self._at) + 1
                 return
             case '$"':
@@ -265,7 +265,7 @@ class _Reader:
             target = self._word(closing)
             if sign in ("<<", "<<-"):
                 quoted = target.source != target.text
-                self._documents.append(_Document(target.text, sign == "<<-", quoted, words))
+                self._documents.append(_HereDocument(target.text, sign == "<<-", quoted, words))
         source = self._text[start : self._at]
         words.append(Word(start, source, source, redirects=True))
 
@@ -283,8 +283,8 @@ class _Reader:
                 lines.append(line)
             self._body("\n".join(lines), document)
 
-    def _body(self, text: str, document: _Document) -> None:
-        if self._depth >= MOST_NESTING:
+    def _body(self, text: str, document: _HereDocument) -> None:
+        if self._depth >= MAX_NESTING:
             return
         reader = _Reader(text, self._depth + 1)
         if is_shell([word.text for word in document.words if not word.redirects]):
@@ -295,7 +295,7 @@ class _Reader:
         self.pipelines += reader.pipelines
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return what `$'...'` holds, with the escapes of one character."""
     short = {"n": "\n", "t": "\t", "r": "\r"}
 

@@ -12,37 +12,39 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.policy.gitconfig import CONFIG_BYTES, decoded, is_settable_change
-from yarrow.policy.sandbox.gitdirs import (
-    CONFIGURATIONS,
-    Part,
-    Survey,
-    digest,
-    harmless_part,
-    included_alone,
-    is_judged,
-    is_own,
-    parts,
-    survey,
+from yarrow.policy.git_config import CONFIG_BYTES, decode_config, is_settable_change
+from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
+from yarrow.policy.sandbox.git_directories import (
+    CONFIG_FILES,
+    GitScan,
+    PathDigest,
+    digest_path,
+    executed_parts,
+    harmless_settings_text,
+    included_only_by,
+    is_owned_by_user,
+    may_be_git_directory,
+    scan_git_directories,
 )
-from yarrow.policy.sandbox.names import MAKING, Look, is_complete
-from yarrow.policy.sandbox.pointers import leading_out
-from yarrow.policy.sandbox.taking import signature
-from yarrow.policy.sandbox.unjudged import Region, left_out
+from yarrow.policy.sandbox.git_pointers import escaping_pointers
+from yarrow.policy.sandbox.path_guard import file_signature
+from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_regions
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
-SAVED_BYTES = 65_536
+MAX_SAVED_FILE_BYTES = 65_536
 """Bytes of a file that is saved, to put it back if a command changes it."""
-MOST_SAVED = 1_048_576
+MAX_SAVED_BYTES = 1_048_576
 """Bytes that are saved of one workspace; later files are not saved."""
-EXECUTED = "git would execute or obey it"
-UNLISTED = "it cannot be listed, and git may execute what is in it"
-COMPLETES = "it makes a git directory whose settings git would obey"
-UNSEEN = "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
-UNJUDGED = "it makes a git directory that could not be judged"
+EXECUTED_REASON = "git would execute or obey it"
+UNLISTED_REASON = "it cannot be listed, and git may execute what is in it"
+COMPLETES_REASON = "it makes a git directory whose settings git would obey"
+UNSCANNED_REASON = (
+    "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
+)
+ERROR_REASON = "it makes a git directory that could not be judged"
 
 
-class Saved(Struct, frozen=True):
+class SavedFile(Struct, frozen=True):
     """A file as it was before a command."""
 
     content: bytes
@@ -56,7 +58,7 @@ class Baseline(Struct, frozen=True):
     """Directories that commands can write to."""
     protected: frozenset[Path]
     """Files and directories that are mounted read-only, so that the command cannot change them."""
-    seals: frozenset[Part]
+    seals: frozenset[PathDigest]
     """Identity of each: the mount ends when a program outside of the sandbox puts another file in its place."""
     missing: frozenset[Path]
     """Paths that must stay absent."""
@@ -64,26 +66,26 @@ class Baseline(Struct, frozen=True):
     """Names of git, by directory."""
     beyond: frozenset[Path]
     """Directories that were not looked into."""
-    trusted: frozenset[Part]
+    trusted: frozenset[PathDigest]
     """What git would execute of complete git directories."""
-    known: frozenset[Part]
+    known: frozenset[PathDigest]
     """What git would execute of others once they are complete."""
-    pointers: frozenset[Part]
+    pointers: frozenset[PathDigest]
     """The `commondir` of each git directory."""
-    saved: dict[Path, Saved]
+    saved: dict[Path, SavedFile]
     """Contents of files that git would execute or obey."""
-    closed: frozenset[Part] = frozenset()
+    closed: frozenset[PathDigest] = frozenset()
     """Directories that could not be listed."""
-    unjudged: tuple[Region, ...] = ()
+    unjudged: tuple[UnscannedRegion, ...] = ()
     """Where earlier commands may have planted something that no look saw, so that nothing is trusted."""
 
 
-class Verdict(Struct, frozen=True):
+class Finding(Struct, frozen=True):
     """A path that is to be quarantined."""
 
     path: Path
     reason: str
-    saved: Saved | None = None
+    saved: SavedFile | None = None
     """What to put in its place."""
 
 
@@ -92,14 +94,14 @@ _running: list[Baseline] = []
 
 
 @contextmanager
-def running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Baseline]:
+def register_running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Baseline]:
     """Note that a command runs, and yield its baseline without what others made that run beside it.
 
     `elsewhere` are the baselines of other services. What others made is quarantined when they end, and must not be
     planted again by this one.
     """
     for other in (*_running, *elsewhere):
-        baseline = _less(baseline, other)
+        baseline = _restrict(baseline, other)
     _running.append(baseline)
     try:
         yield baseline
@@ -107,36 +109,36 @@ def running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Base
         _running[:] = [other for other in _running if other is not baseline]
 
 
-def take(  # noqa: PLR0913 (a look is handed on)
+def take_baseline(  # noqa: PLR0913 (a look is handed on)
     roots: Sequence[Path],
     missing: Iterable[Path],
     protected: Iterable[Path],
     *,
     others: Sequence[Baseline] = (),
     secrets: SecretFiles = ENV_FILES,
-    look: Look | None = None,
-    unjudged: tuple[Region, ...] = (),
+    look: ListDirectory | None = None,
+    unjudged: tuple[UnscannedRegion, ...] = (),
 ) -> Baseline:
     """Look at the workspace of a command that is about to run, beside others; `look` in place of a look of its own."""
-    found = survey(roots, secrets, look=look)
+    found = scan_git_directories(roots, secrets, look=look)
     sound = (path for path in protected if not _is_in(unjudged, path.parent))
     kept = frozenset(path for path in sound if all(_is_sound(path, other) for other in (*_running, *others)))
-    trusted, known, pointers = set[Part](), set[Part](), set[Part]()
-    saved: dict[Path, Saved] = {}
+    trusted, known, pointers = set[PathDigest](), set[PathDigest](), set[PathDigest]()
+    saved: dict[Path, SavedFile] = {}
     seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.names.items()}
     for directory, names in seen.items():
-        known.update(leading_out(directory, names, roots))
-        if not names or (not is_judged(directory, names) and directory not in found.linked):
+        known.update(escaping_pointers(directory, names, roots))
+        if not names or (not may_be_git_directory(directory, names) and directory not in found.linked):
             continue
-        all_parts = list(parts(directory, roots))
+        all_parts = list(executed_parts(directory, roots))
         (trusted if is_complete(names) else known).update(all_parts)
         if is_complete(names):
             pointers.update(_pointers(directory, names))
-            saved |= _contents(directory, all_parts, left=_left(saved))
+            saved |= _save_contents(directory, all_parts, left=_bytes_left(saved))
     return Baseline(
         roots=tuple(roots),
         protected=kept,
-        seals=frozenset(Part(path, signature(path)) for path in kept),
+        seals=frozenset(PathDigest(path, file_signature(path)) for path in kept),
         missing=frozenset(missing),
         names=seen,
         beyond=found.beyond,
@@ -149,29 +151,29 @@ def take(  # noqa: PLR0913 (a look is handed on)
     )
 
 
-def look_again(before: Baseline, secrets: SecretFiles = ENV_FILES) -> Survey:
+def rescan(before: Baseline, secrets: SecretFiles = ENV_FILES) -> GitScan:
     """Look at the workspace of a command that is over, as far as the baseline went."""
-    return survey(before.roots, secrets, but=before.beyond, closed=before.closed)
+    return scan_git_directories(before.roots, secrets, but=before.beyond, closed=before.closed)
 
 
-def judge(before: Baseline, found: Survey) -> list[Verdict]:
+def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
     """Return what to quarantine after a command, or after a service was killed, of what was found."""
     before = replace(before, protected=_still_protected(before))
-    verdicts: dict[Path, Verdict] = {}
+    verdicts: dict[Path, Finding] = {}
     for directory, names in found.names.items():
-        for part in leading_out(directory, names, before.roots):
+        for part in escaping_pointers(directory, names, before.roots):
             if part not in before.known and part.path not in before.protected:
-                verdicts.setdefault(part.path, Verdict(part.path, EXECUTED, before.saved.get(part.path)))
-        if is_judged(directory, names) or directory in found.linked:
-            for verdict in _contained(directory, names, before):
+                verdicts.setdefault(part.path, Finding(part.path, EXECUTED_REASON, before.saved.get(part.path)))
+        if may_be_git_directory(directory, names) or directory in found.linked:
+            for verdict in _findings_or_error(directory, names, before):
                 verdicts.setdefault(verdict.path, verdict)
     for part in found.closed - before.closed:
-        if is_own(part.path):
-            verdicts.setdefault(part.path, Verdict(part.path, UNLISTED))
+        if is_owned_by_user(part.path):
+            verdicts.setdefault(part.path, Finding(part.path, UNLISTED_REASON))
     return list(verdicts.values())
 
 
-def made_since(before: Baseline, found: Survey) -> Iterator[Path]:
+def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
     """Yield the git directories and files `.git` that a workspace has and did not have before a command."""
     for directory, names in found.names.items():
         if _is_in(before.unjudged, directory):  # it may be older
@@ -183,74 +185,74 @@ def made_since(before: Baseline, found: Survey) -> Iterator[Path]:
             yield directory
 
 
-def _contained(directory: Path, names: Sequence[str], before: Baseline) -> list[Verdict]:
+def _findings_or_error(directory: Path, names: Sequence[str], before: Baseline) -> list[Finding]:
     """Return the verdicts of one directory; where that fails, what made a git directory of it."""
     try:
-        return list(_judge(directory, names, before))
+        return list(_findings_in(directory, names, before))
     except Exception:  # noqa: BLE001 (one directory must not keep the others from being judged)
-        return [Verdict(directory / name, UNJUDGED) for name in _made(directory, names, before)]
+        return [Finding(directory / name, ERROR_REASON) for name in _new_git_names(directory, names, before)]
 
 
-def _judge(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Verdict]:
+def _findings_in(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Finding]:
     had = before.names.get(directory, ())
     allowed = before.trusted if is_complete(names) else before.trusted | before.known
     # A part that a mount kept as it is can still become executed, by what completes the directory around it.
-    found = parts(directory, before.roots, before.protected if is_complete(had) else frozenset())
-    planted = [part for part in found if part not in allowed and not _is_settled(part.path, before)]
+    found = executed_parts(directory, before.roots, before.protected if is_complete(had) else frozenset())
+    planted = [part for part in found if part not in allowed and not _is_harmless_change(part.path, before)]
     if not planted:  # as nearly always
         return
     # What a planted configuration includes is not read any more without it, and may be a file of the user's.
-    spared = included_alone(directory, [part.path for part in planted])
+    spared = included_only_by(directory, [part.path for part in planted])
     planted = [part for part in planted if part.path not in spared]
     if not planted:
         return
-    made = _made(directory, names, before)
+    made = _new_git_names(directory, names, before)
     turned = [part for part in _pointers(directory, names) if part not in before.pointers]
     for part in planted:
         completing = is_complete(names) and _existed(part.path, before)
         if completing and made and not is_complete(had):
-            yield from (Verdict(directory / name, COMPLETES) for name in made)
+            yield from (Finding(directory / name, COMPLETES_REASON) for name in made)
         elif completing and turned and not part.path.is_relative_to(directory):
-            yield from (Verdict(one.path, COMPLETES, before.saved.get(one.path)) for one in turned)
+            yield from (Finding(one.path, COMPLETES_REASON, before.saved.get(one.path)) for one in turned)
         else:
-            reason = UNSEEN if _is_in(before.unjudged, directory) else EXECUTED
-            yield Verdict(part.path, reason, before.saved.get(part.path) or _remainder(part.path, before))
+            reason = UNSCANNED_REASON if _is_in(before.unjudged, directory) else EXECUTED_REASON
+            yield Finding(part.path, reason, before.saved.get(part.path) or _harmless_remainder(part.path, before))
 
 
-def _remainder(path: Path, before: Baseline) -> Saved | None:
+def _harmless_remainder(path: Path, before: Baseline) -> SavedFile | None:
     """Return the harmless settings of a git directory that a command made, such as the remotes of a clone."""
     if is_complete(before.names.get(path.parent, ())):
         return None
     with suppress(OSError):
-        if (content := harmless_part(path, before.roots)) is not None:
-            return Saved(content, path.lstat().st_mode & 0o777)
+        if (content := harmless_settings_text(path, before.roots)) is not None:
+            return SavedFile(content, path.lstat().st_mode & 0o777)
     return None
 
 
-def _is_in(regions: Sequence[Region], directory: Path) -> bool:
+def _is_in(regions: Sequence[UnscannedRegion], directory: Path) -> bool:
     return any(region.holds(directory) for region in regions)
 
 
-def _made(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:
+def _new_git_names(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:
     """Return the names that make a git directory and that were not there before."""
     had = before.names.get(directory, ())
-    return [name for name in names if name.casefold() in MAKING and name not in had]
+    return [name for name in names if name.casefold() in GIT_DIRECTORY_NAMES and name not in had]
 
 
 def _still_protected(before: Baseline) -> frozenset[Path]:
     seals = {part.path: part.digest for part in before.seals}
-    return frozenset(path for path in before.protected if seals.get(path) == signature(path))
+    return frozenset(path for path in before.protected if seals.get(path) == file_signature(path))
 
 
-def _is_settled(path: Path, before: Baseline) -> bool:
+def _is_harmless_change(path: Path, before: Baseline) -> bool:
     """Whether a configuration differs from the one before only in settings that a command may change."""
     saved = before.saved.get(path)
-    if saved is None or path.name not in CONFIGURATIONS:
+    if saved is None or path.name not in CONFIG_FILES:
         return False
     try:
         status = path.lstat()
         is_readable = stat.S_ISREG(status.st_mode) and status.st_size <= CONFIG_BYTES
-        return is_readable and is_settable_change(path, decoded(saved.content), decoded(path.read_bytes()))
+        return is_readable and is_settable_change(path, decode_config(saved.content), decode_config(path.read_bytes()))
     except OSError:
         return False
 
@@ -261,32 +263,32 @@ def _existed(path: Path, before: Baseline) -> bool:
     return within.name in before.names.get(within.parent, ())
 
 
-def _pointers(directory: Path, names: Sequence[str]) -> list[Part]:
+def _pointers(directory: Path, names: Sequence[str]) -> list[PathDigest]:
     paths = [directory / name for name in names if name.casefold() == "commondir"]
-    return [Part(path, digest(path)) for path in paths]
+    return [PathDigest(path, digest_path(path)) for path in paths]
 
 
-def _left(saved: Mapping[Path, Saved]) -> int:
-    return MOST_SAVED - sum(len(one.content) for one in saved.values())
+def _bytes_left(saved: Mapping[Path, SavedFile]) -> int:
+    return MAX_SAVED_BYTES - sum(len(one.content) for one in saved.values())
 
 
-def _contents(directory: Path, all_parts: Sequence[Part], *, left: int) -> dict[Path, Saved]:
+def _save_contents(directory: Path, all_parts: Sequence[PathDigest], *, left: int) -> dict[Path, SavedFile]:
     """Return what git would execute or obey of a git directory, at most `left` bytes."""
-    saved: dict[Path, Saved] = {}
-    paths = {directory / name for name in (*CONFIGURATIONS, "commondir")} | {part.path for part in all_parts}
+    saved: dict[Path, SavedFile] = {}
+    paths = {directory / name for name in (*CONFIG_FILES, "commondir")} | {part.path for part in all_parts}
     for path in sorted(paths):
         with suppress(OSError):
             status = path.lstat()
-            if stat.S_ISREG(status.st_mode) and status.st_size <= min(SAVED_BYTES, left):
-                saved[path] = Saved(path.read_bytes(), status.st_mode & 0o777)
+            if stat.S_ISREG(status.st_mode) and status.st_size <= min(MAX_SAVED_FILE_BYTES, left):
+                saved[path] = SavedFile(path.read_bytes(), status.st_mode & 0o777)
                 left -= status.st_size
     return saved
 
 
-def _less(baseline: Baseline, other: Baseline) -> Baseline:
+def _restrict(baseline: Baseline, other: Baseline) -> Baseline:
     """Return a baseline without what another, where it looked too, does not have."""
 
-    def shared(mine: frozenset[Part], its: frozenset[Part]) -> frozenset[Part]:
+    def shared(mine: frozenset[PathDigest], its: frozenset[PathDigest]) -> frozenset[PathDigest]:
         return frozenset(
             part for part in mine if part in its or not _lies_in(part.path, other) or _is_protected(part.path, other)
         )
@@ -307,7 +309,7 @@ def _less(baseline: Baseline, other: Baseline) -> Baseline:
         known=shared(baseline.known, other.known),
         pointers=shared(baseline.pointers, other.pointers),
         closed=shared(baseline.closed, other.closed),
-        unjudged=(*baseline.unjudged, *left_out(other.roots, other.beyond)),
+        unjudged=(*baseline.unjudged, *skipped_regions(other.roots, other.beyond)),
         saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _lies_in(path, other)},
     )
 
@@ -327,5 +329,5 @@ def _is_sound(path: Path, other: Baseline) -> bool:
         return True
     if not _existed(path, other):
         return False
-    held = (part for part in parts(path.parent, other.roots) if part.path == path or path in part.path.parents)
+    held = (part for part in executed_parts(path.parent, other.roots) if part.path == path or path in part.path.parents)
     return all(part in other.trusted or part in other.known for part in held)

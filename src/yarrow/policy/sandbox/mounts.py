@@ -5,10 +5,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.covers import NOTHING
+from yarrow.policy.sandbox.masks import DEV_NULL
 
 
-class Bind(Struct, frozen=True):
+class BindMount(Struct, frozen=True):
     """Shows a path of the machine at a path of the sandbox, with all that is mounted below it."""
 
     source: str
@@ -18,7 +18,7 @@ class Bind(Struct, frozen=True):
     """Whether a missing source is passed over; else the sandbox does not start."""
 
 
-class Held(Struct, frozen=True):
+class DescriptorMount(Struct, frozen=True):
     """Shows what an open descriptor names, whatever its path leads to by now."""
 
     descriptor: int
@@ -26,7 +26,7 @@ class Held(Struct, frozen=True):
     writable: bool = False
 
 
-class Empty(Struct, frozen=True):
+class EmptyMount(Struct, frozen=True):
     """An empty directory; later mounts can lie in it, and every other write fails with EROFS.
 
     The target is a directory that exists on the machine, or one that an earlier mount makes room for.
@@ -35,15 +35,15 @@ class Empty(Struct, frozen=True):
     target: str
 
 
-Mount = Bind | Held | Empty
+Mount = BindMount | DescriptorMount | EmptyMount
 
 
-def shown(path: Path | str, *, writable: bool = False, optional: bool = False) -> Bind:
+def bind_self(path: Path | str, *, writable: bool = False, optional: bool = False) -> BindMount:
     """Return a bind of a path on itself."""
-    return Bind(str(path), str(path), writable=writable, optional=optional)
+    return BindMount(str(path), str(path), writable=writable, optional=optional)
 
 
-def masked(paths: Iterable[Path]) -> list[Mount]:
+def mask_paths(paths: Iterable[Path]) -> list[Mount]:
     """Return masks of paths that must not be seen; missing paths, and those below a masked directory, need none."""
     mounts: list[Mount] = []
     empty = set[Path]()
@@ -52,25 +52,25 @@ def masked(paths: Iterable[Path]) -> list[Mount]:
             continue
         if path.is_dir():
             empty.add(path)
-            mounts.append(Empty(str(path)))
+            mounts.append(EmptyMount(str(path)))
         else:
-            mounts.append(Bind(str(NOTHING), str(path)))
+            mounts.append(BindMount(str(DEV_NULL), str(path)))
     return mounts
 
 
-def rendered(plan: Sequence[Mount]) -> list[str]:
+def render_mounts(plan: Sequence[Mount]) -> list[str]:
     """Return the words for a plan; a later mount covers earlier ones.
 
     An empty directory becomes read-only last, since bubblewrap makes the mount points below it.
     """
     words: list[str] = []
     closing: list[str] = []
-    buried = _buried(plan)
+    buried = _covered_mounts(plan)
     for number, mount in enumerate(plan):
-        if isinstance(mount, Bind):
+        if isinstance(mount, BindMount):
             option = ("--bind" if mount.writable else "--ro-bind") + ("-try" if mount.optional else "")
             words += (option, mount.source, mount.target)
-        elif isinstance(mount, Held):
+        elif isinstance(mount, DescriptorMount):
             option = "--bind-fd" if mount.writable else "--ro-bind-fd"
             words += (option, str(mount.descriptor), mount.target)
         elif number not in buried:
@@ -79,13 +79,13 @@ def rendered(plan: Sequence[Mount]) -> list[str]:
     return [*words, *closing]
 
 
-def _buried(plan: Sequence[Mount]) -> set[int]:
+def _covered_mounts(plan: Sequence[Mount]) -> set[int]:
     """Return the numbers of the empty directories that a later mount covers whole: each mount costs time."""
     buried = set[int]()
     later = set[str]()
     for number in range(len(plan) - 1, -1, -1):
         mount = plan[number]
-        if isinstance(mount, Empty) and _is_below(mount.target, later):
+        if isinstance(mount, EmptyMount) and _is_below(mount.target, later):
             buried.add(number)
         later.add(mount.target)
     return buried

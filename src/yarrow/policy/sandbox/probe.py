@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program
-from yarrow.policy.once import Once
+from yarrow.policy.call_once import CallOnce
 
 PROBE_SECONDS = 10.0
-SYSTEM_PLACES = ("/usr/bin", "/bin", "/usr/local/bin")
+SYSTEM_PATH = ("/usr/bin", "/bin", "/usr/local/bin")
 """Where bubblewrap is looked for before PATH, which may lead into a workspace."""
 _PROBE = (
     *("--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
@@ -18,13 +18,13 @@ _PROBE = (
 )
 
 
-@Once
-def unavailable() -> str:
+@CallOnce
+def unavailable_reason() -> str:
     """Return why there is no sandbox on this machine, in a sentence; empty when there is one.
 
     Takes some ms once, less when it was asked for before.
     """
-    asked = ask()
+    asked = start_probe()
     if isinstance(asked, str):
         return asked
     try:
@@ -39,15 +39,15 @@ def unavailable() -> str:
     return ""
 
 
-@Once
-def ask() -> "subprocess.Popen[bytes] | str":
+@CallOnce
+def start_probe() -> "subprocess.Popen[bytes] | str":
     """Start what finds out whether there is a sandbox, so that it runs beside other work; return it, or why it cannot.
 
-    Only `unavailable` waits for it. It ends by itself and changes nothing.
+    Only `unavailable_reason` waits for it. It ends by itself and changes nothing.
     """
     if system.NO_SANDBOX_REASON:
         return system.NO_SANDBOX_REASON
-    program = launcher()
+    program = find_bwrap()
     if program is None:
         return "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
     try:
@@ -63,21 +63,21 @@ def ask() -> "subprocess.Popen[bytes] | str":
 
 
 @lru_cache(maxsize=1)
-def launcher() -> str | None:
+def find_bwrap() -> str | None:
     """Return the path of bubblewrap, of the system's own before any other; it stays the same for the process.
 
     One that lies where commands may write is none: what is there next time would run outside of the sandbox.
     """
-    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PLACES)) or find_program("bwrap", os.environ)
+    found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH)) or find_program("bwrap", os.environ)
     return None if found is None else os.path.realpath(found)
 
 
 @lru_cache(maxsize=1)
-def binds_descriptors() -> bool:
+def can_bind_descriptors() -> bool:
     """Whether bubblewrap can be handed open descriptors to bind; since 0.10, and in 0.8 as Debian repaired it."""
     try:
         told = subprocess.run(
-            [launcher() or "", "--help"],
+            [find_bwrap() or "", "--help"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={"PATH": os.defpath},

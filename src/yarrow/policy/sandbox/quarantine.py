@@ -20,21 +20,21 @@ from msgspec import Struct
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.trees import open_up, remove_tree, tree_bytes
+from yarrow.policy.sandbox.directory_trees import make_accessible, measure_tree, remove_tree
 
 STORE = "quarantine"
 """Name of the store in the directory of the sandbox's notes."""
-MOST_BYTES = 1_073_741_824
+MAX_BYTES = 1_073_741_824
 """Bytes of the whole store (1 GiB); what it cannot hold besides is renamed where it is."""
-MOST_ENTRIES = 1_000
+MAX_ENTRIES = 1_000
 """Entries of the store; further ones are renamed where they are."""
-COPY_BYTES = 67_108_864
+MAX_COPY_BYTES = 67_108_864
 """Bytes that are copied from another file system; what is larger stays where it was, under a name nobody executes."""
-NUMBERING_TRIES = 100
+MAX_NUMBERING_TRIES = 100
 DESCRIPTION, ITEM = "entry.json", "item"
 
 
-class Entry(Struct, frozen=True):
+class QuarantineEntry(Struct, frozen=True):
     """One quarantined file or directory."""
 
     number: int
@@ -52,12 +52,12 @@ class Entry(Struct, frozen=True):
     """Current place: in the store, or beside the original path when it could not be moved there."""
 
 
-class Restored(Struct, frozen=True):
+class RestoredEntry(Struct, frozen=True):
     """An entry that was moved back."""
 
     path: Path
     """Its original path."""
-    replaced: Entry | None
+    replaced: QuarantineEntry | None
     """What was there, as an entry of its own; None for nothing."""
 
 
@@ -70,7 +70,7 @@ class Quarantine:
         self._used: tuple[int, int] | None = None
         """Entries and bytes of the store; counted once, since a command can leave thousands of files."""
 
-    def take(self, directory: int, name: str, path: Path, *, reason: str) -> Entry | None:
+    def take(self, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
         """Move what an open directory holds by a name, and return its entry; None when nothing is there.
 
         Nothing is ever deleted instead: what the store cannot hold is renamed where it is. Where that fails too, the
@@ -80,26 +80,26 @@ class Quarantine:
             system.stat_at(directory, name)
         except OSError:
             return None
-        size = tree_bytes(directory, name)
+        size = measure_tree(directory, name)
         number, slot = self._slot(size)
         try:
-            item = _moved(directory, name, slot / ITEM if slot is not None else None, aside=path)
+            item = _move(directory, name, slot / ITEM if slot is not None else None, aside=path)
         except OSError as error:
             item, reason = path, f"{reason}; it could not be moved: {error.strerror}"
-        entry = Entry(number, path, self._session, time.time(), reason, size, item)
+        entry = QuarantineEntry(number, path, self._session, time.time(), reason, size, item)
         if slot is not None:
             with suppress(OSError):
-                (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encoded_path))
+                (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
         return entry
 
-    def keep(self, content: bytes, path: Path, *, reason: str) -> Entry:
+    def keep(self, content: bytes, path: Path, *, reason: str) -> QuarantineEntry:
         """Store a content that was kept from a path, and return its entry. Raises OSError."""
         number, slot = self._slot(len(content))
         if slot is None:
-            return Entry(0, path, self._session, time.time(), reason, len(content), path)
+            return QuarantineEntry(0, path, self._session, time.time(), reason, len(content), path)
         (slot / ITEM).write_bytes(content)
-        entry = Entry(number, path, self._session, time.time(), reason, len(content), slot / ITEM)
-        (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encoded_path))
+        entry = QuarantineEntry(number, path, self._session, time.time(), reason, len(content), slot / ITEM)
+        (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
         return entry
 
     def _slot(self, size: int) -> tuple[int, Path | None]:
@@ -109,11 +109,11 @@ class Quarantine:
         """
         count, used = self._used if self._used is not None else _usage(self._directory)
         self._used = count, used
-        if count >= MOST_ENTRIES or used + size > MOST_BYTES:
+        if count >= MAX_ENTRIES or used + size > MAX_BYTES:
             return 0, None
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for _ in range(NUMBERING_TRIES):
+            for _ in range(MAX_NUMBERING_TRIES):
                 number = max(_numbers(self._directory), default=0) + 1
                 with suppress(FileExistsError):
                     (self._directory / str(number)).mkdir(mode=0o700)
@@ -122,7 +122,7 @@ class Quarantine:
         return 0, None
 
 
-def quarantined(taken: Sequence[Entry], name: Callable[[Path], str]) -> str:
+def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], str]) -> str:
     """Return a sentence about entries; `name` returns how a path is shown."""
     stuck = [entry for entry in taken if entry.item == entry.path]
     beside = [entry for entry in taken if entry not in stuck and not entry.number]
@@ -142,48 +142,48 @@ def quarantined(taken: Sequence[Entry], name: Callable[[Path], str]) -> str:
     return "; ".join(told)
 
 
-def entries(directory: Path) -> list[Entry]:
+def list_entries(directory: Path) -> list[QuarantineEntry]:
     """Return what a store holds, the oldest first."""
-    found: list[Entry] = []
+    found: list[QuarantineEntry] = []
     for number in sorted(_numbers(directory)):
         with suppress(OSError, msgspec.MsgspecError):
             data = (directory / str(number) / DESCRIPTION).read_bytes()
-            entry = msgspec.json.decode(data, type=Entry, dec_hook=decoded_path)
+            entry = msgspec.json.decode(data, type=QuarantineEntry, dec_hook=decode_path)
             if os.path.lexists(entry.item):
                 found.append(entry)
     return found
 
 
-def restore(directory: Path, number: int) -> Restored:
+def restore(directory: Path, number: int) -> RestoredEntry:
     """Move an entry back to its original path; what is there takes its place in the store.
 
     Raises UsageError for an unknown number, and when the path leads through a link or is made anew meanwhile; OSError.
     """
-    entry = next((entry for entry in entries(directory) if entry.number == number), None)
+    entry = next((entry for entry in list_entries(directory) if entry.number == number), None)
     if entry is None:
         raise UsageError(f"the quarantine has no entry {number}: `yarrow sandbox quarantine list` shows all")
     path = entry.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.realpath(path.parent) != str(path.parent):
         raise UsageError(f"{path.parent} leads through a symlink: copy {entry.item} yourself")
-    replaced = _taken_for(entry, directory)
+    replaced = _quarantine_existing(entry, directory)
     try:
-        _put(entry.item, path)
+        _move_back(entry.item, path)
     except OSError:
         if replaced is not None and not os.path.lexists(path):
-            _put(replaced.item, path)
-            _forget(replaced, directory)
+            _move_back(replaced.item, path)
+            _delete_entry(replaced, directory)
         raise
-    _forget(entry, directory)
-    return Restored(path, replaced)
+    _delete_entry(entry, directory)
+    return RestoredEntry(path, replaced)
 
 
-def _forget(entry: Entry, directory: Path) -> None:
+def _delete_entry(entry: QuarantineEntry, directory: Path) -> None:
     if entry.number:
         remove_tree(directory / str(entry.number))
 
 
-def _taken_for(entry: Entry, directory: Path) -> Entry | None:
+def _quarantine_existing(entry: QuarantineEntry, directory: Path) -> QuarantineEntry | None:
     """Quarantine what is at the original path of an entry; None for nothing. Raises UsageError where that fails."""
     path = entry.path
     above = os.open(path.parent, os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW)
@@ -196,9 +196,9 @@ def _taken_for(entry: Entry, directory: Path) -> Entry | None:
     return taken
 
 
-def empty(directory: Path) -> int:
+def delete_all(directory: Path) -> int:
     """Delete all entries for good, and return how many."""
-    all_entries = entries(directory)
+    all_entries = list_entries(directory)
     for entry in all_entries:
         if not entry.item.is_relative_to(directory):
             _remove(entry.item)
@@ -206,15 +206,15 @@ def empty(directory: Path) -> int:
     return len(all_entries)
 
 
-def encoded_path(value: object) -> bytes:
+def encode_path(value: object) -> bytes:
     """Return a path as bytes for a JSON text: it may be no text."""
     if isinstance(value, Path):
         return os.fsencode(value)
     raise NotImplementedError(type(value))
 
 
-def decoded_path(kind: type, value: object) -> Path:
-    """Return the path that `encoded_path` wrote."""
+def decode_path(kind: type, value: object) -> Path:
+    """Return the path that `encode_path` wrote."""
     if kind is Path and isinstance(value, str):
         return Path(os.fsdecode(base64.b64decode(value, validate=True)))
     raise NotImplementedError(kind)
@@ -230,14 +230,14 @@ def _numbers(directory: Path) -> list[int]:
 
 def _usage(directory: Path) -> tuple[int, int]:
     """Return the entries and the bytes of a store."""
-    return len(_numbers(directory)), sum(_held(entry, directory) for entry in entries(directory))
+    return len(_numbers(directory)), sum(_stored_bytes(entry, directory) for entry in list_entries(directory))
 
 
-def _held(entry: Entry, directory: Path) -> int:
+def _stored_bytes(entry: QuarantineEntry, directory: Path) -> int:
     return entry.size if entry.item.is_relative_to(directory) else 0
 
 
-def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path:
+def _move(directory: int, name: str, item: Path | None, *, aside: Path) -> Path:
     """Move a name of an open directory to `item` or, where that is impossible, to one beside it; return the place."""
     if item is not None:
         with suppress(OSError):
@@ -246,14 +246,14 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
         # A command may have closed the directory, or what lies in it, to keep it there.
         with suppress(OSError):
             system.set_mode(directory, stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
-            open_up(name, inside=directory)
+            make_accessible(name, inside=directory)
         with suppress(OSError):
             os.rename(name, item, src_dir_fd=directory)
             return item
     beside = f"{name}.quarantined-{os.urandom(4).hex()}"
     system.replace_at(directory, name, beside)
     real = Path(f"/proc/self/fd/{directory}", beside)
-    if item is not None and tree_bytes(directory, beside) <= COPY_BYTES:
+    if item is not None and measure_tree(directory, beside) <= MAX_COPY_BYTES:
         with suppress(OSError, shutil.Error):
             _copy(real, item)
             _remove(real)
@@ -262,7 +262,7 @@ def _moved(directory: int, name: str, item: Path | None, *, aside: Path) -> Path
     return aside.with_name(beside)
 
 
-def _put(item: Path, path: Path) -> None:
+def _move_back(item: Path, path: Path) -> None:
     """Move a file or directory to a path where nothing is; never in the place of what came there meanwhile."""
     if item.is_dir() and not item.is_symlink():
         try:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.box import Box
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 TMP = "/tmp"  # noqa: S108 (the session's own is meant)
-MOST_LINKS = 40
+MAX_SYMLINKS = 40
 """Maximum symlinks followed in one path; Linux follows no more."""
 
 
 class SessionTmp(Struct, frozen=True):
     """The directory that the sandbox of a session shows at /tmp."""
 
-    box: Box
+    box: SandboxSpec
 
     @property
     def directory(self) -> Path:
@@ -25,9 +25,9 @@ class SessionTmp(Struct, frozen=True):
 
     def make(self) -> None:
         """Make the directory unless it exists. Raises OSError."""
-        from yarrow.policy.sandbox import private
+        from yarrow.policy.sandbox import session_home
 
-        private.make(self.box.private)
+        session_home.create(self.box.private)
         if self.box.owner is not None:
             self.box.owner.receive(self.box.private)
 
@@ -41,9 +41,9 @@ class SessionTmp(Struct, frozen=True):
         text = str(path)
         if (self._is_shown(text) or not _is_tmp(text)) and (machine == text or self._is_shown(machine)):
             return Path(machine)
-        from yarrow.policy.sandbox.arguments import covered_in_tmp  # few calls name such a path
+        from yarrow.policy.sandbox.bwrap_args import mount_targets_in_tmp  # few calls name such a path
 
-        covered = covered_in_tmp(self.box, os.environ)
+        covered = mount_targets_in_tmp(self.box, os.environ)
         seen = self._followed(path, covered)
         real = self._on_machine(seen, covered)
         if not _is_own(seen, covered) or os.path.lexists(real):
@@ -72,12 +72,12 @@ class SessionTmp(Struct, frozen=True):
             if name == "..":
                 seen = seen.rpartition("/")[0]
                 continue
-            target = _link(self._on_machine(f"{seen}/{name}", covered))
+            target = _read_link(self._on_machine(f"{seen}/{name}", covered))
             if target is None:
                 seen = f"{seen}/{name}"
                 continue
             links += 1
-            if links > MOST_LINKS:
+            if links > MAX_SYMLINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             seen = "" if target.startswith("/") else seen
             waiting += [part for part in reversed(target.split("/")) if part not in ("", ".")]
@@ -93,7 +93,7 @@ def _is_own(path: str, covered: tuple[str, ...]) -> bool:
     return _is_tmp(path) and not any(f"{path}/".startswith(f"{place}/") for place in covered)
 
 
-def _link(path: str) -> str | None:
+def _read_link(path: str) -> str | None:
     """Return what a symlink leads to; None for anything else. Raises ValueError."""
     try:
         return os.readlink(path)  # noqa: PTH115 (texts throughout)

@@ -46,18 +46,18 @@ VARIABLES = (
     *("CONTAINERD_ADDRESS", "PGHOST", "MYSQL_UNIX_PORT", "REDIS_URL", "SSH_AGENT_SOCK", "OP_SERVICE_SOCKET"),
 )
 """Environment variables by which clients find a daemon, an agent, a display or an editor."""
-DEEPEST = 4
+MAX_DEPTH = 4
 """Levels of directories looked at below a directory of a daemon."""
-MOST_ENTRIES = 4_096
+MAX_ENTRIES = 4_096
 """Maximum entries looked at of all directories of daemons."""
-LOOK_SECONDS = 60.0
+CACHE_SECONDS = 60.0
 """Seconds for which a look at these directories counts; what starts meanwhile is found by what the kernel says."""
-MOST_SOCKETS = 64
+MAX_SOCKETS = 64
 """Maximum sockets masked one by one, since each costs a mount."""
 _LISTENING = "/proc/net/unix"
 
 
-def client_sockets(environment: Mapping[str, str]) -> list[str]:
+def find_client_sockets(environment: Mapping[str, str]) -> list[str]:
     """Return the sockets that an environment names."""
     named = (re.findall(r"/[^\s,;?:]+", value) for name in VARIABLES if (value := environment.get(name)))
     # An address has two slashes before its path.
@@ -65,13 +65,13 @@ def client_sockets(environment: Mapping[str, str]) -> list[str]:
     return [path for path in (re.sub("^/+", "/", path) for path in paths) if _is_socket(path)]
 
 
-def daemon_sockets() -> list[str]:
+def find_daemon_sockets() -> list[str]:
     """Return the sockets of daemons on this machine, wherever they are."""
-    found = dict.fromkeys((*_in_directories(), *filter(_is_socket, _listening())))
-    return list(found)[:MOST_SOCKETS]
+    found = dict.fromkeys((*_sockets_in_directories(), *filter(_is_socket, _listening_sockets())))
+    return list(found)[:MAX_SOCKETS]
 
 
-def _listening() -> Iterator[str]:
+def _listening_sockets() -> Iterator[str]:
     """Yield the sockets that the kernel knows and a daemon has by its name."""
     try:
         with open(_LISTENING, "rb") as opened:
@@ -83,27 +83,27 @@ def _listening() -> Iterator[str]:
             yield path
 
 
-_looked: dict[tuple[str, ...], tuple[float, list[str]]] = {}
+_cache: dict[tuple[str, ...], tuple[float, list[str]]] = {}
 
 
-def _in_directories() -> list[str]:
+def _sockets_in_directories() -> list[str]:
     now = time.monotonic()
-    known = _looked.get(DAEMON_DIRECTORIES)
-    if known is None or now - known[0] > LOOK_SECONDS:
-        known = _looked[DAEMON_DIRECTORIES] = (now, list(_walked()))
+    known = _cache.get(DAEMON_DIRECTORIES)
+    if known is None or now - known[0] > CACHE_SECONDS:
+        known = _cache[DAEMON_DIRECTORIES] = (now, list(_walk_directories()))
     return known[1]
 
 
-def _walked() -> Iterator[str]:
+def _walk_directories() -> Iterator[str]:
     waiting = deque((directory, 1) for directory in DAEMON_DIRECTORIES)
-    left = MOST_ENTRIES
+    left = MAX_ENTRIES
     while waiting and left > 0:
         directory, depth = waiting.popleft()
         with suppress(OSError), os.scandir(directory) as entries:
             for entry in islice(entries, left):
                 left -= 1
                 if entry.is_dir(follow_symlinks=False):
-                    if depth < DEEPEST:
+                    if depth < MAX_DEPTH:
                         waiting.append((entry.path, depth + 1))
                 elif not entry.is_symlink() and not entry.is_file() and _is_socket(entry.path):
                     yield entry.path

@@ -2,12 +2,12 @@
 
 PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims", "condabin", ".bin", "Scripts", "cmd"})
 """Names of a directory of programs that belongs to what lies beside it."""
-CORE = frozenset(
+CORE_DIRECTORIES = frozenset(
     {"bin", "sbin", "shims", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share", "man", "versions"}
     | {"pyvenv.cfg", "conda-meta", "condabin", "pkg"}
 )
 """What belongs to a directory of programs wherever it lies."""
-FULL = CORE | {
+TOOL_DIRECTORIES = CORE_DIRECTORIES | {
     # Version managers.
     *("installs", "installation", "plugins", "toolchains", "tools", "candidates", "node-versions", "aliases", "alias"),
     *("python", "ghc", "envs", "pkgs", "venvs", "shared", "py", "install", "global", "store", "nodejs", "runtimes"),
@@ -37,19 +37,21 @@ FULL = CORE | {
     *(".opam-switch", "switch-state", "lock", "config.lock", "update-hashes", "environments.txt", "package.json"),
 }
 """What belongs to a directory of programs in a directory of tools, such as `~/.tool/bin` and `/home/linuxbrew`."""
-SETTLED = frozenset({"conda-meta", "Cellar", "jmods", "boot"})
+SETTINGS_MARKERS = frozenset({"conda-meta", "Cellar", "jmods", "boot"})
 """Names that make a directory an installation whose own settings are no person's, ..."""
-ITS_SETTINGS = frozenset({"etc", "conf"})
+SETTINGS_DIRECTORIES = frozenset({"etc", "conf"})
 """... and belong to it."""
-MARKERS = frozenset({"pyvenv.cfg", "conda-meta", "release", "VERSION", "Cellar", "gems", "tlpkg", "nvm.sh"})
+INSTALLATION_MARKERS = frozenset(
+    {"pyvenv.cfg", "conda-meta", "release", "VERSION", "Cellar", "gems", "tlpkg", "nvm.sh"}
+)
 """Names that make a directory an installation, also where people keep their own work."""
-BESIDE = (
+OTHER_FILES = (
     r"(?:LICENSE|LICENCE|COPYING|NOTICE|README|CHANGELOG|CHANGES|AUTHORS)[\w.-]*|CACHEDIR[.]TAG|[.]gitignore|[.]lock"
 )
 """Names that tell nothing, so that a directory with such files besides can be shown whole."""
-OWN_TREES = ("vendor/bin", "node_modules/.bin")
+PROJECT_TREES = ("vendor/bin", "node_modules/.bin")
 """Ends of a directory of programs whose parent is shown whole: the programs lie in packages there."""
-TOOLCHAINS = (
+TOOLCHAIN_DIRECTORIES = (
     *(".pyenv", ".rbenv", ".nodenv", ".nvm", ".volta", ".fnm", ".asdf", ".sdkman", ".bun", ".deno", ".jenv", ".goenv"),
     *(".cargo", ".rustup", ".ghcup", ".opam", ".juliaup", ".elan", ".gvm", ".phpenv", ".plenv", ".tfenv", ".n"),
     *(".local/bin", ".local/lib", ".local/pipx", ".local/share/pipx", ".local/share/uv", ".local/share/mise"),
@@ -61,7 +63,7 @@ TOOLCHAINS = (
     *(".stack", ".cabal/bin", ".cabal/store", ".luarocks", "perl5", ".wasmtime", ".wasmer", ".jbang", ".fvm"),
 )
 """Directories below a home whose programs are shown whether or not they are on PATH."""
-WHOLE = frozenset(
+WHOLE_DIRECTORIES = frozenset(
     {".local/bin", ".local/lib", ".local/share/pnpm", ".local/share/virtualenvs", ".virtualenvs", ".cabal/bin"}
     | {".cabal/store", ".cache/pypoetry/virtualenvs", ".local/share/virtualenv", ".local/share/jupyter/kernels", ".n"}
     | {".dotnet", ".gem", ".local/share/pypoetry"}
@@ -82,7 +84,7 @@ LIBRARY_VARIABLES = (
     *("PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "NODE_PATH", "PERL5LIB", "RUBYLIB", "CLASSPATH", "R_LIBS", "R_LIBS_USER"),
 )
 """Environment variables that name directories and archives of libraries."""
-BROAD = frozenset(
+BROAD_DIRECTORIES = frozenset(
     {".config", ".local", ".local/share", ".local/state", ".cache", ".var", "Documents", "Desktop", "Downloads"}
     | {"Pictures", "Music", "Videos", "Public", "Templates", "snap", ".dotfiles", "dotfiles", "Dropbox", "OneDrive"}
 )

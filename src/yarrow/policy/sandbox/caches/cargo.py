@@ -2,7 +2,14 @@
 
 import os
 
-from yarrow.policy.sandbox.caches.cache import NOTHING, SEEN, Links, Machine, Own, Plan
+from yarrow.policy.sandbox.caches.plan import (
+    EMPTY_PLAN,
+    SANDBOX_DIRECTORY,
+    CacheContext,
+    CacheLinks,
+    CachePlan,
+    SessionCacheDirectory,
+)
 
 KINDS = {
     # Packages, their sources, and the index: entries by crate where it is sparse, else a repository.
@@ -15,31 +22,31 @@ COPIED = r"index/[^/]+/[^/]+"
 SETTINGS = ("config.toml", "config")
 
 
-def cargo(machine: Machine) -> Plan:
+def cargo_plan(machine: CacheContext) -> CachePlan:
     """Return how cargo finds packages.
 
     The caches stay where they are: cargo builds a package anew when its sources are somewhere else.
     """
     home = machine.named("CARGO_HOME") or f"{machine.home}/.cargo"
     if machine.in_workspace(home):
-        return NOTHING
+        return EMPTY_PLAN
     place = machine.at_home(home)
     moved = {} if place else {"CARGO_HOME": f"{machine.inside}/.cargo"}
     place = place or moved["CARGO_HOME"]
     shown: list[tuple[str, str]] = []
-    own: list[Own] = []
+    own: list[SessionCacheDirectory] = []
     for name, (branches, repositories) in KINDS.items():
         if source := machine.of_user(f"{home}/{name}"):
-            seen = f"{SEEN}/cargo-{name}"
-            links = Links(source, seen, branches=branches, repositories=repositories, copied=COPIED)
+            seen = f"{SANDBOX_DIRECTORY}/cargo-{name}"
+            links = CacheLinks(source, seen, branches=branches, repositories=repositories, copied=COPIED)
             shown.append((source, seen))
-            own.append(Own(f"cargo-{name}", f"{place}/{name}", (links,)))
+            own.append(SessionCacheDirectory(f"cargo-{name}", f"{place}/{name}", (links,)))
     if moved:
-        shown += _settings(home, place, machine)
-    return Plan(tuple(shown), tuple(own), moved)
+        shown += _moved_settings(home, place, machine)
+    return CachePlan(tuple(shown), tuple(own), moved)
 
 
-def _settings(home: str, place: str, machine: Machine) -> list[tuple[str, str]]:
+def _moved_settings(home: str, place: str, machine: CacheContext) -> list[tuple[str, str]]:
     """Return the settings of a cargo that has its home elsewhere, where the user's home has none."""
     names = [name for name in SETTINGS if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
     if any(os.path.lexists(f"{machine.home}/.cargo/{name}") for name in SETTINGS):

@@ -6,11 +6,19 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from yarrow.policy.sandbox.caches.cache import GROWING, NOTHING, SEEN, Links, Machine, Own, Plan
+from yarrow.policy.sandbox.caches.plan import (
+    CACHE_SUBDIRECTORIES,
+    EMPTY_PLAN,
+    SANDBOX_DIRECTORY,
+    CacheContext,
+    CacheLinks,
+    CachePlan,
+    SessionCacheDirectory,
+)
 
 PROXIES = "https://proxy.golang.org,direct"
 """Value of GOPROXY where nothing sets it."""
-OWN = f"{SEEN}/go-mod"
+SESSION_MODULES = f"{SANDBOX_DIRECTORY}/go-mod"
 """Path of the session's module cache."""
 DOWNLOADED = "cache/download"
 NOT_LINKED = r"(?:.*/)?(?:list|[^/]*[.]lock)"
@@ -25,53 +33,56 @@ WITH_KEY = r"//[^/,|]*@"
 """A URL that holds a name and a password."""
 
 
-def go(machine: Machine) -> Plan:
+def go_plan(machine: CacheContext) -> CachePlan:
     """Return how Go finds modules."""
     settings = _read(_settings_file(machine))
     told = {
         name: value for name in (*SETTINGS, *PATHS) if (value := machine.environment.get(name) or settings.get(name))
     }
-    path = _first(told.get("GOPATH", "")) or f"{machine.home}/go"
-    cache = _first(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
+    path = _first_path(told.get("GOPATH", "")) or f"{machine.home}/go"
+    cache = _first_path(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
     if machine.in_workspace(cache):
-        return NOTHING
+        return EMPTY_PLAN
     # Where GOPATH is an installation of Go, Go itself makes no use of it.
-    plan = NOTHING if os.path.lexists(f"{path}/VERSION") else _packages(path, machine)
+    plan = EMPTY_PLAN if os.path.lexists(f"{path}/VERSION") else _gopath_plan(path, machine)
     source = machine.of_user(cache)
     if not source and machine.can_write(cache) and not os.path.lexists(path):
         return plan
-    environment = {"GOMODCACHE": OWN} | _kept(machine, settings)
+    environment = {"GOMODCACHE": SESSION_MODULES} | _hidden_settings(machine, settings)
     if not source:
-        return plan.joined(Plan(own=(Own("go-mod", OWN),), environment=environment))
+        return plan.joined(CachePlan(own=(SessionCacheDirectory("go-mod", SESSION_MODULES),), environment=environment))
     seen = machine.at_home(cache) or cache
     asking: dict[str, str] = {}
     if os.path.lexists(f"{source}/{DOWNLOADED}"):
         own = Path(f"{seen}/{DOWNLOADED}").as_uri()
         proxies = _proxies(machine, settings)
         environment["GOPROXY"] = f"{own},{proxies}".rstrip(",")
-        asking = {"GOPROXY": _latest(own, proxies)}
+        asking = {"GOPROXY": _latest_proxies(own, proxies)}
     private = told.get("GONOPROXY") or told.get("GOPRIVATE") or ""
-    links = (*_toolchains(source, seen), *_private(source, seen, private))
-    return plan.joined(Plan(((source, seen),), (Own("go-mod", OWN, links),), environment, asking))
+    links = (*_toolchain_links(source, seen), *_private_module_links(source, seen, private))
+    return plan.joined(
+        CachePlan(((source, seen),), (SessionCacheDirectory("go-mod", SESSION_MODULES, links),), environment, asking)
+    )
 
 
-def _packages(path: str, machine: Machine) -> Plan:
+def _gopath_plan(path: str, machine: CacheContext) -> CachePlan:
     """Return the plan of what Go writes beside the modules: what it knows of the database of their checksums."""
     if machine.in_workspace(path):
-        return NOTHING
+        return EMPTY_PLAN
     place = machine.at_home(path)
-    if os.path.isdir(f"{path}/pkg") or (place and os.path.basename(path) in GROWING and os.path.isdir(path)):  # noqa: PTH112, PTH119
-        return Plan(own=(Own("go-pkg", f"{place or path}/pkg"),))
-    return Plan() if machine.can_write(path) else Plan(environment={"GOPATH": f"{machine.inside}/go"})
+    is_of_go = place and os.path.basename(path) in CACHE_SUBDIRECTORIES  # noqa: PTH119
+    if os.path.isdir(f"{path}/pkg") or (is_of_go and os.path.isdir(path)):  # noqa: PTH112
+        return CachePlan(own=(SessionCacheDirectory("go-pkg", f"{place or path}/pkg"),))
+    return CachePlan() if machine.can_write(path) else CachePlan(environment={"GOPATH": f"{machine.inside}/go"})
 
 
-def _proxies(machine: Machine, settings: Mapping[str, str]) -> str:
+def _proxies(machine: CacheContext, settings: Mapping[str, str]) -> str:
     """Return the proxies of the user, without those that need a password."""
     told = machine.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(machine)
     return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).strip(",|")
 
 
-def _latest(own: str, proxies: str) -> str:
+def _latest_proxies(own: str, proxies: str) -> str:
     """Return the value by which versions come from the proxies of the user, and what those lack from their cache."""
     last = re.split(r"[,|]", proxies)[-1]
     if proxies == "direct":
@@ -81,7 +92,7 @@ def _latest(own: str, proxies: str) -> str:
     return ",".join(filter(None, (first, own, ending)))
 
 
-def _default_proxies(machine: Machine) -> str:
+def _default_proxies(machine: CacheContext) -> str:
     """Return the value that the installation of Go sets, as some distributions do."""
     root = machine.named("GOROOT")
     if not root and (program := shutil.which("go", path=machine.environment.get("PATH", ""))):
@@ -89,38 +100,38 @@ def _default_proxies(machine: Machine) -> str:
     return (_read(f"{root}/go.env").get("GOPROXY") if root else None) or PROXIES
 
 
-def _kept(machine: Machine, settings: Mapping[str, str]) -> dict[str, str]:
+def _hidden_settings(machine: CacheContext, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the file that commands do not see."""
     names = (name for name in SETTINGS if not machine.environment.get(name))
     return {name: value for name in names if (value := settings.get(name)) and not re.search(WITH_KEY, value)}
 
 
-def _toolchains(source: str, seen: str) -> Iterator[Links]:
+def _toolchain_links(source: str, seen: str) -> Iterator[CacheLinks]:
     """Yield links to toolchains, which are modules: unpacking one takes seconds."""
-    for name in _matching(source, f"{TOOLCHAIN}@*"):
-        yield Links(f"{source}/{name}", f"{seen}/{name}", name)
-    yield from _downloaded(source, seen, TOOLCHAIN)
+    for name in _glob(source, f"{TOOLCHAIN}@*"):
+        yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name)
+    yield from _download_links(source, seen, TOOLCHAIN)
 
 
-def _private(source: str, seen: str, patterns: str) -> Iterator[Links]:
+def _private_module_links(source: str, seen: str, patterns: str) -> Iterator[CacheLinks]:
     """Yield links to private modules: Go asks no proxy for them, and fetches what its own cache lacks."""
     for pattern in filter(None, re.split(r"[,\s]+", patterns)):
         escaped = re.sub(r"[A-Z]", lambda match: f"!{match[0].lower()}", pattern.strip("/"))
         if escaped not in {"", "*", "none"} and not any(part in escaped for part in ("..", "**")):
-            yield from _downloaded(source, seen, escaped)
+            yield from _download_links(source, seen, escaped)
 
 
-def _downloaded(source: str, seen: str, pattern: str) -> Iterator[Links]:
-    for name in _matching(source, f"{DOWNLOADED}/{pattern}"):
-        yield Links(f"{source}/{name}", f"{seen}/{name}", name, branches=".*", skipped=NOT_LINKED)
+def _download_links(source: str, seen: str, pattern: str) -> Iterator[CacheLinks]:
+    for name in _glob(source, f"{DOWNLOADED}/{pattern}"):
+        yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name, branches=".*", skipped=NOT_LINKED)
 
 
-def _matching(source: str, pattern: str) -> Iterator[str]:
+def _glob(source: str, pattern: str) -> Iterator[str]:
     for path in Path(source).glob(pattern):
         yield str(path.relative_to(source))
 
 
-def _settings_file(machine: Machine) -> str:
+def _settings_file(machine: CacheContext) -> str:
     told = machine.environment.get("GOENV", "")
     if told:
         return told if told.startswith("/") else ""
@@ -138,6 +149,6 @@ def _read(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
 
 
-def _first(paths: str) -> str:
+def _first_path(paths: str) -> str:
     first = paths.split(os.pathsep, maxsplit=1)[0]
     return os.path.normpath(first) if first.startswith("/") else ""

@@ -7,19 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.platform import system
-from yarrow.policy.sandbox.caches.cache import Links, Own
-from yarrow.policy.sandbox.owner import Owner
-from yarrow.policy.sandbox.trees import remove_tree
+from yarrow.policy.sandbox.caches.plan import CacheLinks, SessionCacheDirectory
+from yarrow.policy.sandbox.command_user import CommandUser
+from yarrow.policy.sandbox.directory_trees import remove_tree
 
-MOST_LINKS = 16_384
+MAX_LINKS = 16_384
 """Maximum links made for one directory; what has none is downloaded again."""
-COPIED_BYTES = 1_048_576
+MAX_COPIED_BYTES = 1_048_576
 """Maximum bytes of a file that is copied from a repository."""
 NOT_COPIED = frozenset({"objects", "hooks", "worktrees", "FETCH_HEAD"})
 """Parts of a repository that are not copied: objects are borrowed, and the rest may hold programs and addresses."""
 
 
-def make(own: Own, directory: Path, owner: Owner | None) -> None:
+def create_session_cache(own: SessionCacheDirectory, directory: Path, owner: CommandUser | None) -> None:
     """Make a directory of the session in `directory` unless it exists; a command sees it whole or not at all.
 
     Raises OSError.
@@ -30,7 +30,7 @@ def make(own: Own, directory: Path, owner: Owner | None) -> None:
     directory.mkdir(mode=0o711, parents=True, exist_ok=True)
     making = directory / f"making-{os.urandom(8).hex()}"
     making.mkdir(mode=0o700)
-    maker = _Maker(owner)
+    maker = _LinkMaker(owner)
     for links in own.links:
         if owner is None or owner.reaches(links.source):
             with suppress(OSError):  # what has no link is downloaded again
@@ -45,12 +45,12 @@ def make(own: Own, directory: Path, owner: Owner | None) -> None:
             raise
 
 
-class _Maker:
-    def __init__(self, owner: Owner | None) -> None:
+class _LinkMaker:
+    def __init__(self, owner: CommandUser | None) -> None:
         self._owner = owner
-        self._left = MOST_LINKS
+        self._left = MAX_LINKS
 
-    def make(self, links: Links, top: str) -> None:
+    def make(self, links: CacheLinks, top: str) -> None:
         """Make the links of one directory. Raises OSError."""
         top = self._above(top, links.below)
         if not links.branches and links.below:  # a single link
@@ -106,8 +106,8 @@ class _Maker:
         flags = os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK
         with suppress(OSError), os.fdopen(os.open(source, flags), "rb") as opened:
             status = os.fstat(opened.fileno())
-            if stat.S_ISREG(status.st_mode) and status.st_size <= COPIED_BYTES:
-                self._write(target, opened.read(COPIED_BYTES))
+            if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_COPIED_BYTES:
+                self._write(target, opened.read(MAX_COPIED_BYTES))
 
     def _write(self, path: str, content: bytes) -> None:
         with open(path, "xb") as file:

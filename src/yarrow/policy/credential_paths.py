@@ -1,0 +1,95 @@
+"""Files below a home that hold keys: no file tool shows them, wherever a search began."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.platform import system
+from yarrow.policy.secret_file_patterns import PACKAGE_DIRECTORIES, SECRET_PATHS, is_secret_file, is_secret_name
+
+CACHE_SECONDS = 1.0
+"""Seconds for which a look at the symlinks among the places counts: one call asks several times."""
+MAX_CACHED = 16
+"""Maximum looks remembered; then all are dropped."""
+SETTINGS_FILES = {".gitconfig": True, ".config/git/config": True, ".cargo/config.toml": False, ".cargo/config": False}
+"""Settings below a home that are secret when they hold tokens, and whether they are git's."""
+
+
+class CredentialPaths(Struct, frozen=True):
+    """Files and directories that hold keys; paths are as they are compared, each with a slash behind it."""
+
+    home: str
+    places: tuple[str, ...]
+    named: tuple[str, ...] = ()
+    """Places of keys that `workspace.read` names: they are shown."""
+    writable: tuple[str, ...] = ()
+    """Roots of the workspace, where a name alone makes no file secret."""
+
+    @classmethod
+    def of(cls, home: Path, readable: Sequence[Path] = (), writable: Sequence[Path] = ()) -> "CredentialPaths":
+        """Return those of a home, and what they lead to where they are symlinks, as it was a second ago at most."""
+        now = time.monotonic()
+        key = (home, tuple(readable), tuple(writable))
+        at, known = _cache.get(key, (0.0, None))
+        if known is None or now - at > CACHE_SECONDS:
+            known = cls._of(*key)
+            if len(_cache) >= MAX_CACHED:
+                _cache.clear()
+            _cache[key] = (now, known)
+        return known
+
+    @classmethod
+    def _of(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "CredentialPaths":
+        real = os.path.realpath(home).rstrip("/")
+        named = [f"{real}/{name}" for name in SECRET_PATHS]
+        linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (for each call)
+        places = (*named, *linked)
+        everything = cls(
+            _normalize(real), tuple(map(_normalize, places)), (), tuple(_normalize(str(root)) for root in writable)
+        )
+        return cls(
+            everything.home,
+            everything.places,
+            tuple(_normalize(str(root)) for root in readable if everything.has(str(root))),
+            everything.writable,
+        )
+
+    def has(self, real: str) -> bool:
+        """Whether a real path is one of them, or lies in one."""
+        path = _normalize(real)
+        if self.shows(real):
+            return False
+        if path.startswith(self.places):
+            return True
+        if not path.startswith(self.home) or path[len(self.home) : len(self.home) + 1] != ".":
+            return False
+        below = path[len(self.home) : -1]
+        if below in SETTINGS_FILES:
+            from yarrow.policy.sandbox.redacted_settings import holds_credentials
+
+            return holds_credentials(Path(real), is_git=SETTINGS_FILES[below])
+        if self.writable and path.startswith(tuple(root for root in self.writable if not self.home.startswith(root))):
+            return False
+        return _has_secret_name(below, real)
+
+    def shows(self, real: str) -> bool:
+        """Whether a real path is, or lies in, a place of keys that `workspace.read` names."""
+        return bool(self.named) and _normalize(real).startswith(self.named)
+
+
+def _has_secret_name(below: str, real: str) -> bool:
+    """Whether a path below a home holds keys by the name of it, or of a directory above it."""
+    *above, name = below.split("/")
+    if not PACKAGE_DIRECTORIES.isdisjoint(above):
+        return False
+    return any(map(is_secret_name, above)) or is_secret_file(os.path.dirname(real), name)  # noqa: PTH120
+
+
+def _normalize(path: str) -> str:
+    return f"{system.normcase(path)}/"
+
+
+_cache: dict[tuple[Path, tuple[Path, ...], tuple[Path, ...]], tuple[float, CredentialPaths]] = {}

@@ -1,0 +1,94 @@
+"""Files of a project that editors, agents, shells and CI execute or obey without the user running them."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import TypeAlias
+
+EXECUTED_PATHS = (
+    # Agents: instructions, skills, hooks and servers.
+    *(".agents", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".windsurf", ".clinerules", ".roo", ".kiro"),
+    *(".continue", ".junie", "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"),
+    *(".cursorrules", ".windsurfrules", ".roorules", ".mcp.json", "opencode.json", ".aider.conf.yml"),
+    *(".github/copilot-instructions.md", ".github/instructions", ".github/agents", ".github/prompts"),
+    # Editors: tasks, run configurations, interpreters, extensions.
+    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".dir-locals.el"),
+    *(".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc"),
+    # Shells that enter the directory.
+    *(".envrc", ".autoenv", ".autoenv.zsh", "mise.toml", "mise.local.toml", ".mise.toml", ".mise.local.toml"),
+    *(".mise", "mise/config.toml", ".config/mise", ".config/mise.toml", ".rtx.toml", ".devenv"),
+    # Version control and the hooks that it was told to run from the work tree.
+    *(".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".husky", ".githooks", ".hooks"),
+    *(".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", "lefthook-local.yml", ".lefthook.yml"),
+    ".lefthook",
+    # Debuggers and language servers that an editor starts.
+    *(".gdbinit", ".lldbinit", ".cargo/config.toml", ".cargo/config"),
+    # Continuous integration, which has secrets of its own.
+    *(".github/workflows", ".github/actions", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.yml"),
+    *(".circleci", ".travis.yml", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", "Jenkinsfile"),
+    *("azure-pipelines.yml", "bitbucket-pipelines.yml", ".cirrus.yml", "appveyor.yml", ".appveyor.yml"),
+)
+"""Paths below the root of a project: a file, or a directory with all that is in it."""
+EDITOR_STATE = frozenset({(".idea", "workspace.xml"), (".idea", "shelf"), (".idea", "usage.statistics.xml")})
+"""What an editor writes there by itself all the time."""
+MAX_ENTRIES = 500
+"""Entries looked at of one directory of the table; later ones are left out."""
+
+FileState: TypeAlias = tuple[int, int, int, int]
+_ROWS = tuple(tuple(PurePath(row).parts) for row in EXECUTED_PATHS)
+
+
+def is_executed(path: PurePath) -> bool:
+    """Whether a path below a root is one of the table, or lies in one, in any directory."""
+    parts = tuple(name.casefold() for name in path.parts)
+    return any(
+        parts[start : start + len(row)] == tuple(map(str.casefold, row))
+        and parts[start : start + 2] not in EDITOR_STATE
+        for row in _ROWS
+        for start in range(len(parts) - len(row) + 1)
+    )
+
+
+def snapshot(roots: Iterable[Path]) -> dict[str, FileState]:
+    """Return what there is of the table in each root, with what changes when it is written."""
+    return {path: state for root in dict.fromkeys(roots) for path, state in _states_in(str(root))}
+
+
+def changed_paths(before: Mapping[str, FileState], after: Mapping[str, FileState]) -> list[str]:
+    """Return the paths that came to be, or are others, since the look before."""
+    return [path for path, state in after.items() if before.get(path) != state]
+
+
+def _states_in(root: str) -> Iterator[tuple[str, FileState]]:
+    for row in EXECUTED_PATHS:
+        path = f"{root}/{row}"
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            yield from _states_below(path, row)
+        else:
+            yield path, _state(status)
+
+
+def _states_below(directory: str, row: str) -> Iterator[tuple[str, FileState]]:
+    waiting, looked = [directory], 0
+    while waiting and looked < MAX_ENTRIES:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    looked += 1
+                    if (row, entry.name) in EDITOR_STATE or looked > MAX_ENTRIES:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        yield entry.path, _state(entry.stat(follow_symlinks=False))
+        except OSError:  # gone meanwhile, or closed to us
+            continue
+
+
+def _state(status: os.stat_result) -> FileState:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,0 +1,250 @@
+"""What a configuration of git brings in: the files it includes, and whether git runs anything for it."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.git_settings import (
+    ADDRESS_SETTINGS,
+    ANY_SETTING,
+    CHANGEABLE_SETTINGS,
+    HARMLESS_SETTINGS,
+    VALUE_PATTERNS,
+)
+
+WORKTREE_CONFIG = "config.worktree"
+"""Name of the configuration of one worktree, beside the shared one."""
+CONFIG_BYTES = 1_048_576
+"""The most that is read of one file of configuration."""
+MAX_CACHED_CHARACTERS = 16_384
+"""Longest text of which the settings are remembered; most repositories have less than a thousand."""
+MAX_FILES = 64
+"""Files that are followed from one; git itself gives up at ten levels."""
+SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
+MAX_SETTINGS = 20_000
+"""Settings and section headers of one file; a file with more is not parsed."""
+HELPER_ADDRESS = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
+"""How an address begins that makes git run a program: `ext::sh -c ...`, or an option in its place."""
+CONTROL_CHARACTERS = r"[\x00-\x08\x0a-\x1f\x7f]"
+_HEADER = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t\r]+"(?P<sub>(?:[^"\\\n]|\\[^\n])*)")?\]')
+_KEY = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?P<end>=|\n|\Z)")
+_VALUE_TOKEN = re.compile(r'[^\\"#; \t\r\n]+|[ \t\r]+|\\(?:.|\n)|["#;\n]')
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_ESCAPES = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"', "\\\n": ""}
+
+
+class GitSetting(Struct, frozen=True):
+    """One setting of a configuration; names of sections and keys are lowercase."""
+
+    section: str
+    subsection: str
+    key: str
+    value: str
+
+    def is_in(self, table: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether a table allows it with its value."""
+        allowed = table.get(self.section, ())
+        if (self.key not in allowed and ANY_SETTING not in allowed) or re.search(CONTROL_CHARACTERS, self.value):
+            return False
+        if self.key in VALUE_PATTERNS:
+            return re.fullmatch(VALUE_PATTERNS[self.key], self.value) is not None
+        return self.key not in ADDRESS_SETTINGS or re.match(HELPER_ADDRESS, self.value) is None
+
+
+def included_files(config: Path, home: Path) -> list[Path]:
+    """Return the files that `config` includes, and those that these include, whether they are there or not.
+
+    Paths are as git reads them, with no link followed. Every condition counts as met, for a command can mostly bring
+    it about. What cannot be read includes nothing.
+    """
+    found: dict[Path, None] = {}
+    waiting = [config]
+    while waiting and len(found) < MAX_FILES:
+        file = waiting.pop()
+        for value in _include_paths(_read_text(file)):
+            path = _include_path(value, file, home)
+            if path is not None and path not in found:
+                found[path] = None
+                waiting.append(path)
+    return list(found)
+
+
+def harmless_settings(config: Path) -> Sequence[GitSetting] | None:
+    """Return the settings of a configuration; None if not all are harmless or git may read the file otherwise."""
+    try:
+        if config.is_symlink() or not config.is_file() or config.stat().st_size > CONFIG_BYTES:
+            return None
+    except OSError:
+        return None
+    found = parse_settings(_read_text(config))
+    return found if found is not None and all(setting.is_in(HARMLESS_SETTINGS) for setting in found) else None
+
+
+def render_settings(found: Sequence[GitSetting]) -> str:
+    """Return the text of a configuration with some settings, which have no control characters."""
+    lines: list[str] = []
+    place = ("", "")
+    for one in found:
+        if (one.section, one.subsection) != place:
+            place = (one.section, one.subsection)
+            lines.append(f'[{one.section} "{_escape(one.subsection)}"]' if one.subsection else f"[{one.section}]")
+        lines.append(f'\t{one.key} = "{_escape(one.value)}"')
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def core_worktree_of(config: Path) -> str | None:
+    """Return the last `core.worktree` of a configuration; None without one, or when it cannot be read."""
+    trees = [
+        one.value for one in parse_settings(_read_text(config)) or () if (one.section, one.key) == ("core", "worktree")
+    ]
+    return trees[-1] if trees else None
+
+
+def changes_only_settable(before: str, after: str) -> bool:
+    """Whether two configurations differ in `CHANGEABLE_SETTINGS` alone; the order of all others counts too."""
+    if re.search(r"\\\s*$", after, re.MULTILINE):
+        return False
+    old, new = parse_settings(before), parse_settings(after)
+    if old is None or new is None:
+        return False
+    return [one for one in old if not one.is_in(CHANGEABLE_SETTINGS)] == [
+        one for one in new if not one.is_in(CHANGEABLE_SETTINGS)
+    ]
+
+
+def is_settable_change(config: Path, before: str, after: str) -> bool:
+    """Whether a change of a configuration is of `CHANGEABLE_SETTINGS` alone, and makes git obey no other file besides.
+
+    With `extensions.worktreeConfig` git reads a `config.worktree`, and all worktrees share a `core.worktree`.
+    """
+    if not changes_only_settable(before, after):
+        return False
+    if _worktree_config_values(before) == _worktree_config_values(after):
+        return True
+    others = (config.with_name(WORKTREE_CONFIG), *config.parent.glob(f"worktrees/*/{WORKTREE_CONFIG}"))
+    is_shared = any((one.section, one.key) == ("core", "worktree") for one in parse_settings(before) or ())
+    return not is_shared and all(harmless_settings(other) is not None for other in others if os.path.lexists(other))
+
+
+def _worktree_config_values(text: str) -> list[str]:
+    found = parse_settings(text) or ()
+    return [one.value for one in found if (one.section, one.key) == ("extensions", "worktreeconfig")]
+
+
+def decode_config(content: bytes) -> str:
+    """Return the text of a configuration, whatever its encoding."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+def parse_settings(text: str) -> Sequence[GitSetting] | None:
+    """Return the settings of a configuration in their order; None for a text that git refuses or that is too long."""
+    # The same few files are read several times for each command.
+    return _parse_cached(text) if len(text) <= MAX_CACHED_CHARACTERS else _parse_all(text)
+
+
+@lru_cache(maxsize=64)
+def _parse_cached(text: str) -> Sequence[GitSetting] | None:
+    return _parse_all(text)
+
+
+def _parse_all(text: str) -> Sequence[GitSetting] | None:
+    found: list[GitSetting] = []
+    for count, setting in enumerate(_parse(text)):
+        if isinstance(setting, _Malformed) or count >= MAX_SETTINGS:
+            return None
+        if setting is not None:
+            found.append(setting)
+    return tuple(found)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        if not file.is_file():  # a FIFO would wait
+            return ""
+        with file.open("rb") as opened:
+            return decode_config(opened.read(CONFIG_BYTES))
+    except OSError:
+        return ""
+
+
+def _include_paths(text: str) -> Iterator[str]:
+    """Yield what `path` is set to in the sections `include` and `includeIf`, also past a line that git refuses."""
+    if "include" not in text.casefold():  # as in most, and to take one to pieces takes a while
+        return
+    for setting in _parse(text):
+        if isinstance(setting, GitSetting) and setting.section in {"include", "includeif"} and setting.key == "path":
+            yield setting.value
+
+
+class _Malformed(Struct, frozen=True):
+    """A line that git refuses, and with it the whole file."""
+
+
+def _parse(text: str) -> Iterator[GitSetting | _Malformed | None]:
+    """Yield each setting, None for each section header, and go on in the next line after a malformed one."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    section = subsection = ""
+    place = _skip_blanks(text, 0)
+    while place < len(text):
+        if text[place] in "#;":
+            place = _next_line(text, place)
+        elif (header := _HEADER.match(text, place)) is not None:
+            # The old form [section.subsection] is read as well.
+            section, _, old = header["name"].casefold().partition(".")
+            subsection = old if header["sub"] is None else re.sub(r"\\(.)", r"\1", header["sub"])
+            place = header.end()
+            yield None
+        elif section and (key := _KEY.match(text, place)) is not None:
+            value, place = _value(text, key.end()) if key["end"] == "=" else ("true", key.end())
+            yield _Malformed() if value is None else GitSetting(section, subsection, key["name"].casefold(), value)
+        else:
+            place = _next_line(text, place)
+            yield _Malformed()
+        place = _skip_blanks(text, place)
+
+
+def _value(text: str, place: int) -> tuple[str | None, int]:
+    """Return the value that begins at an offset, and where the next line begins; None for one that git refuses."""
+    pieces: list[str] = []
+    blanks = ""
+    is_quoted = is_begun = False
+    while (found := _VALUE_TOKEN.match(text, place)) is not None and (is_quoted or found[0] not in {"#", ";", "\n"}):
+        piece, place = found[0], found.end()
+        if piece == "\n" or (piece[0] == "\\" and piece not in _ESCAPES):
+            return None, place if piece.endswith("\n") else _next_line(text, place)
+        if piece[0] in " \t\r" and not is_quoted:
+            blanks = piece if is_begun else ""
+            continue
+        meant = "" if piece == '"' else _ESCAPES.get(piece, piece)
+        pieces += blanks, meant
+        is_begun = is_begun or bool(meant)
+        blanks = ""
+        is_quoted ^= piece == '"'
+    is_cut = is_quoted or (found is None and place < len(text))
+    return None if is_cut else "".join(pieces), _next_line(text, place)
+
+
+def _skip_blanks(text: str, place: int) -> int:
+    found = _BLANKS.match(text, place)
+    return place if found is None else found.end()
+
+
+def _next_line(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end + 1
+
+
+def _include_path(value: str, file: Path, home: Path) -> Path | None:
+    if not value or "\0" in value:
+        return None
+    if value.startswith("~/"):
+        return home / value[2:]
+    return None if value.startswith(("~", "%(prefix)")) else file.parent / value

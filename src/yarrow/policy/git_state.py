@@ -1,0 +1,180 @@
+"""State of the git repositories of a workspace: the commits that their references name, and their indexes."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.directory_scan import is_complete
+from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories
+from yarrow.policy.sandbox.git_files import read_content, read_gitfile
+
+MAX_REPOSITORIES = 1_000
+"""Git directories of one workspace, those nearest to a root first; later ones are not looked at."""
+MAX_REFERENCES = 5_000
+"""Loose references of one git directory that are read here; with more git itself has to read them."""
+PACKED_BYTES = 16_777_216
+"""Bytes of `packed-refs` that are read here; with more git itself has to read it."""
+LOG_BYTES = 1_048_576
+"""Bytes appended to a reflog that are read here; with more git itself has to read it."""
+REFERENCE_BYTES = 4_096
+"""Bytes that are read of one reference, or of a file such as `FETCH_HEAD`."""
+REFLOGS = ("logs/HEAD", "logs/refs/stash")
+"""Reflogs of commits that no reference may name any more."""
+RARE_NAMES = (frozenset({"head"}), frozenset({"commondir"}), frozenset({"objects", "refs"}))
+"""Lowercase names of which each git directory has one set; other directories rarely do."""
+AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash")
+REPLACE_PREFIX = "refs/replace/"
+"""Prefix of references to objects that git takes in place of others."""
+_OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
+_PACKED_REF = re.compile(rb"^([0-9a-f]{40,64}) (refs/\S+)$", re.MULTILINE)
+_PSEUDO_REF = re.compile(r"[A-Z][A-Z_]*")
+"""Name of a reference in a git directory itself, such as `ORIG_HEAD`."""
+
+
+class RepositoryState(Struct, frozen=True):
+    """What one git directory can check out."""
+
+    index: tuple[int, ...] = ()
+    """Identity of the index; empty without one."""
+    head: str = ""
+    """Commit that is checked out; empty for none."""
+    commits: frozenset[str] = frozenset()
+    """Objects that references name."""
+    replacing: frozenset[str] = frozenset()
+    """References to objects that replace others."""
+    logs: tuple[int, ...] = (0,) * len(REFLOGS)
+    """Bytes of each of `REFLOGS`."""
+    is_partial: bool = False
+    """Whether there are more references than were read."""
+
+
+class WorkspaceRepositories(Struct, frozen=True):
+    """The repositories of a workspace."""
+
+    states: dict[Path, RepositoryState] = {}
+    """State of each git directory."""
+    partial: dict[Path, tuple[str, ...]] = {}
+    """Names of git in directories of work trees that lack others to be git directories."""
+
+
+def scan_repositories(roots: Sequence[Path]) -> WorkspaceRepositories:
+    """Look at the repositories of a workspace, and at that which a root is a worktree of."""
+    names = scan_git_directories(roots).names
+    complete = frozenset(path for path, held in names.items() if is_complete(held))
+    outside = (path for root in roots if (path := _external_git_directory(root)) is not None)
+    found = dict.fromkeys((*outside, *sorted(complete, key=_depth)))
+    references: dict[Path, _References] = {}
+    return WorkspaceRepositories(
+        {directory: _repository_state(directory, references) for directory in list(found)[:MAX_REPOSITORIES]},
+        {
+            path: held
+            for path, held in names.items()
+            if path not in complete and _has_rare_names(held) and complete.isdisjoint(path.parents)
+        },
+    )
+
+
+def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
+    """Return the commits that were appended to the reflogs of a git directory; None when there are too many."""
+    found = set[str]()
+    for log, size in zip(REFLOGS, before.logs, strict=True):
+        now = _size_of(directory / log)
+        start = size if size <= now else 0  # a shorter one was written anew
+        if now - start > LOG_BYTES:
+            return None
+        found.update(one.decode() for one in _OBJECT_ID.findall(read_content(directory / log, LOG_BYTES, start=start)))
+    return found
+
+
+class _References(Struct, frozen=True):
+    """References with the objects that they name."""
+
+    objects: dict[str, str]
+    is_partial: bool
+
+
+def _repository_state(directory: Path, known: dict[Path, _References]) -> RepositoryState:
+    common = common_directory(directory) or directory
+    if common not in known:
+        known[common] = _references(common)
+    own = known[common] if common == directory else _loose_references(directory)
+    references = known[common].objects | own.objects
+    pseudo = b"\n".join(
+        read_content(directory / name, REFERENCE_BYTES) for name in (*_pseudo_refs(directory), *AUTOSTASHES)
+    )
+    return RepositoryState(
+        index=_identity(directory / "index"),
+        head=_resolve_head(read_content(directory / "HEAD", REFERENCE_BYTES), references),
+        commits=frozenset((*references.values(), *(one.decode() for one in _OBJECT_ID.findall(pseudo)))),
+        replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACE_PREFIX)),
+        logs=tuple(_size_of(directory / log) for log in REFLOGS),
+        is_partial=known[common].is_partial or own.is_partial,
+    )
+
+
+def _external_git_directory(root: Path) -> Path | None:
+    """Return the git directory that a file `.git` of a root points to; None without such a file."""
+    file = root / ".git"
+    with suppress(OSError, ValueError):
+        return Path(os.path.realpath(read_gitfile(file)))
+    return None
+
+
+def _has_rare_names(names: Iterable[str]) -> bool:
+    """Whether few ordinary directories have these names."""
+    lowercase = {name.casefold() for name in names}
+    return any(rare <= lowercase for rare in RARE_NAMES)
+
+
+def _depth(path: Path) -> tuple[int, Path]:
+    return len(path.parts), path
+
+
+def _references(common: Path) -> _References:
+    """Return the references of a repository, the loose ones before the packed ones of the same name."""
+    packed = common / "packed-refs"
+    objects = {
+        os.fsdecode(found[2]): found[1].decode() for found in _PACKED_REF.finditer(read_content(packed, PACKED_BYTES))
+    }
+    loose = _loose_references(common)
+    return _References(objects | loose.objects, loose.is_partial or _size_of(packed) > PACKED_BYTES)
+
+
+def _loose_references(directory: Path) -> _References:
+    objects: dict[str, str] = {}
+    names = (Path(above, name) for above, _, names in os.walk(directory / "refs") for name in names)
+    for path in islice(names, MAX_REFERENCES):
+        if found := _OBJECT_ID.match(read_content(path, REFERENCE_BYTES)):
+            objects[str(path.relative_to(directory))] = found[0].decode()
+    return _References(objects, next(names, None) is not None)
+
+
+def _pseudo_refs(directory: Path) -> list[str]:
+    with suppress(OSError):
+        return [name for name in os.listdir(directory) if _PSEUDO_REF.fullmatch(name)]  # noqa: PTH208 (no Path is needed)
+    return []
+
+
+def _resolve_head(content: bytes, references: dict[str, str]) -> str:
+    text = os.fsdecode(content).strip()
+    return references.get(text.removeprefix("ref:").strip(), "") if text.startswith("ref:") else text
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,74 @@
+"""Git's rules for file tools: which files must not be written, since git would then execute or obey something."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, HEAD, is_complete
+from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
+
+GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
+"""Names in a git directory that make git execute something or look elsewhere."""
+
+
+def is_executed_by_git(real: Path, root: Path, roots: Sequence[Path]) -> bool:
+    """Whether a write of a real path below a root of the workspace would plant something that git executes or obeys."""
+    return _is_included(real, root) or _affects_git_directory(real) or _affects_common_directory(real, roots)
+
+
+def has_git_name(path: Path) -> bool:
+    """Whether a path has a name by which a git directory is made or configured."""
+    return not (GIT_DIRECTORY_NAMES | GIT_PROTECTED).isdisjoint(map(str.casefold, path.parts))
+
+
+def _affects_git_directory(real: Path) -> bool:
+    """Whether a file would complete a git directory, or is executed or obeyed in one that is complete."""
+    parts = real.parts
+    for place, name in enumerate(map(str.casefold, parts)):
+        if name not in GIT_DIRECTORY_NAMES | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
+            continue
+        if is_complete((*_names(Path(*parts[:place])), name)):
+            return True
+    return False
+
+
+def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
+    """Whether a file is a configuration or hook of a directory that the `commondir` of a git directory names.
+
+    All git directories of the workspace are looked for, so the rare names come first. A root that is a whole file
+    system, as `/` where everything may be written, is not looked through.
+    """
+    names = {name.casefold() for name in real.parts}
+    if GIT_PROTECTED.isdisjoint(names):
+        return False
+    from yarrow.policy.sandbox.git_directories import (  # few writes have such a name
+        common_directory,
+        scan_git_directories,
+    )
+
+    above = frozenset(real.parents)
+    found = scan_git_directories([root for root in roots if root != Path(root.anchor)]).names
+    pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))
+    return any(common_directory(directory) in above for directory in pointing)
+
+
+def _is_included(real: Path, root: Path) -> bool:
+    """Whether a configuration includes a file: of a repository around it, of the root, or the user's own."""
+    home = Path.home()
+    around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
+    configs = [config for config in (*around, *(home / name for name in USERS_CONFIG)) if config.is_file()]
+    if not configs:
+        return False
+    from yarrow.policy.git_config import included_files  # without a repository there is nothing to read
+
+    return any(Path(os.path.realpath(path)) == real for config in configs for path in included_files(config, home))
+
+
+def _names(directory: Path) -> list[str]:
+    """Return the names in a directory; of one that cannot be listed those that make a git directory."""
+    try:
+        return os.listdir(directory)  # noqa: PTH208 (no Path is needed)
+    except PermissionError:
+        return [name for name in (*GIT_DIRECTORY_NAMES, HEAD) if os.path.lexists(directory / name)]
+    except OSError:
+        return []

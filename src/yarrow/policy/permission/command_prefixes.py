@@ -1,0 +1,124 @@
+"""Prefixes of simple commands: words in front of a program that do not change which program runs."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+MAX_STARTS = 8
+"""Prefixes after each of which a command is compared; of more, the last one."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_KEYWORDS = frozenset(["if", "then", "else", "elif", "while", "until", "do", "!", "{", "coproc"])
+_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "su", "runuser"])
+_EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_SPLIT_OPTIONS = ("-S", "--split-string")
+"""Options of `env` that take a line."""
+
+
+class _Prefix(Struct, frozen=True):
+    """A program or builtin that runs the command after it."""
+
+    takes: str = ""
+    """Short options that take the next word."""
+    long: tuple[str, ...] = ()
+    """Long options that take the next word."""
+    words: int = 0
+    """Words of its own before the command."""
+    prints: str = ""
+    """Short options with which it runs nothing."""
+
+
+_PREFIXES: Mapping[str, _Prefix] = {
+    "env": _Prefix("uC", ("--unset", "--chdir")),
+    "sudo": _Prefix("ughpCrtDURT", ("--user", "--group", "--host", "--prompt", "--chdir", "--chroot")),
+    "doas": _Prefix("uC"),
+    "command": _Prefix(prints="vV"),
+    "builtin": _Prefix(),
+    "exec": _Prefix("a"),
+    "nohup": _Prefix(),
+    "setsid": _Prefix(),
+    "time": _Prefix("fo", ("--format", "--output")),
+    "nice": _Prefix("n", ("--adjustment",)),
+    "ionice": _Prefix("cn", ("--class", "--classdata")),
+    "chrt": _Prefix(words=1),
+    "taskset": _Prefix(words=1),
+    "stdbuf": _Prefix("ioe", ("--input", "--output", "--error")),
+    "timeout": _Prefix("ks", ("--kill-after", "--signal"), words=1),
+    "flock": _Prefix("wE", ("--timeout", "--wait"), words=1),
+    "chroot": _Prefix(words=1),
+    "watch": _Prefix("n", ("--interval",)),
+    "xargs": _Prefix("nIPLdasE", ("--max-args", "--replace", "--max-procs", "--delimiter", "--arg-file")),
+    "busybox": _Prefix(),
+    "function": _Prefix(words=1),
+}
+
+
+def command_starts(sources: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """Return the places at which a command may begin: its first word, and the word after each prefix.
+
+    `sources` are the words as written, `texts` the same without quotes.
+    """
+    found, at = [0], 0
+    while at < len(texts) and (after := _skip_prefix(sources, texts, at)) > at:
+        at = after
+        if at < len(texts):
+            found.append(at)
+    return found if len(found) <= MAX_STARTS else [*found[: MAX_STARTS - 1], found[-1]]
+
+
+def inner_lines(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the shell lines that a command runs: of `sh -c LINE`, `eval`, `env -S`, and the command of `find -exec`."""
+    texts = texts[command_starts(texts, texts)[-1] :] if texts else texts
+    if not texts:
+        return
+    name, rest = _name(texts[0]), texts[1:]
+    if name in _SHELLS:
+        at = next((at for at, word in enumerate(rest) if re.fullmatch(r"-[a-zA-Z]*c|--command", word)), len(rest))
+        yield from rest[at + 1 : at + 2]
+    elif name == "eval" or name in _SPLIT_OPTIONS:
+        yield " ".join(rest)
+    elif name == "find":
+        yield from _find_exec_commands(rest)
+
+
+def is_shell(texts: Sequence[str]) -> bool:
+    """Whether a command is a shell, which runs what it reads."""
+    return bool(texts) and _name(texts[command_starts(texts, texts)[-1]]) in _SHELLS
+
+
+def _find_exec_commands(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the commands of `find -exec`."""
+    command: list[str] | None = None
+    for text in [*texts, ";"]:
+        if command and (text in _EXEC or text in (";", "+")):
+            yield " ".join(one if "'" in one else f"'{one}'" for one in command)
+            command = None
+        if text in _EXEC:
+            command = []
+        elif command is not None:
+            command.append(text)
+
+
+def _skip_prefix(sources: Sequence[str], texts: Sequence[str], at: int) -> int:
+    """Return the place after the prefix at a place, the same place if there is none."""
+    if _ASSIGNMENT.match(sources[at]) or sources[at] in _KEYWORDS:
+        return at + 1
+    prefix = _PREFIXES.get(_name(texts[at]))
+    return at if prefix is None else _skip_options(texts, at, prefix)
+
+
+def _skip_options(texts: Sequence[str], name: int, prefix: _Prefix) -> int:
+    at = name + 1
+    while at < len(texts) and texts[at].startswith("-") and texts[at] not in _SPLIT_OPTIONS:
+        option = texts[at]
+        at += 1
+        if option == "--":
+            break
+        if not option.startswith("--") and any(letter in prefix.prints for letter in option):
+            return name
+        at += option in prefix.long or (not option.startswith("--") and option[-1:] in tuple(prefix.takes))
+    return at + prefix.words
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]

@@ -1,0 +1,208 @@
+"""Journal of running commands: the baseline of each, so that the next service cleans up after one that was killed."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.platform import system
+from yarrow.policy.openat import open_directory
+from yarrow.policy.sandbox.baseline import Baseline, Finding, SavedFile, find_new_repositories, find_planted, rescan
+from yarrow.policy.sandbox.new_repositories import REGISTER
+from yarrow.policy.sandbox.path_guard import GuardedPath, PathGuard, failed_entry
+from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, decode_path, encode_path
+from yarrow.policy.sandbox.unscanned_regions import mark_unscanned
+
+PREFIX = "call-"
+_OWN_PREFIX = f"{PREFIX}{os.urandom(8).hex()}-"
+"""How the notes of this process begin."""
+MAX_ENTRY_BYTES = 268_435_456
+"""Bytes of the largest note; a larger one is written without the names of git that directories held."""
+MAX_SCANS = 3
+"""Looks at a workspace after a command, as long as each finds something to quarantine."""
+
+
+JournalState = tuple[int, frozenset[str]]
+"""Time of the last change of the notes' directory, and the names in it."""
+
+
+class StoredBaseline(Struct, frozen=True):
+    """A baseline as a note holds it: JSON has no paths as keys."""
+
+    rest: Baseline
+    names: tuple[tuple[Path, tuple[str, ...]], ...]
+    saved: tuple[tuple[Path, SavedFile], ...]
+
+
+class Leftovers(Struct, frozen=True):
+    """What a command may leave that must not stay."""
+
+    watched: PathGuard
+    before: Baseline
+    """What its workspace held."""
+    made: tuple[Path, ...] = ()
+    """Git directories that earlier commands made."""
+
+    def take_away(self, quarantine: Quarantine) -> list[QuarantineEntry]:
+        """Quarantine it, put back what was there before, and return the entries.
+
+        An error keeps nothing else in place: it becomes an entry, and the workspace is looked at again.
+        """
+        taken = self.watched.take_away(quarantine)
+        REGISTER.add(self.made)
+        failed: dict[Path, QuarantineEntry] = {}
+        for _ in range(MAX_SCANS):
+            found = list(_scan_and_quarantine(self.before, quarantine))
+            taken += [entry for entry in found if entry.item != entry.path]
+            failed = {entry.path: entry for entry in found if entry.item == entry.path}
+            if not found:
+                break
+        return [*taken, *failed.values()]
+
+
+def _scan_and_quarantine(before: Baseline, quarantine: Quarantine) -> Iterator[QuarantineEntry]:
+    try:
+        found = rescan(before)
+        REGISTER.add(find_new_repositories(before, found))
+        verdicts = find_planted(before, found)
+    except Exception as error:  # noqa: BLE001 (what a command left may have provoked it)
+        yield failed_entry(
+            before.roots[0], f"what git would execute of it could not be looked for: {type(error).__name__}"
+        )
+        return
+    for verdict in verdicts:
+        try:
+            entry = _quarantine_finding(verdict, quarantine)
+        except Exception as error:  # noqa: BLE001 (one entry must not keep the others in place)
+            entry = failed_entry(verdict.path, f"{verdict.reason}; it could not be moved: {type(error).__name__}")
+        if entry is not None:
+            yield entry
+
+
+def _quarantine_finding(verdict: Finding, quarantine: Quarantine) -> QuarantineEntry | None:
+    entry = GuardedPath.at(verdict.path).take_away(quarantine, reason=verdict.reason)
+    if entry is not None and entry.item != entry.path and verdict.saved is not None:
+        with suppress(OSError):
+            _restore_file(verdict.path, verdict.saved)
+    return entry
+
+
+def _restore_file(path: Path, saved: SavedFile) -> None:
+    """Write a file as it was, where nothing is. Raises OSError."""
+    directory = open_directory(Path("/"), path.parent)
+    try:
+        making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(system.open_at(directory, path.name, making, mode=saved.mode), "wb") as file:
+            file.write(saved.content)
+    finally:
+        os.close(directory)
+
+
+class JournalEntry:
+    """What one running command may leave, in a file that is locked for as long as we live."""
+
+    def __init__(self, directory: Path, left: Leftovers) -> None:
+        """Write the note. Raises OSError."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = directory / f"{_OWN_PREFIX}{os.urandom(8).hex()}.json"
+        beside = self._path.with_suffix(".tmp")
+        self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
+        with ExitStack() as undone:
+            undone.callback(beside.unlink, missing_ok=True)
+            undone.callback(os.close, self._descriptor)
+            # Locked before it has its name, or another service could take it for one that a dead one left.
+            system.try_lock(self._descriptor)
+            with os.fdopen(self._descriptor, "wb", closefd=False) as file:
+                file.write(_encode_entry(left))
+            beside.rename(self._path)
+            undone.pop_all()
+
+    def remove(self) -> None:
+        """Delete the note: the command is over, and what it planted is quarantined."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def recover(directory: Path) -> list[QuarantineEntry]:
+    """Quarantine what commands of killed services left, and return the entries."""
+    taken: list[QuarantineEntry] = []
+    for name in _entry_names(directory):
+        with suppress(OSError):
+            taken += _recover_entry(directory, name)
+    return taken
+
+
+def other_baselines(directory: Path) -> list[Baseline]:
+    """Return the baselines of commands of other services, whether these run or were killed."""
+    found: list[Baseline] = []
+    for name in _entry_names(directory):
+        if not name.startswith(_OWN_PREFIX):
+            with suppress(OSError, msgspec.MsgspecError):
+                descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
+                try:
+                    found.append(_decode_entry(descriptor).before)
+                finally:
+                    os.close(descriptor)
+    return found
+
+
+def journal_state(directory: Path | None) -> JournalState:
+    """Return what differs once a command of any service began or ended."""
+    if directory is None:
+        return 0, frozenset()
+    try:
+        return directory.stat().st_mtime_ns, frozenset(_entry_names(directory))
+    except OSError:
+        return 0, frozenset()
+
+
+def _entry_names(directory: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(directory) if name.startswith(PREFIX) and name.endswith(".json")]  # noqa: PTH208 (no Path is needed)
+    except OSError:
+        return []
+
+
+def _recover_entry(directory: Path, name: str) -> list[QuarantineEntry]:
+    descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
+    try:
+        system.try_lock(descriptor)  # raises where the command's service lives
+        taken: list[QuarantineEntry] = []
+        with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
+            left = _decode_entry(descriptor)
+            mark_unscanned(directory, left.before.roots, left.before.beyond)
+            taken = left.take_away(Quarantine(directory / STORE))
+        (directory / name).unlink(missing_ok=True)
+        return taken
+    finally:
+        os.close(descriptor)
+
+
+def _encode_entry(left: Leftovers) -> bytes:
+    """Return a note. Raises OSError for one that is too large.
+
+    Without the names it still says what is trusted: after a crash, what a command turned into a git directory is
+    quarantined by its executable part instead of by what completed it.
+    """
+    before = left.before
+    for names in (tuple(before.names.items()), ()):
+        stored = StoredBaseline(replace(before, names={}, saved={}), names, tuple(before.saved.items()))
+        data = msgspec.json.encode((left.watched, stored), enc_hook=encode_path)
+        if len(data) <= MAX_ENTRY_BYTES:
+            return data
+    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+
+def _decode_entry(descriptor: int) -> Leftovers:
+    """Read a note. Raises OSError, and `msgspec.MsgspecError` for one that makes no sense."""
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        data = file.read(MAX_ENTRY_BYTES)
+    watched, stored = msgspec.json.decode(data, type=tuple[PathGuard, StoredBaseline], dec_hook=decode_path)
+    return Leftovers(watched, replace(stored.rest, names=dict(stored.names), saved=dict(stored.saved)))

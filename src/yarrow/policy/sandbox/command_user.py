@@ -1,0 +1,81 @@
+"""User that commands run as when Yarrow is root and the workspace belongs to another user."""
+
+import os
+import shutil
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.platform import system
+
+SESSION_DIRECTORIES = ("home", "tmp", "settings", "configs")
+"""Directories of a session that its commands read or write."""
+
+
+class CommandUser(Struct, frozen=True):
+    """A user and a group, by number."""
+
+    uid: int
+    gid: int
+
+    def becoming(self) -> tuple[str, ...]:
+        """Return the words that run the rest of a command line as this user, without any of root's groups."""
+        return (_setpriv() or "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--")
+
+    def reaches(self, path: str) -> bool:
+        """Whether the user can pass through each directory above a real path."""
+        while path != "/":
+            path = os.path.dirname(path)  # noqa: PTH120 (for each mount)
+            try:
+                status = os.lstat(path)
+            except OSError:
+                return False
+            shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.gid else 0
+            if not status.st_mode >> shift & 1:
+                return False
+        return True
+
+    def own(self, path: str) -> None:
+        """Give a file or a directory to the user, or a symlink itself. Raises OSError."""
+        os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+    def receive(self, private: Path) -> None:
+        """Give a session's directories to the user, who can pass through those above. Raises OSError."""
+        for directory in (private.parent, private):
+            directory.chmod(0o711)
+        for name in SESSION_DIRECTORIES:
+            directory = private / name
+            with suppress(FileNotFoundError):
+                os.chown(directory, self.uid, self.gid, follow_symlinks=False)
+        for path in (private / "configs").rglob("*"):
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+        with suppress(FileNotFoundError), os.scandir(private / "settings") as entries:
+            for entry in entries:
+                os.chown(entry.path, self.uid, self.gid, follow_symlinks=False)
+
+
+def owner_of(workspace: Path) -> CommandUser | None:
+    """Return who owns a workspace; None for the user that Yarrow runs as."""
+    if not system.is_root():
+        return None
+    try:
+        status = workspace.stat()
+    except OSError:
+        return None
+    return CommandUser(status.st_uid, status.st_gid) if status.st_uid else None
+
+
+def owner_problem(owner: CommandUser, workspace: Path, scratch: Path) -> str:
+    """Return why commands of a workspace cannot run as its owner, as part of a sentence; empty when they can."""
+    if not _setpriv():
+        return "setpriv (util-linux) is not installed"
+    closed = next((path for path in (workspace, scratch) if not owner.reaches(str(path))), None)
+    return f"that user has no access to {closed.parent}" if closed else ""
+
+
+@lru_cache(maxsize=1)
+def _setpriv() -> str | None:
+    """Return the path of util-linux's setpriv, of the system's own alone: it runs as root."""
+    return shutil.which("setpriv", path="/usr/bin:/bin:/usr/sbin:/sbin")

@@ -1,0 +1,327 @@
+"""Recognizes failures of a command that its sandbox caused, by what the command printed and what the host has."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.credential_paths import CredentialPaths
+from yarrow.policy.sandbox.bwrap_args import host_path
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+
+TAIL_CHARACTERS = 8_192
+"""Characters at the end of the output that are searched; errors come last."""
+MAX_LINES = 200
+"""Lines of the tail that are searched."""
+MAX_PATHS = 64
+"""Paths of the output that are looked up on the host."""
+SESSION_DIRECTORIES = (Path("/tmp"),)  # noqa: S108
+"""Places that are the session's own inside."""
+CREDENTIAL_FILES = (".ssh", ".gnupg", ".git-credentials", ".netrc", ".config/git/credentials", ".config/gh")
+"""Files and directories below the home that hold keys."""
+
+SYSTEM_CONFIG = Path("/etc/gitconfig")
+CREDENTIAL_VARIABLES = ("GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN")
+"""Variables that lead to credentials outside."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_READ_ONLY = re.compile(r"\bread-only file ?system\b|\bEROFS\b|\[Errno 30\]", re.IGNORECASE)
+_BUSY = re.compile(
+    r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]|^fatal: could not remove '",  # the last by `git rm`
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
+_MISSING = re.compile(
+    r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
+    r"|\bnot a git repository: |\bunable to normalize alternate object path\b"
+    r"|\bdoes not (?:appear to )?exist\b|\bcannot find\b|\bnot found\b)",
+    re.IGNORECASE,
+)
+_SPECIAL = re.compile(r"\bcannot create special file\b", re.IGNORECASE)
+_GIT_LINE = re.compile(r"(?:error|fatal|gpg|ssh): |\S+: Permission denied \(|Host key verification failed")
+_PATH = re.compile(
+    r"'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019|`([^`']+)['`]|([^\s:'\"\u2018\u2019,;()]*[/.][^\s:'\",;()]*)"
+)
+_FILE_LINE = re.compile(r"[^\s:]*[./][^\s:]*:(?:\d+:|\S)")
+"""Begins a line of a file, as `grep` prints it: an error has a space behind its first colon."""
+_SEARCH_ERROR = re.compile(r"(?:grep|egrep|fgrep|rg|ag|ack|find|du|tree): ")
+"""Begins an error of a program that passes over what it cannot read and does the rest."""
+_PROGRAM = re.compile(r"\S+: (?:line \d+: )?")
+"""Begins an error with the program that prints it."""
+_SOCKET = re.compile(r"(?:unix://)?(/[^\s:'\"()]+)")
+_GIT = re.compile(
+    r"\bgit\b(?![/-])(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(?!log\b|show\b|diff\b|grep\b|blame\b|cat-file\b)[a-z]"
+)
+_SIGNING = re.compile(
+    r"(?:error: )?(?:gpg failed to sign|couldn't load public key|unable to sign|unable to start ssh-agent|"
+    r"no private key found for public key)|gpg: (?:signing|clear-sign|skipped).*(?:failed|no secret key)|"
+    r"error: load key |(?:fatal|error): (?:either )?user\.signingkey |gpg: no default secret key|"
+    r"error: .*user\.signingkey",
+    re.IGNORECASE,
+)
+_SSH = re.compile(
+    r"(?:\S+: )?permission denied \(publickey|host key verification failed\.|could not open a connection to your "
+    r"authentication agent|error connecting to agent: |\S+@\S+: permission denied \(",
+    re.IGNORECASE,
+)
+_CREDENTIALS = re.compile(
+    r"fatal: could not read (?:username|password) for |fatal: authentication failed for |"
+    r"to get started with github cli|you are not logged into any github hosts",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(
+    r"could not resolve|temporary failure in name resolution|network is unreachable|eai_again|enetunreach|"
+    r"name or service not known|no address associated with hostname|unable to resolve host|getaddrinfo failed|"
+    r"dial (?:tcp|udp).*(?:lookup|unreachable)|failed to lookup address",
+    re.IGNORECASE,
+)
+_SETTING_BITS = re.compile(r"\bchmod\s+(?:-\S+\s+)*(?:[ugoa]*[+=][rwxXt]*s|0?[2-7][0-7]{3}\b)")
+_BITS_REFUSED = re.compile(r"chmod: changing permissions of .*: Operation not permitted")
+_SETUID = re.compile(
+    r"\"no new privileges\" flag is set|effective user id is not 0|must be (?:setuid|suid|owned by uid 0)|"
+    r"is sudo installed setuid root|cannot set groups: operation not permitted",
+    re.IGNORECASE,
+)
+_SOCKET_FAILED = re.compile(
+    r"cannot connect|can't connect|could not connect|failed to connect|dial unix|connect(?:ion)?\b.*\bfailed|"
+    r"no such file or directory|connection refused|is the docker daemon running",
+    re.IGNORECASE,
+)
+
+
+class FinishedCommand(Struct, frozen=True):
+    """A command that ended in a sandbox."""
+
+    command: str
+    output: str
+    cwd: Path
+    failed: bool
+    """Whether its exit code was not 0."""
+
+
+class SandboxRestrictions(Struct, frozen=True):
+    """What a sandbox kept from a command."""
+
+    box: SandboxSpec
+    guarded: tuple[Path, ...]
+    """Files and directories of the workspace that were mounted so that they could not be changed or moved."""
+    covered: tuple[Path, ...]
+    """Files of secrets that could not be read."""
+
+    def is_read_only(self, path: Path) -> bool:
+        """Whether a write to a path fails inside and would not fail outside."""
+        is_open = any(path.is_relative_to(root) for root in self.box.writable) and self.guard(path) is None
+        return not is_open and not self._is_private(path) and _writable(path)
+
+    def _is_private(self, path: Path) -> bool:
+        """Whether a path is the session's own inside: not where it lies beside a root, in a directory made for that."""
+        tops = [place / path.relative_to(place).parts[0] for place in SESSION_DIRECTORIES if place in path.parents]
+        return any(not any(root.is_relative_to(top) for root in self.box.writable) for top in tops)
+
+    def guard(self, path: Path) -> Path | None:
+        """Return the innermost of what is guarded that a path is or lies in."""
+        return max((one for one in self.guarded if path.is_relative_to(one)), key=_depth, default=None)
+
+
+class FailureEvidence(Struct, frozen=True):
+    """A command that ended, and the lines of its output that may say why it failed."""
+
+    ran: FinishedCommand
+    limits: SandboxRestrictions
+    lines: list[str]
+
+    def matching(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a line begins as a pattern says."""
+        return any(map(pattern.match, self.lines))
+
+    def holding(self, pattern: re.Pattern[str]) -> list[str]:
+        """Return the lines that hold what a pattern says."""
+        return [line for line in self.lines if pattern.search(line)]
+
+
+Detector = Callable[[FailureEvidence], str]
+"""Returns what the sandbox kept from a command, as the end of a sentence; empty when that is not why it failed."""
+
+
+def explain_failure(ran: FinishedCommand, limits: SandboxRestrictions) -> str:
+    """Return what the sandbox kept from a command that failed, empty when nothing says that it did.
+
+    A command whose last part succeeded failed only where git says so on a line of its own.
+    """
+    if not ran.failed and not _GIT.search(ran.command):
+        return ""
+    lines = _COLOURS.sub("", ran.output[-TAIL_CHARACTERS:]).splitlines()[-MAX_LINES:]
+    if ran.failed:
+        seen, detectors = FailureEvidence(ran, limits, lines), (*GIT_DETECTORS, *OTHER_DETECTORS)
+    else:
+        seen, detectors = FailureEvidence(ran, limits, [line for line in lines if _GIT_LINE.match(line)]), GIT_DETECTORS
+    return next((found for detect in detectors if (found := detect(seen))), "")
+
+
+def _no_network(seen: FailureEvidence) -> str:
+    is_so = seen.limits.box.level == "strict" and seen.ran.failed and bool(seen.holding(_NETWORK))
+    return "commands have no network" if is_so else ""
+
+
+def _no_signing(seen: FailureEvidence) -> str:
+    return "commands have no signing keys" if seen.matching(_SIGNING) and _has_keys(seen.limits.box.home) else ""
+
+
+def _no_agent(seen: FailureEvidence) -> str:
+    is_so = seen.matching(_SSH) and _has_keys(seen.limits.box.home)
+    return "commands have no SSH keys and no agent" if is_so else ""
+
+
+def _no_credentials(seen: FailureEvidence) -> str:
+    is_so = seen.matching(_CREDENTIALS) and _has_credentials(seen.limits.box.home)
+    return "commands have no credentials of yours" if is_so else ""
+
+
+def _protected_path(seen: FailureEvidence) -> str:
+    for path in _paths_in(seen, _BUSY):
+        if os.path.ismount(path):
+            continue
+        if guarded := seen.limits.guard(path):
+            return f"{_display_path(guarded, seen)} is protected"
+        if path in seen.limits.covered:
+            return f"{_display_path(path, seen)} is closed to commands"
+        if path.is_relative_to(seen.limits.box.home) and os.path.lexists(path):  # a file of settings that is shown
+            return f"{_display_path(path, seen)} is protected"
+    return ""
+
+
+def _hidden_path(seen: FailureEvidence) -> str:
+    """Return what is there for the user and not for commands, but for places of keys."""
+    keys = CredentialPaths.of(seen.limits.box.home)
+    for path in _paths_in(seen, _MISSING):
+        for one in (path, *([path.parent] if os.access(path.parent, os.W_OK) else [])):  # where it would be made
+            if os.path.lexists(one) and not keys.has(str(one)) and not _is_visible(one, seen.limits.box):
+                return f"{_display_path(one, seen)} is hidden from commands"
+    return ""
+
+
+def _is_visible(path: Path, box: SandboxSpec) -> bool:
+    inside = host_path(box, path, os.environ)
+    return inside is not None and os.path.lexists(inside)
+
+
+def _read_only(seen: FailureEvidence) -> str:
+    for path in _paths_in(seen, _READ_ONLY):
+        if seen.limits.is_read_only(path):
+            return f"{_display_path(path, seen)} is read-only"
+    return ""
+
+
+def _no_socket(seen: FailureEvidence) -> str:
+    for line in seen.holding(_SOCKET_FAILED):
+        for name in _SOCKET.findall(line):
+            path = _socket(name.rstrip("."))
+            if path is not None and not _is_socket(host_path(seen.limits.box, path, os.environ)):
+                return f"{path} is hidden from commands"
+    return ""
+
+
+def _masked_file(seen: FailureEvidence) -> str:
+    for path in _paths_in(seen, _DENIED):
+        if path in seen.limits.covered and os.access(path, os.R_OK):
+            return f"{_display_path(path, seen)} is closed to commands"
+    names = {path.name for path in _paths_in(seen, _SPECIAL)}  # a copy of what covers it
+    return next(
+        (f"{_display_path(path, seen)} is closed to commands" for path in seen.limits.covered if path.name in names), ""
+    )
+
+
+def _no_setuid(seen: FailureEvidence) -> str:
+    if _SETTING_BITS.search(seen.ran.command) and seen.matching(_BITS_REFUSED):
+        return "setuid and setgid bits cannot be set"
+    return "setuid programs such as sudo get no rights" if seen.holding(_SETUID) else ""
+
+
+GIT_DETECTORS: tuple[Detector, ...] = (
+    _no_network,
+    _no_signing,
+    _no_agent,
+    _no_credentials,
+    _protected_path,
+    _read_only,
+)
+"""Causes for which git fails; in order, the first that is found counts."""
+OTHER_DETECTORS: tuple[Detector, ...] = (_no_socket, _masked_file, _no_setuid, _hidden_path)
+
+
+def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]:
+    """Yield the paths, as they may be meant, of the lines that hold what a pattern says."""
+    places = [seen.ran.cwd, *_named_directories(seen.ran)]
+    lines = _error_lines(seen, pattern)
+    for count, found in enumerate(one for line in lines for one in _PATH.finditer(line, _message_start(line))):
+        if count >= MAX_PATHS:
+            return
+        for place in places:
+            with suppress(ValueError):  # a NUL, or what no file name can hold
+                yield Path(os.path.realpath(place / next(filter(None, found.groups()))))
+
+
+def _message_start(line: str) -> int:
+    """Return where the message of an error begins: after the program, unless that is the one path that it names."""
+    program = _PROGRAM.match(line)
+    return program.end() if program and _PATH.search(line, program.end()) else 0
+
+
+def _error_lines(seen: FailureEvidence, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines that hold what a pattern says, without lines of files that a search found."""
+    return [line for line in seen.holding(pattern) if not _FILE_LINE.match(line) and not _SEARCH_ERROR.match(line)]
+
+
+def _display_path(path: Path, seen: FailureEvidence) -> str:
+    return str(path.relative_to(seen.ran.cwd) if path.is_relative_to(seen.ran.cwd) else path)
+
+
+def _named_directories(ran: FinishedCommand) -> list[Path]:
+    """Return the directories that a command names after `cd` or `-C`, where its errors may count from."""
+    named = re.findall(r"(?:\bcd|\s-C)\s+([^\s;&|'\"]+)", ran.command)
+    return [ran.cwd / os.path.expanduser(name) for name in named[:4]]  # noqa: PTH111 (a text)
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def _writable(path: Path) -> bool:
+    """Whether this process may write to a path, or make it where it is missing."""
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return os.access(path, os.W_OK)
+
+
+def _socket(name: str) -> Path | None:
+    """Return the real path of a socket of the host, None when there is none of that name."""
+    try:
+        path = Path(os.path.realpath(name))
+    except (OSError, ValueError):
+        return None
+    return path if _is_socket(path) else None
+
+
+def _is_socket(path: Path | None) -> bool:
+    try:
+        return path is not None and stat.S_ISSOCK(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _has_keys(home: Path) -> bool:
+    return "SSH_AUTH_SOCK" in os.environ or any(os.path.lexists(home / name) for name in CREDENTIAL_FILES)
+
+
+def _has_credentials(home: Path) -> bool:
+    if _has_keys(home) or any(name in os.environ for name in CREDENTIAL_VARIABLES):
+        return True
+    for path in (home / ".gitconfig", home / ".config/git/config", SYSTEM_CONFIG):
+        with suppress(OSError):
+            if re.search(r"(?im)^\s*helper\s*=", path.read_text(errors="replace")):
+                return True
+    return False

@@ -1,0 +1,211 @@
+"""Copies of git's configuration that commands change in place of the user's file, which takes over harmless changes.
+
+Inside, `.git/config` is a symlink to the copy: git renames its lock file over what the symlink leads to, and the kernel
+refuses a rename over a mounted file.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from yarrow import platform
+from yarrow.platform import system
+from yarrow.policy.git_config import CONFIG_BYTES, WORKTREE_CONFIG, decode_config, is_settable_change
+from yarrow.policy.openat import open_beneath, open_directory
+from yarrow.policy.sandbox.mounts import BindMount
+from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
+
+MAX_COPIES = 16
+"""Configurations that one command can change; later ones are read-only."""
+SANDBOX_DIRECTORY = "/tmp/.yarrow-git"  # noqa: S108 (in the session's own)
+"""Directory of the copies, as commands see it."""
+COPIES, LINKS = "configs", "links"
+"""Directories of a session with the copies of each command, and with the symlinks to them."""
+GIT_COMMAND = re.compile(r"\bgit\b")
+CHANGING_WORDS = re.compile(
+    r"\b(?:config|remote|branch|push|set-upstream|switch|checkout|submodule|worktree|init|lfs|flow|sparse-checkout|"
+    r"maintenance)\b"
+)
+"""Words after `git` of a command that may change a configuration; only then is a process spent on that."""
+OTHER_PROGRAMS = re.compile(r"\b(?:gh|husky|hub)\b")
+"""Other programs that change configurations."""
+MOUNT_PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
+"""Program that mounts symlinks, run by path."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+GUARDS_MARK = "--guards"
+"""Word in the command line of the launcher that stands for the guards of the user's files."""
+FILE_MODE = re.compile(rb"^([ \t]*filemode[ \t]*=[ \t]*)(true|false)\b", re.MULTILINE | re.IGNORECASE)
+EXECUTES_REASON = "it changes settings by which git executes or reads something"
+CHANGED_REASON = "the file was changed by another program while the command ran"
+
+
+class GitConfigCopy(Struct, frozen=True):
+    """The copy of one configuration."""
+
+    config: Path
+    """The user's file."""
+    content: bytes
+    """Content before the command."""
+    own: Path
+    """The copy, outside of the sandbox."""
+
+
+class GitConfigCopies(Struct, frozen=True):
+    """The copies that one command can change."""
+
+    interpreter: str
+    """Python that mounts the symlinks."""
+    directory: Path
+    links: tuple[Path, ...]
+    all: tuple[GitConfigCopy, ...]
+    sets_file_mode: bool
+    """Whether the command names `core.fileMode`; else git has changed it because it found a symlink."""
+
+    @property
+    def configs(self) -> frozenset[Path]:
+        """The user's files."""
+        return frozenset(copy.config for copy in self.all)
+
+    def mount(self) -> BindMount:
+        """Return the mount of the copies."""
+        return BindMount(str(self.directory), SANDBOX_DIRECTORY, writable=True)
+
+    def launching(self, guards: Sequence[str], program: Sequence[str]) -> list[str]:
+        """Return the command line that mounts the symlinks and becomes a program; `guards` are for where it cannot."""
+        pairs = zip(self.links, self.all, strict=True)
+        links = [word for link, copy in pairs for word in (str(link), str(copy.config))]
+        words = [GUARDS_MARK, str(len(links)), *links, str(len(guards)), *guards, *program]
+        return [self.interpreter, "-I", "-S", str(MOUNT_PROGRAM), *words]
+
+    def take_over(self, quarantine: Quarantine) -> list[QuarantineEntry]:
+        """Replace the user's files by the copies with harmless changes; quarantine others and return the entries."""
+        entries: list[QuarantineEntry] = []
+        for copy in self.all:
+            content = _read(self.directory, copy.own)
+            if content is None or content == copy.content:
+                continue
+            if not self.sets_file_mode:
+                content = _with_file_mode(content, copy.content)
+            is_harmless = is_settable_change(copy.config, decode_config(copy.content), decode_config(content))
+            if not (is_harmless and _replace(copy, content)):
+                with suppress(OSError):
+                    reason = CHANGED_REASON if is_harmless else EXECUTES_REASON
+                    entries.append(quarantine.keep(content, copy.config, reason=reason))
+        return entries
+
+
+def copy_git_configs(
+    fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, command: str
+) -> GitConfigCopies | None:
+    """Return copies of the configurations among some read-only files; None where the command changes none.
+
+    None too where Python lies in the workspace: a command could change what would run outside the sandbox.
+    """
+    if not _may_change(command) or (interpreter := _interpreter(roots)) is None:
+        return None
+    names = ("config", WORKTREE_CONFIG)
+    configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")]
+    directory = private / COPIES / os.urandom(8).hex()
+    made: list[GitConfigCopy] = []
+    for config in configs[:MAX_COPIES]:
+        content = _read(Path("/"), config)
+        if content is not None:
+            own = directory / str(len(made)) / "config"
+            own.parent.mkdir(mode=0o700, parents=True)
+            own.write_bytes(content)
+            made.append(GitConfigCopy(config, content, own))
+    links = tuple(_link(private / LINKS, number) for number in range(len(made)))
+    return (
+        GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold()) if made else None
+    )
+
+
+def _with_file_mode(content: bytes, before: bytes) -> bytes:
+    """Return a configuration with the former `core.fileMode`: `git init` tries the mode of the file, here a symlink."""
+    known = FILE_MODE.search(before)
+    return content if known is None else FILE_MODE.sub(lambda found: found[1] + known[2], content)
+
+
+def _may_change(command: str) -> bool:
+    """Whether a command may change a configuration; each search passes over the command once."""
+    git = GIT_COMMAND.search(command)
+    return OTHER_PROGRAMS.search(command) is not None or (
+        git is not None and CHANGING_WORDS.search(command, git.end()) is not None
+    )
+
+
+def _link(directory: Path, number: int) -> Path:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    link = directory / str(number)
+    with suppress(FileExistsError):
+        link.symlink_to(f"{SANDBOX_DIRECTORY}/{number}/config")
+    return link
+
+
+def _interpreter(roots: Sequence[Path]) -> str | None:
+    """Return a Python that can be run, and of which no part lies in the workspace."""
+    if any(_lies_in(path, roots) for path in (os.__file__, str(MOUNT_PROGRAM))):
+        return None
+    found = map(os.path.realpath, (sys.executable, SYSTEM_PYTHON))
+    return next((path for path in found if os.access(path, os.X_OK) and not _lies_in(path, roots)), None)
+
+
+def _lies_in(path: str, roots: Sequence[Path]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(root) for root in roots)
+
+
+def _read(root: Path, path: Path) -> bytes | None:
+    """Return what a file below a directory holds; None for a symlink, or what is no file or too large."""
+    try:
+        with os.fdopen(open_beneath(root, path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(CONFIG_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= CONFIG_BYTES else None
+
+
+def _replace(copy: GitConfigCopy, content: bytes) -> bool:
+    """Replace the user's file under git's own lock; return whether it still was what the command found."""
+    try:
+        directory = open_directory(Path("/"), copy.config.parent)
+    except OSError:
+        return False
+    lock = f"{copy.config.name}.lock"
+    try:
+        making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(system.open_at(directory, lock, making, mode=0o600), "wb") as file:
+            is_same = _read(Path("/"), copy.config) == copy.content
+            if is_same:
+                _write_like(file, content, system.stat_at(directory, copy.config.name))
+        if is_same:
+            system.replace_at(directory, lock, copy.config.name)
+        else:
+            system.unlink_at(directory, lock)
+    except FileExistsError:  # another git is writing it
+        return False
+    except OSError:
+        with suppress(OSError):
+            system.unlink_at(directory, lock)
+        return False
+    else:
+        return is_same
+    finally:
+        os.close(directory)
+
+
+def _write_like(file: BinaryIO, content: bytes, like: os.stat_result) -> None:
+    file.write(content)
+    file.flush()
+    system.set_mode(file.fileno(), stat.S_IMODE(like.st_mode))
+    if system.is_root():
+        system.copy_owner(file.fileno(), like)

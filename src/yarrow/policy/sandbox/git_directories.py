@@ -1,0 +1,330 @@
+"""Git directories of a workspace, and what git would execute or obey in each.
+
+A directory counts by its names alone (`HEAD`, `objects` and `refs`, or `HEAD` and `commondir`), whatever these hold and
+whether they are symlinks: that is more than any implementation of git accepts.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.platform import system
+from yarrow.policy.git_config import (
+    CONFIG_BYTES,
+    decode_config,
+    harmless_settings,
+    included_files,
+    parse_settings,
+    render_settings,
+)
+from yarrow.policy.git_settings import HARMLESS_SETTINGS
+from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
+from yarrow.policy.sandbox.directory_trees import make_accessible
+from yarrow.policy.sandbox.git_core_worktree import is_own_worktree
+from yarrow.policy.sandbox.git_files import read_content, read_path
+from yarrow.policy.secrets import ENV_FILES, SecretFiles
+
+MAX_DIRECTORIES = 100_000
+"""Directories of a workspace that are looked at before a command, the nearest first; the rest is not judged."""
+CONFIG_FILES = ("config", "config.worktree")
+SAMPLE_SUFFIX = ".sample"
+"""Suffix of hooks that git does not run."""
+MAX_HASHED_BYTES = 67_108_864
+"""Bytes of a hook that are hashed; a larger one is identified by its size and number besides."""
+EMPTY_LISTING = DirectoryListing(0, (), ())
+NESTED_GIT_DIRECTORY = r"/\.git/(?:modules|worktrees)/"
+"""Where git keeps git directories inside another, complete or not."""
+NOT_GIT_DIRECTORY = r"/(?:refs|objects|logs|lfs)/"
+
+
+class PathDigest(Struct, frozen=True):
+    """A file that git would execute or obey, or a directory that cannot be listed."""
+
+    path: Path
+    digest: str
+    """Hash of what it holds, or of what it leads to; identity of a directory that cannot be listed."""
+
+
+class GitScan(Struct, frozen=True):
+    """The directories of a workspace that have names of git."""
+
+    names: dict[Path, tuple[str, ...]]
+    """These names, by directory."""
+    linked: frozenset[Path]
+    """Directories that a symlink called `.git` leads to."""
+    beyond: frozenset[Path]
+    """Directories that were not looked into."""
+    closed: frozenset[PathDigest]
+    """Directories that cannot be listed."""
+
+
+def scan_git_directories(
+    roots: Sequence[Path],
+    secrets: SecretFiles = ENV_FILES,
+    *,
+    but: Iterable[Path] | None = None,
+    closed: Collection[PathDigest] | None = None,
+    look: ListDirectory | None = None,
+) -> GitScan:
+    """Look at all directories below some roots, except `but`; without it at most at `MAX_DIRECTORIES`.
+
+    If `closed` is given, directories that cannot be listed are opened to their owner, unless they are among these: git
+    needs no list to find what it executes. `look` is used in place of one of its own.
+    """
+    look = look or start_scan(secrets)
+    avoided = frozenset(map(str, but or ()))
+    names: dict[str, tuple[str, ...]] = {}
+    level = outermost(roots)
+    tops = frozenset(level)
+    left: set[PathDigest] = set()
+    looked = 0
+    while level and (but is not None or looked <= MAX_DIRECTORIES):
+        below: list[str] = []
+        for directory in level:
+            try:
+                found = look(directory)
+            except OSError as error:
+                found = _open_unlisted(directory, error, closed, opened=partial(_list_opened, directory, tops, look))
+                if isinstance(found, PathDigest):
+                    left.add(found)
+                    continue
+            if found.git:
+                if closed is not None and not os.access(directory, os.X_OK):
+                    _open_with_parent(directory, tops)
+                names[directory] = found.git
+            below += found.directories
+            below += found.passed
+        looked += len(level)
+        level = [path for path in below if path not in avoided] if avoided else below
+    found_names = {Path(directory): git for directory, git in names.items()}
+    return GitScan(found_names, _linked_directories(found_names), frozenset(map(Path, level)), frozenset(left))
+
+
+def _open_unlisted(
+    directory: str,
+    error: OSError,
+    closed: Collection[PathDigest] | None,
+    *,
+    opened: Callable[[], DirectoryListing | None],
+) -> DirectoryListing | PathDigest:
+    """Return what a directory holds once it is opened, else a part where it cannot be listed; nothing if it is gone."""
+    if not isinstance(error, PermissionError):
+        return EMPTY_LISTING
+    part = PathDigest(Path(directory), _identity(directory))
+    return part if closed is None or part in closed else opened() or part
+
+
+def _list_opened(directory: str, tops: frozenset[str], look: ListDirectory) -> DirectoryListing | None:
+    """Return what a directory holds once it is opened to its owner; None where that is impossible."""
+    _open_with_parent(directory, tops)
+    with suppress(OSError):
+        return look(directory)
+    return None
+
+
+def _open_with_parent(directory: str, tops: frozenset[str]) -> None:
+    """Let the owner list and enter a directory, and enter the one above it unless that lies outside of the roots."""
+    above = (directory.rpartition("/")[0],) if directory not in tops else ()
+    for place in (*above, directory):
+        with suppress(OSError):
+            make_accessible(place)
+
+
+def _identity(directory: str) -> str:
+    try:
+        status = os.lstat(directory)
+    except OSError:
+        return ""
+    return f"{status.st_dev} {status.st_ino} {status.st_mode} {status.st_ctime_ns}"
+
+
+def is_owned_by_user(directory: Path) -> bool:
+    """Whether a directory is of the user whom commands run as; what others own, they cannot have made."""
+    try:
+        return system.is_owned(directory.lstat())
+    except OSError:
+        return False
+
+
+def outermost(roots: Sequence[Path]) -> list[str]:
+    """Return the roots that lie in no other."""
+    return [str(root) for root in dict.fromkeys(roots) if not any(one in roots for one in root.parents)]
+
+
+def _linked_directories(names: dict[Path, tuple[str, ...]]) -> frozenset[Path]:
+    gits = (directory / name for directory, git in names.items() for name in git if name.casefold() == ".git")
+    return frozenset(Path(os.path.realpath(git)) for git in gits if git.is_symlink())
+
+
+def module_directories(repository: Path) -> Iterator[Path]:
+    """Yield the own directories of submodules and worktrees."""
+    for kind in ("modules", "worktrees"):
+        for directory, names, files in os.walk(repository / kind):
+            if "HEAD" in files:
+                yield Path(directory)
+                names[:] = [name for name in names if name in {"modules", "worktrees"}]
+
+
+def may_be_git_directory(directory: Path, names: Sequence[str]) -> bool:
+    """Whether git may run something of a directory, now or once the user completes it by `git init` or the like."""
+    if is_complete(names) or directory.name.casefold() == ".git":
+        return True
+    below = re.search(NESTED_GIT_DIRECTORY, path := str(directory), re.IGNORECASE)
+    return below is not None and not re.search(NOT_GIT_DIRECTORY, f"{path[below.end() :]}/")
+
+
+def executed_parts(
+    directory: Path, roots: Sequence[Path], skipped: frozenset[Path] = frozenset()
+) -> Iterator[PathDigest]:
+    """Yield what git would execute, or obey in order to execute, of a git directory.
+
+    What lies outside of `roots`, or at or below one of `skipped`, cannot have been changed and is left out.
+    """
+    for path in _executed_paths(directory, roots):
+        is_kept = path in skipped or any(above in skipped for above in path.parents)
+        if not is_kept and any(path.is_relative_to(root) for root in roots):
+            yield PathDigest(path, digest_path(path))
+
+
+def included_only_by(directory: Path, planted: Sequence[Path]) -> set[Path]:
+    """Return the files that planted configurations of a git directory include, and no other one of it does."""
+    common = common_directory(directory)
+    places = [directory] if common is None else [directory, common]
+    configurations = [path for place in places for name in CONFIG_FILES if os.path.lexists(path := place / name)]
+    by_planted: set[Path] = set()
+    kept = {Path(os.path.realpath(path)) for path in configurations}
+    for path in configurations:
+        found = by_planted if path in planted else kept
+        found.update(Path(os.path.realpath(one)) for one in included_files(path, Path.home()))
+    return by_planted - kept
+
+
+def is_within(path: Path, roots: Sequence[Path]) -> bool:
+    """Whether a path lies at or below a root."""
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _executed_paths(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    places = [directory]
+    if (common := common_directory(directory)) is not None:
+        places.append(common)
+        is_direct = str(common) == os.path.normpath(directory / read_path(directory / "commondir"))
+        if not is_direct or not is_within(common, roots):
+            yield directory / "commondir"  # a symlink on the way can be exchanged for another
+    elif os.path.lexists(directory / "commondir"):
+        yield directory / "commondir"
+    for place in places:
+        yield from _configurations(directory, place, roots)
+        yield from _hooks(place)
+
+
+def _configurations(directory: Path, place: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    for name in CONFIG_FILES:
+        path = place / name
+        if os.path.lexists(path) and not _is_harmless(path, directory, roots):
+            yield path
+            yield from (
+                Path(os.path.realpath(one)) for one in included_files(path, Path.home()) if os.path.lexists(one)
+            )
+
+
+def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
+    """Whether git runs nothing for a configuration, and writes to no other work tree than that of its directory."""
+    found = harmless_settings(config)
+    if found is None:
+        return False
+    trees = [setting.value for setting in found if (setting.section, setting.key) == ("core", "worktree")]
+    # With it git reads the paths of a shared configuration from the directory of each worktree.
+    is_split = any((setting.section, setting.key) == ("extensions", "worktreeconfig") for setting in found)
+    bases = {config.parent, directory} if is_split else {config.parent}
+    return all(is_own_worktree(base, tree, roots) for tree in trees for base in bases)
+
+
+def harmless_settings_text(config: Path, roots: Sequence[Path]) -> bytes | None:
+    """Return what is harmless of a configuration, as one; None for nothing, and where git may read it otherwise."""
+    if config.name not in CONFIG_FILES or not config.is_file() or config.is_symlink():
+        return None
+    found = parse_settings(decode_config(read_content(config, CONFIG_BYTES)))
+    if found is None:
+        return None
+    kept = [one for one in found if one.is_in(HARMLESS_SETTINGS)]
+    is_split = any((one.section, one.key) == ("extensions", "worktreeconfig") for one in kept)
+    foreign = {
+        one.value
+        for one in kept
+        if (one.section, one.key) == ("core", "worktree")
+        and (is_split or not is_own_worktree(config.parent, one.value, roots))
+    }
+    kept = [one for one in kept if (one.section, one.key) != ("core", "worktree") or one.value not in foreign]
+    text = render_settings(kept)
+    return text.encode("utf-8", "surrogateescape") if kept and list(parse_settings(text) or ()) == kept else None
+
+
+def _hooks(place: Path) -> Iterator[Path]:
+    hooks = place / "hooks"
+    if hooks.is_symlink():
+        yield hooks
+        return
+    try:
+        names = sorted(entry.name for entry in os.scandir(hooks))
+    except PermissionError:
+        yield hooks
+        return
+    except OSError:
+        return
+    yield from (hooks / name for name in names if not name.endswith(SAMPLE_SUFFIX))
+
+
+def common_directory(directory: Path) -> Path | None:
+    """Return the real directory that `commondir` of a git directory names; None without one that can be followed."""
+    try:
+        return Path(os.path.realpath(directory / read_path(directory / "commondir")))
+    except (OSError, ValueError):
+        return None
+
+
+def digest_path(path: Path) -> str:
+    """Return a hash of a file, a directory (its files) or a symlink (also of what it leads to)."""
+    hashed = hashlib.sha256()
+    with suppress(OSError):
+        status = path.lstat()
+        # A hook that becomes executable is run from then on.
+        is_run = status.st_mode & 0o111 if stat.S_ISREG(status.st_mode) else 0
+        hashed.update(f"{stat.S_IFMT(status.st_mode)} {is_run}".encode())
+        if stat.S_ISLNK(status.st_mode):
+            hashed.update(os.fsencode(os.path.realpath(path)))
+            for below in _files(path):
+                hashed.update(os.fsencode(below) + b"\0" + digest_path(below).encode())
+        elif stat.S_ISDIR(status.st_mode):
+            if not os.access(path, os.R_OK | os.X_OK):
+                hashed.update(_identity(str(path)).encode())
+            for below in _files(path):
+                hashed.update(os.fsencode(below) + b"\0" + digest_path(below).encode())
+        elif stat.S_ISREG(status.st_mode):
+            _hash_file(path, hashed.update)
+    return hashed.hexdigest()
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(directory) if entry.is_file())
+    except OSError:
+        return []
+
+
+def _hash_file(path: Path, update: Callable[[bytes], None]) -> None:
+    left = MAX_HASHED_BYTES
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(left, 1_048_576))):
+            update(piece)
+            left -= len(piece)
+        if left <= 0:
+            status = os.fstat(file.fileno())
+            update(f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}".encode())

@@ -1,0 +1,60 @@
+"""Finds secrets that lie in a workspace by other names: hard links to its own, and what a home's keys are links to."""
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from yarrow.policy.sandbox.directory_scan import MAX_DIRECTORIES
+from yarrow.policy.sandbox.home_secrets import find_home_secrets, resolve_symlinks
+from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
+
+
+def add_hard_links(roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
+    """Add to what was found of each root the names there of any file of secrets that has several."""
+    wanted = {identity for one in found for path in one.secret if (identity := hard_link_identity(path))}
+    if not wanted:  # as nearly always
+        return
+    for root, one in zip(roots, found, strict=True):
+        for path in find_by_identity(root, wanted):
+            if path not in one.secret:
+                one.secret.append(path)
+                one.pinned += directories_between(root, path)
+        one.pinned = sorted(set(one.pinned))
+
+
+def pin_credential_parents(home: Path, roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
+    """Add to what was found of each root the directories above what holds keys of a home and is hidden by its path."""
+    keys = find_home_secrets(home)
+    for path in (*keys, *resolve_symlinks(keys)):
+        text = str(path)  # which is compared sooner than a path
+        for root, one in zip(roots, found, strict=True):
+            if text.startswith(f"{root}/"):
+                one.pinned = sorted({*one.pinned, *directories_between(root, path)})
+
+
+def hard_link_identity(path: Path) -> tuple[int, int] | None:
+    """Return device and number of a file that has hard links; None of anything else."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 else None
+
+
+def find_by_identity(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
+    """Yield the paths below a root of the files of these devices and numbers, the nearest first."""
+    numbers = {number for _, number in wanted}
+    waiting, looked = deque([str(root)]), 0
+    while waiting and looked < MAX_DIRECTORIES:
+        looked += 1
+        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.inode() in numbers:
+                    status = entry.stat(follow_symlinks=False)
+                    if (status.st_dev, status.st_ino) in wanted:
+                        yield Path(entry.path)

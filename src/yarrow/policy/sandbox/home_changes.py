@@ -1,0 +1,93 @@
+"""Visible files of the session's home, which the user would look for in the real home in vain."""
+
+import os
+import stat
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.hidden_directories import sandbox_home
+from yarrow.policy.sandbox.redacted_settings import copy_settings
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+
+MAX_ENTRIES = 2_000
+"""Entries of a session's home that are looked at; changes to later ones go unreported."""
+MAX_NAMED = 5
+"""Paths named in one note; the rest are counted."""
+
+HomeState = dict[str, tuple[int, int, int]]
+"""Inode, size and time of change of each file; of a directory the inode and -1."""
+
+
+class HomeChanges(Struct, frozen=True):
+    """The visible files of a session's home before a command."""
+
+    directory: Path
+    home: Path
+    """Where commands see the directory."""
+    mounted: frozenset[str]
+    """Names in it that are mount points."""
+    box: SandboxSpec
+    before: HomeState
+
+    @classmethod
+    def look(cls, box: SandboxSpec) -> "HomeChanges":
+        """Look before a command."""
+        home, directory = sandbox_home(box.home), box.private / "home"
+        roots = (path for path in (*box.writable, *box.readable) if path != home and path.is_relative_to(home))
+        mounted = frozenset(path.relative_to(home).parts[0] for path in roots)
+        return cls(directory, home, mounted, box, _read_state(directory, mounted))
+
+    def written(self) -> list[str]:
+        """Return what commands wrote since, below the home, without what lies in a directory that is one of them.
+
+        An empty directory is none: it may be a mount point.
+        """
+        after = _read_state(self.directory, self.mounted)
+        if after != self.before:
+            settings = self._settings()
+            after = {path: state for path, state in after.items() if path not in settings}
+        filled = {os.path.dirname(path) for path in after}  # noqa: PTH120 (texts)
+        empty = {path for path, state in after.items() if state[1] < 0 and path not in filled}
+        changed = {path for path, state in after.items() if self.before.get(path) != state} - empty
+        return sorted(path for path in changed if os.path.dirname(path) not in changed)  # noqa: PTH120 (texts)
+
+    def _settings(self) -> set[str]:
+        """Return where settings of the person are mounted, which makes an empty file for each."""
+        shown = (path for path, _ in copy_settings(self.box.home, self.box.private / "settings", self.box.writable))
+        return {str(path.relative_to(self.home)) for path in shown if path.is_relative_to(self.home)}
+
+    def note(self) -> str:
+        """Return, in a sentence for the model, what commands wrote there; empty for nothing."""
+        written = self.written()
+        if not written:
+            return ""
+        names = ", ".join(f"~/{path}" for path in written[:MAX_NAMED])
+        more = f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""
+        return (
+            f"{names}{more}: only in this session's home, which is removed with the session; the user's {self.home} "
+            "is unchanged. Files to keep belong in the workspace"
+        )
+
+
+def _read_state(directory: Path, mounted: frozenset[str]) -> HomeState:
+    state: HomeState = {}
+    waiting = deque([""])
+    while waiting and len(state) < MAX_ENTRIES:
+        below = waiting.popleft()
+        with suppress(OSError), os.scandir(directory / below) as entries:
+            for entry in entries:
+                if not below and (entry.name.startswith(".") or entry.name in mounted):
+                    continue
+                path = f"{below}/{entry.name}" if below else entry.name
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    state[path] = (status.st_ino, -1, 0)
+                    waiting.append(path)
+                else:
+                    state[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+                if len(state) >= MAX_ENTRIES:
+                    break
+    return state

@@ -1,0 +1,111 @@
+"""Git directories that commands made, which later commands may remove: no mount guards them."""
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from yarrow.policy.sandbox.git_directories import executed_parts, module_directories
+
+MAX_REPOSITORIES = 1_024
+"""Maximum git directories remembered; the oldest are guarded like the user's own."""
+REGISTER_FILE = "made"
+"""Name of the file among the notes of running commands, which end in `.json`."""
+MAX_FILE_BYTES = 8_388_608
+"""Maximum bytes read of the file; a larger one counts as empty."""
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+class NewRepository(Struct, frozen=True):
+    """A git directory, or a file `.git`, as a command left it."""
+
+    path: bytes
+    identity: Identity
+
+
+class RepositoryRegister:
+    """Git directories that commands of this and of earlier processes made."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, Identity] = {}
+        self._directory: Path | None = None
+        self._lock = threading.Lock()
+
+    def open(self, directory: Path) -> None:
+        """Read what earlier processes recorded in a directory, and record there from now on."""
+        with self._lock:
+            if directory != self._directory:
+                self._directory = directory
+                read = {Path(os.fsdecode(made.path)): made.identity for made in _read(directory / REGISTER_FILE)}
+                self._known = self._known | read  # a dictionary of its own: others may be reading it
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Record what a command made."""
+        made = {path: identity for path in paths if (identity := _identity(path)) is not None}
+        if made.items() <= self._known.items():
+            return
+        with self._lock:
+            known = {path: one for path, one in self._known.items() if path not in made} | made
+            self._known = dict(list(known.items())[-MAX_REPOSITORIES:])
+            if self._directory is not None:
+                with suppress(OSError):  # the next process guards them
+                    _write(self._directory / REGISTER_FILE, self._known)
+
+    def held(self, roots: Sequence[Path]) -> tuple[Path, ...]:
+        """Return what commands made and is there, below some roots; a command may put another in its place."""
+        return tuple(
+            path for path in self._known if any(path.is_relative_to(root) for root in roots) and self.has(path)
+        )
+
+    def has(self, path: Path) -> bool:
+        """Whether a command made what is at a path."""
+        known = self._known.get(path)
+        return known is not None and known == _identity(path)
+
+
+REGISTER = RepositoryRegister()
+"""Git directories that commands made, whichever session they belong to."""
+
+
+def is_removable(git: Path, roots: Sequence[Path]) -> bool:
+    """Whether commands may remove a git directory or a file `.git`: a command made it, and git executes nothing of it.
+
+    While a command runs, it is as open to changes as in the command that made it, and is judged afterwards as then.
+    """
+    is_of_root = git in roots or (git.name == ".git" and git.parent in roots)
+    if is_of_root or not REGISTER.has(git) or git.is_symlink():
+        return False
+    return git.is_file() or all(_is_harmless(directory, roots) for directory in (git, *module_directories(git)))
+
+
+def _is_harmless(directory: Path, roots: Sequence[Path]) -> bool:
+    return not any(part.path.is_relative_to(directory) for part in executed_parts(directory, roots))
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _read(file: Path) -> list[NewRepository]:
+    with suppress(OSError, msgspec.MsgspecError):
+        with file.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+        if len(data) <= MAX_FILE_BYTES:
+            return msgspec.json.decode(data, type=list[NewRepository])
+    return []
+
+
+def _write(file: Path, known: Mapping[Path, Identity]) -> None:
+    """Replace the file. Raises OSError."""
+    beside = file.with_name(f"{REGISTER_FILE}.{os.urandom(8).hex()}")
+    beside.write_bytes(msgspec.json.encode([NewRepository(os.fsencode(path), one) for path, one in known.items()]))
+    beside.replace(file)

@@ -1,0 +1,250 @@
+"""Decides what the shell commands of a session run in, by what is configured and what the machine can."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.errors import ConfigError
+from yarrow.platform import system
+from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
+from yarrow.policy.sandbox.enclosing_repository import find_enclosing_repository
+from yarrow.policy.sandbox.hidden_directories import hidden_directories, sandbox_home
+from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
+from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
+from yarrow.policy.temp_dir import temp_directory
+from yarrow.policy.workspace import Refused, Workspace
+
+FIRST_START_MARKER = "no-sandbox-told"
+"""Empty file beside the notes that exists once the user was told that their system has no sandbox."""
+NO_DIRECTORY = Path("/nonexistent")
+"""What stands for a home and a /tmp that nothing is going to run in."""
+
+
+class SandboxAccess(Struct, frozen=True):
+    """What commands reach besides the workspace."""
+
+    repository: Literal["write", "read"] = "write"
+    """Access to the repository around a workspace that is one of its subdirectories."""
+    network: bool = True
+
+
+class SandboxFactory:
+    """The sandboxes of one service."""
+
+    def __init__(
+        self,
+        level: SandboxLevel,
+        *,
+        home: Path,
+        hidden: tuple[Path, ...] = (),
+        notes: Path | None = None,
+        reach: SandboxAccess = SandboxAccess(),  # noqa: B008 (it is frozen)
+    ) -> None:
+        """`hidden` are the service's own directories; in `notes` it is written down what runs, in case it is killed."""
+        self._level: SandboxLevel = level
+        self._reach = reach
+        self._home = home.resolve()
+        self._hidden = hidden
+        self._notes = notes
+        self._given: dict[str, SandboxSpec] = {}
+        """The sandboxes of sessions."""
+
+    def warning(self, roots: Sequence[Path]) -> str:
+        """Return, in a sentence, that commands of a workspace run in none though one is wanted; else nothing.
+
+        On a system that has none the user is told at the first start only: there is nothing to install.
+        """
+        why = unavailable_reason() if self._level == "workspace" else ""
+        if why and system.NO_SANDBOX_REASON:
+            return f"{why}: shell commands run with your rights" if self._is_first_start() else ""
+        if self._level == "workspace":
+            why = why or unsuitable_reason(roots, self._home, temp_directory())
+        return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+
+    def _is_first_start(self) -> bool:
+        """Whether the user was told nothing yet; from now on they were."""
+        if self._notes is None:
+            return True
+        try:
+            self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS
+            os.close(os.open(self._notes.with_name(FIRST_START_MARKER), flags, 0o600))
+        except FileExistsError:
+            return False
+        except OSError:  # a home that cannot be written to
+            return True
+        return True
+
+    def around(self, cwd: Path) -> str:
+        """Return, in a sentence, which repository around a workspace commands can use; empty for none."""
+        top = self._repository(cwd)
+        if top is None or self._level == "off" or unavailable_reason():
+            return ""
+        access = "change" if self._reach.repository == "write" else "read"
+        name = f"~/{top.relative_to(self._home)}" if top.is_relative_to(self._home) else str(top)
+        return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
+
+    def identity(self, cwd: Path) -> str:
+        """Return, in a sentence, which user commands of a workspace run as; empty for the one that Yarrow runs as."""
+        if self._level == "off" or unavailable_reason():
+            return ""
+        owner, why = self._owner(cwd)
+        if owner is not None:
+            return f"Yarrow runs as root; commands run as user {owner.uid}, who owns {cwd}"
+        said = f"{cwd} is owned by another user; commands run as root without its override of modes: {why}"
+        return said if why else ""
+
+    def recovered(self) -> str:
+        """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
+        if self._notes is None or not _has_entries(self._notes):
+            return ""
+        from yarrow.policy.sandbox.cleanup_journal import recover  # most starts find no note
+        from yarrow.policy.sandbox.quarantine import describe_entries
+
+        if not (taken := recover(self._notes)):
+            return ""
+        return f"a command left this when the service was killed: {describe_entries(taken, str)}"
+
+    def unmasked(self, session_id: str) -> str:
+        """Return, in a sentence, that commands of a session can read files for root only; empty as far as is known."""
+        box = self._given.get(session_id)
+        if box is None or not box.runs_as_root:
+            return ""
+        from yarrow.policy.sandbox import root_files
+
+        return root_files.known_files(tuple(map(str, box.readable))).notice()
+
+    def release(self, session_id: str) -> None:
+        """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
+        box = self._given.pop(session_id, None)
+        if box is not None and box.private.is_dir():
+            from yarrow.policy.sandbox.git_worktrees import forget_worktrees
+            from yarrow.policy.sandbox.session_home import remove  # many sessions run no command
+
+            places = ((box.private / "home", sandbox_home(box.home)), (box.private / "tmp", Path("/tmp")))  # noqa: S108
+            forget_worktrees(places, box.writable)
+            remove(box.private)
+
+    def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:
+        """Return the sandbox of a session, None where there is none.
+
+        What of `denied` lies in the workspace is empty inside.
+
+        Raises `ConfigError` when one is demanded that the machine cannot give.
+        """
+        if self._level == "off":
+            return None
+        if why := unavailable_reason():
+            if self._level == "strict":
+                raise ConfigError(f"sandbox is strict, and {why}: install it, or set sandbox otherwise")
+            return None
+        if why := unsuitable_reason(workspace.writable, self._home, temp_directory()):
+            if self._level == "strict":
+                raise ConfigError(f"sandbox is strict, and {why}")
+            return None
+        made = self._made(workspace, self._private(session_id), denied)
+        made = replace(made, hidden=(*made.hidden, *self._shown_scratch(workspace)))
+        self._given[session_id] = replace(made, session=session_id)
+        if made.runs_as_root:
+            from yarrow.policy.sandbox import root_files
+
+            root_files.start_scan(tuple(map(str, made.readable)))
+        return self._given[session_id]
+
+    def planned(self, workspace: Workspace) -> SandboxSpec | None:
+        """Return the sandbox that commands would run in, to be told of alone; None for none.
+
+        Whether it works is not tried, for that starts a process, and nothing is made for it. Raises `ConfigError` when
+        one is demanded that there cannot be.
+        """
+        if self._level == "off":
+            return None
+        # The library would tell the directory of temporary files too, and makes a file in it to try it.
+        temporary = Path(os.environ.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 (where it mostly is)
+        if (
+            system.NO_SANDBOX_REASON
+            or find_bwrap() is None
+            or unsuitable_reason(workspace.writable, self._home, temporary)
+        ):
+            if self._level == "strict":
+                raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
+            return None
+        return self._made(workspace, NO_DIRECTORY)
+
+    def _made(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
+        # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
+        kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
+        top = None if workspace.writable[0] in kept else self._repository(workspace.writable[0])
+        around = () if top is None or top in workspace.writable else (top,)
+        return SandboxSpec(
+            level=self._level,
+            writable=(*around, *(root for root in workspace.writable if root not in kept)),
+            locked=frozenset(around if self._reach.repository == "read" else ()),
+            network=self._reach.network,
+            owner=self._owner(workspace.writable[0])[0],
+            readable=(*workspace.readable, *kept),
+            home=self._home,
+            private=private,
+            hidden=(
+                *self._hidden,
+                *workspace.private,
+                *_visible_paths(denied, (*around, *workspace.writable, *workspace.readable)),
+            ),
+            secrets=workspace.secrets,
+            kept=workspace.obeyed,
+            notes=self._notes,
+        )
+
+    def _owner(self, cwd: Path) -> tuple[CommandUser | None, str]:
+        """Return who commands run as if not as Yarrow's user, or why not as the owner of the workspace."""
+        owner = owner_of(cwd)
+        why = owner_problem(owner, cwd, temp_directory()) if owner is not None else ""
+        return (None, why) if why else (owner, "")
+
+    def _repository(self, cwd: Path) -> Path | None:
+        return find_enclosing_repository(cwd, (self._home, *self._hidden))
+
+    def _private(self, session_id: str) -> Path:
+        # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
+        return temp_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
+
+    def _shown_scratch(self, workspace: Workspace) -> tuple[Path, ...]:
+        """Return the directory of all sessions where commands would see it: the mounts of one tell them its name."""
+        scratch = temp_directory()
+        readable = any(scratch.is_relative_to(root) for root in workspace.readable)
+        hidden = any(scratch.is_relative_to(place) for place in hidden_directories(self._home))
+        return (scratch,) if readable or not hidden else ()
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        return any(name.endswith(".json") for name in os.listdir(directory))  # noqa: PTH208 (at each start)
+    except OSError:
+        return False
+
+
+def unsuitable_reason(roots: Sequence[Path], home: Path, temporary: Path) -> str:
+    """Return why a workspace can have no sandbox, and what to do; empty when it can.
+
+    It holds the home, or the directory that keeps sandboxes apart: there would be nothing left to keep out.
+    """
+    for root in roots:
+        if home.is_relative_to(root):
+            return f"the workspace {root} holds your home; start in a project"
+        if temporary.is_relative_to(root):
+            return f"the workspace {root} holds the directory for temporary files; set TMPDIR to one outside of it"
+    return ""
+
+
+def _visible_paths(places: Iterable[Path], roots: Sequence[Path]) -> list[Path]:
+    """Return those that lie in what is shown of a workspace; hiding others could take away what commands run on."""
+    return [place for place in places if any(place.is_relative_to(root) for root in roots)]
+
+
+NO_SANDBOX = SandboxFactory("off", home=Path("/"))
+"""Runs shell commands as they are."""

@@ -1,0 +1,232 @@
+"""Puts a command into a sandbox: another command, which runs it there."""
+
+import os
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from yarrow.platform import system
+from yarrow.policy.environment import with_git_settings
+from yarrow.policy.process import Command
+from yarrow.policy.sandbox import cgroup, seccomp, session_home, unscanned_regions
+from yarrow.policy.sandbox.baseline import Baseline, register_running, take_baseline
+from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, wrap_launcher
+from yarrow.policy.sandbox.caches.mounts import plan_cache_mounts
+from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
+from yarrow.policy.sandbox.command_starter import get_starter
+from yarrow.policy.sandbox.directory_scan import ListDirectory, start_scan
+from yarrow.policy.sandbox.directory_trees import remove_tree
+from yarrow.policy.sandbox.directory_watches import watches
+from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
+from yarrow.policy.sandbox.fd_mounts import MountDescriptors
+from yarrow.policy.sandbox.git_config_copies import copy_git_configs
+from yarrow.policy.sandbox.git_worktrees import KEEP_WORKTREES_SETTINGS, has_other_worktrees
+from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents
+from yarrow.policy.sandbox.hidden_directories import sandbox_home
+from yarrow.policy.sandbox.home_changes import HomeChanges
+from yarrow.policy.sandbox.masks import DEV_NULL, TRUST_STAT_SETTINGS, make_masks
+from yarrow.policy.sandbox.new_repositories import REGISTER
+from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
+from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan
+from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.startup_file_protection import protect_startup_files
+
+MAX_USER_PROCESSES = 4_096
+"""Processes of one user, where that is limited by user and not by group."""
+MAX_OPEN_FILES = 65_536
+MAX_BASELINE_TRIES = 3
+"""Looks at a workspace before a command, as long as other commands begin or end meanwhile."""
+REMOVED_VARIABLES = frozenset(
+    {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"}
+)
+"""Variables that name places which are not there inside; without them programs take /tmp and the home."""
+_ENTER_SCRIPT = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
+"""Enters the group first, so that nothing of it is outside; then becomes the launcher."""
+_RUN_SCRIPT = (
+    f"ulimit -c 0; ulimit -n {MAX_OPEN_FILES} 2>/dev/null; "
+    # Processes are -p to one shell, and -u to another, to which -p is what cannot be changed.
+    f"ulimit -p {MAX_USER_PROCESSES} 2>/dev/null || ulimit -u {MAX_USER_PROCESSES} 2>/dev/null; "
+    # It outlives the command, to see what that leaves: signals are the command's to obey, and its death makes no word.
+    'left=$1; shift; trap : TERM HUP INT QUIT; exec 2>/dev/null; ("$@" 2>&1); code=$?; '
+    "set -- /proc/[0-9]*; if [ $# -gt 2 ]; then sleep 0.1; set -- /proc/[0-9]*; "
+    '[ $# -le 2 ] || : >"$left"; fi; exit $code'
+)
+"""Runs the command, and makes a file when other processes of it than the launcher and this shell still run then."""
+
+
+class SandboxedCommand:
+    """A command that runs another in a sandbox; `close` it when that is over, or is not run."""
+
+    def __init__(self, box: SandboxSpec, command: Command) -> None:
+        """Raises OSError."""
+        self._private, self._owner, self._noted = box.private, box.owner, box.notes
+        self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
+        self._home = sandbox_home(box.home)
+        self.is_over = False
+        """Whether `take_away` was called."""
+        program = _trusted_bwrap(box)
+        others = [] if box.notes is None else other_baselines(box.notes)
+        began, look = journal_state(box.notes), start_scan(box.secrets)
+        found = _scan_roots(box, look)
+        held = ExitStack()
+        self.close = weakref.finalize(self, held.close)
+        """Give back what it held."""
+        self._descriptors = MountDescriptors()
+        held.callback(self._descriptors.close)
+        self._notes: list[JournalEntry] = []
+        self.was_emptied = session_home.acquire(box.private)
+        """Whether the session's home and /tmp held too much, and were emptied."""
+        held.callback(session_home.release, box.private)
+        self.strays = HomeChanges.look(box)
+        before = held.enter_context(register_running(_stable_baseline(box, found, others, first=(began, look)), others))
+        self.covered = make_masks((path for one in found for path in one.secret), box.private / "covers")
+        """The files of secrets that cannot be read, and what stands in their place."""
+        kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
+        self.limits = SandboxRestrictions(box, kept, tuple(self.covered))
+        self._left = Leftovers(PathGuard.of(sorted(before.missing), box.writable), before, REGISTER.held(box.writable))
+        self._quarantine = Quarantine((box.notes or box.private) / STORE, box.session)
+        if box.notes is not None:
+            with suppress(OSError):  # a home that cannot be written to keeps nobody from working
+                self._notes.append(JournalEntry(box.notes, self._left))
+                held.callback(self._notes[-1].remove)
+        fixed = _writable_fixed_files(box, found)
+        self._copies = copy_git_configs(fixed, box.private, box.writable, command=command.argv[-1])
+        if self._copies is not None:
+            held.callback(remove_tree, self._copies.directory)
+        hold = self._descriptors.hold if can_bind_descriptors() else None
+        workplace = WorkspaceMounts(found, self.covered, hold, self._copies, plan_cache_mounts(box, command))
+        self.command = self._boxed(command, program, workplace=workplace, box=box)
+        unscanned_regions.mark_unscanned(box.notes, before.roots, before.beyond)
+
+    def _boxed(self, command: Command, program: str, *, workplace: WorkspaceMounts, box: SandboxSpec) -> Command:
+        """Return the command that launches another."""
+        words = [program, *build_arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
+        environment = {name: text for name, text in command.environment.items() if name not in REMOVED_VARIABLES}
+        environment = workplace.caches.environment(environment) | {"HOME": str(self._home)}
+        if any(cover != DEV_NULL for cover in self.covered.values()):
+            environment = with_git_settings(environment, TRUST_STAT_SETTINGS)
+        if has_other_worktrees(path for one in workplace.found for path in one.fixed):
+            environment = with_git_settings(environment, KEEP_WORKTREES_SETTINGS)
+        if (filtering := _seccomp_file(self._private, is_strict=box.level == "strict")) is not None:
+            words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.BASE_FLAGS)))]
+        starting = get_starter(cgroup.cgroup_tasks() if system.is_root() else None, words[0])
+        group = cgroup.cgroup_procs() if system.is_root() and not starting.has_entered else None
+        if self._owner is not None:
+            self._owner.receive(self._private)
+            words = [*self._owner.becoming(), *words]
+        words = wrap_launcher(workplace, words)
+        entering = () if group is None else ("/bin/sh", "-c", _ENTER_SCRIPT, "sh", str(group))
+        return replace(
+            command,
+            argv=(*entering, *words, "/bin/sh", "-c", _RUN_SCRIPT, "sh", f"/tmp/{self._left_over}", *command.argv),  # noqa: S108
+            environment=environment,
+            cwd=Path("/"),
+            has_launcher=True,
+            descriptors=self._descriptors.numbers,
+            starter=starting.thread,
+        )
+
+    def left_processes(self) -> bool:
+        """Whether processes were still running when the command ended, and were ended with it."""
+        try:
+            (self._private / "tmp" / self._left_over).unlink()
+        except OSError:
+            return False
+        return True
+
+    def take_away(self) -> list[QuarantineEntry]:
+        """Quarantine, when the command is over, what it made where nothing may come to be or git would execute it.
+
+        A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
+        breaks the git of whoever works beside us.
+        """
+        self.is_over = True
+        taken = self._left.take_away(self._quarantine)
+        if self._copies is not None:
+            taken += self._copies.take_over(self._quarantine)
+        if all(entry.item != entry.path for entry in taken):
+            unscanned_regions.mark_scanned(self._noted, self._left.before.roots, self._left.before.beyond)
+        for note in self._notes:
+            note.remove()
+        watches.want()
+        return taken
+
+
+def _scan_roots(box: SandboxSpec, look: ListDirectory) -> list[ScanResult]:
+    """Return what was found in each root. Raises OSError."""
+    if box.notes is not None:
+        REGISTER.open(box.notes)
+    found = [merge_earlier(root, scan(root, box.writable, box.secrets, look=look)) for root in box.writable]
+    add_hard_links(box.writable, found)
+    pin_credential_parents(box.home, box.writable, found)
+    protect_startup_files(box.kept, box.writable, found)
+    return found
+
+
+def _writable_fixed_files(box: SandboxSpec, found: Sequence[ScanResult]) -> list[Path]:
+    """Return the read-only files of the roots that commands may write to."""
+    open_roots = (one for root, one in zip(box.writable, found, strict=False) if root not in box.locked)
+    return list(dict.fromkeys(path for one in open_roots for path in one.fixed))
+
+
+def _stable_baseline(
+    box: SandboxSpec, found: Sequence[ScanResult], others: list[Baseline], *, first: tuple[JournalState, ListDirectory]
+) -> Baseline:
+    """Return a baseline taken while no other command began or ended; add those of other services to `others`.
+
+    What a command planted that began during the look, or ended before it was over, would be taken for the user's.
+    `first` is the state of the notes before the first look, and that look, which the baseline shares.
+    """
+    state, look = first
+    if box.notes is None:
+        return _baseline(box, found, others, look=look)
+    tries_left = MAX_BASELINE_TRIES
+    while True:
+        others += other_baselines(box.notes)
+        baseline = _baseline(box, found, others, look=look)
+        tries_left -= 1
+        if journal_state(box.notes) == state or not tries_left:
+            others += other_baselines(box.notes)
+            return baseline
+        state, look = journal_state(box.notes), start_scan(box.secrets)
+
+
+def _baseline(
+    box: SandboxSpec, found: Sequence[ScanResult], others: Sequence[Baseline], *, look: ListDirectory
+) -> Baseline:
+    outside = [path for one in found for path in one.outside]
+    return take_baseline(
+        (*box.writable, *outside),
+        [path for one in found for path in one.missing],
+        [path for one in found for path in one.fixed],
+        others=others,
+        secrets=box.secrets,
+        look=look,
+        unjudged=unscanned_regions.read_regions(box.notes),
+    )
+
+
+def _trusted_bwrap(box: SandboxSpec) -> str:
+    """Return the path of bubblewrap. Raises OSError where commands in the sandbox could write it."""
+    program = find_bwrap()
+    if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
+        raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
+    return program
+
+
+def _seccomp_file(directory: Path, *, is_strict: bool) -> Path | None:
+    """Return the file that holds the filter of system calls, None on a machine that none is known for."""
+    program = seccomp.program(is_strict=is_strict)
+    if not program:
+        return None
+    path = directory / ("strict-filter" if is_strict else "filter")
+    if not path.exists():
+        beside = path.with_name(f"filter-{os.urandom(4).hex()}")
+        beside.write_bytes(program)
+        beside.replace(path)
+    return path

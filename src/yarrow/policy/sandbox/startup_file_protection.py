@@ -1,0 +1,50 @@
+"""Write protection inside a sandbox for files that the next start of Yarrow obeys, by any name."""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from yarrow.policy.sandbox.hard_links import find_by_identity, hard_link_identity
+from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
+from yarrow.policy.startup_files import files_at
+
+
+def protect_startup_files(paths: Sequence[Path], roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
+    """Add to what was found of each root the paths that lie in it, and hard links to them.
+
+    Raises OSError where one is named through a symlink in the root itself: a command could put another in its place.
+    """
+    files: list[Path] = []
+    for path in paths:
+        for root, one in zip(roots, found, strict=True):
+            if path != root and path.is_relative_to(root):
+                files.append(path)
+                _protect(_protectable_path(path, root), root, one)
+    if not (
+        identities := {identity for path in files for file in files_at(path) if (identity := hard_link_identity(file))}
+    ):
+        return
+    for root, one in zip(roots, found, strict=True):
+        for path in find_by_identity(root, identities):
+            _protect(path, root, one)
+
+
+def _protect(path: Path, root: Path, found: ScanResult) -> None:
+    found.pinned = sorted({*found.pinned, *(above for above in directories_between(root, path) if above.is_dir())})
+    if not os.path.lexists(path):
+        if path not in found.missing:
+            found.missing.append(path)
+    elif path not in found.fixed:
+        found.fixed.append(path)
+
+
+def _protectable_path(path: Path, root: Path) -> Path:
+    """Return what to make read-only for a path; a symlink on the way cannot be, but the directory it lies in."""
+    for step in (*reversed(directories_between(root, path)), path):
+        if step.is_symlink():
+            if step.parent == root:
+                words = "is a symlink to what Yarrow runs, which a sandbox cannot protect: name the real path"
+                raise OSError(errno.ELOOP, words, str(step))
+            return step.parent
+    return path

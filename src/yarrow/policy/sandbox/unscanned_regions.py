@@ -1,0 +1,125 @@
+"""Parts of a workspace that commands could write and that no look judged: nothing in them is trusted until one does.
+
+A look ends at a number of directories, level by level, so what it leaves out is all that lies deeper than some level.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from yarrow.platform import system
+from yarrow.policy.sandbox.git_directories import outermost
+from yarrow.policy.sandbox.quarantine import decode_path, encode_path
+
+REGIONS_FILE = "unjudged"
+"""Name in the directory of the sandbox's notes."""
+MAX_REGIONS = 1_024
+"""Workspaces with more directories than a look judges; of more the oldest is forgotten."""
+MAX_SCANNED_ROOTS = 64
+"""Roots in such a workspace that were judged since; what lies in others is not trusted even if it was judged."""
+
+
+class UnscannedRegion(Struct, frozen=True):
+    """All directories of a workspace at some depth and below, but for roots that were judged since."""
+
+    root: Path
+    depth: int
+    judged: tuple[Path, ...] = ()
+
+    def holds(self, directory: Path) -> bool:
+        """Whether a directory lies in it."""
+        if not directory.is_relative_to(self.root) or len(directory.parts) - len(self.root.parts) < self.depth:
+            return False
+        return not any(directory.is_relative_to(root) for root in self.judged)
+
+
+_unwritten: tuple[UnscannedRegion, ...] = ()
+"""Regions of this process, as long as there is no directory for notes that can be written to."""
+
+
+def read_regions(directory: Path | None) -> tuple[UnscannedRegion, ...]:
+    """Return the regions that are not judged."""
+    return (*_unwritten, *(_read(directory) if directory is not None else ()))
+
+
+def mark_unscanned(directory: Path | None, roots: Sequence[Path], beyond: Iterable[Path]) -> None:
+    """Note, before a command runs, what a look at its roots leaves out."""
+    if cut := skipped_regions(roots, beyond):
+        _update(directory, {}, cut)
+
+
+def mark_scanned(directory: Path | None, roots: Sequence[Path], beyond: Iterable[Path]) -> None:
+    """Note that all but `beyond` was judged after a command."""
+    if cut := skipped_regions(roots, beyond):
+        _update(directory, dict.fromkeys(map(Path, outermost(roots))), cut)
+    elif read_regions(directory):
+        _update(directory, dict.fromkeys(map(Path, outermost(roots))), ())
+
+
+def skipped_regions(roots: Sequence[Path], beyond: Iterable[Path]) -> tuple[UnscannedRegion, ...]:
+    """Return what a look at some roots leaves out: the directories `beyond`, and all below."""
+    left = list(map(str, beyond))
+    found: list[UnscannedRegion] = []
+    for root in outermost(roots) if left else ():
+        # All of one root have the same depth.
+        first = next((path for path in left if path.startswith(f"{root}/")), None)
+        if first is not None:
+            found.append(UnscannedRegion(Path(root), first.removeprefix(root).count("/")))
+    return tuple(found)
+
+
+def _update(directory: Path | None, judged: Iterable[Path], cut: Sequence[UnscannedRegion]) -> None:
+    global _unwritten  # noqa: PLW0603 (as a file would be)
+    _unwritten = _updated_regions(_unwritten, judged, () if directory is not None else cut)
+    if directory is None:
+        return
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with system.lock_directory(directory):
+            before = _read(directory)
+            after = _updated_regions(before, judged, cut)
+            if after != before:
+                _write(directory, after)
+    except OSError:  # a home that cannot be written to keeps nobody from working
+        _unwritten = _updated_regions(_unwritten, (), cut)
+
+
+def _updated_regions(
+    before: Sequence[UnscannedRegion], judged: Iterable[Path], cut: Sequence[UnscannedRegion]
+) -> tuple[UnscannedRegion, ...]:
+    """Return regions once some roots were judged and others cut."""
+    found = {region.root: region for region in before}
+    for root in judged:
+        for region in list(found.values()):
+            if region.root.is_relative_to(root):
+                del found[region.root]
+            elif root.is_relative_to(region.root) and root not in region.judged:
+                found[region.root] = replace(region, judged=(*region.judged, root)[:MAX_SCANNED_ROOTS])
+    for region in cut:
+        known = found.pop(region.root, region)
+        found[region.root] = UnscannedRegion(region.root, min(region.depth, known.depth))
+    return tuple(found.values())[-MAX_REGIONS:]
+
+
+def _read(directory: Path) -> tuple[UnscannedRegion, ...]:
+    try:
+        data = (directory / REGIONS_FILE).read_bytes()
+        return msgspec.json.decode(data, type=tuple[UnscannedRegion, ...], dec_hook=decode_path)
+    except (OSError, msgspec.MsgspecError):
+        return ()
+
+
+def _write(directory: Path, found: Sequence[UnscannedRegion]) -> None:
+    """Replace the file. Raises OSError."""
+    beside = directory / f"{REGIONS_FILE}.{os.urandom(8).hex()}"
+    try:
+        beside.write_bytes(msgspec.json.encode(found, enc_hook=encode_path))
+        beside.replace(directory / REGIONS_FILE)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

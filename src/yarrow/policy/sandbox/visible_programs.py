@@ -1,0 +1,103 @@
+"""What a sandbox shows of a person's programs and which keys it masks there, remembered while nothing changes."""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+
+from yarrow.policy.sandbox.credential_files import find_credential_files
+from yarrow.policy.sandbox.program_search import ProgramFinder, ProgramScope
+from yarrow.policy.sandbox.toolchains import LIBRARY_VARIABLES, VARIABLES
+
+MAX_CACHED = 16
+"""Maximum searches remembered; the oldest is dropped."""
+SETTLED_NANOSECONDS = 2_000_000_000
+"""Age of the last change from which on one more change shows in its time."""
+StatState = tuple[int, int, int] | None
+"""Device, number and time of the last change of a path, which no program can set; None where nothing is."""
+
+
+class VisiblePrograms(Struct, frozen=True):
+    """Paths of a sandbox."""
+
+    shown: tuple[tuple[str, str], ...]
+    """What is shown read-only: the path on the machine, and the path inside."""
+    masked: tuple[str, ...]
+    """Files and directories of keys that lie in what is shown; nothing is to be seen there."""
+
+
+class _CachedSearch(Struct, frozen=True):
+    sight: VisiblePrograms
+    states: dict[str, StatState]
+
+
+_cache: dict[tuple[ProgramScope, tuple[str, ...]], _CachedSearch] = {}
+_lock = threading.Lock()
+
+
+def find_visible_programs(around: ProgramScope, environment: Mapping[str, str]) -> VisiblePrograms:
+    """Return what is shown for an environment; nothing is read again while no directory that matters changed."""
+    key = (around, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES, *LIBRARY_VARIABLES)))
+    with _lock:
+        known = _cache.get(key)
+    if known is not None and all(_lstat_state(path) == state for path, state in known.states.items()):
+        return known.sight
+    start = time.time_ns()
+    sight, watched = _search(around, environment)
+    states = {path: _lstat_state(path) for path in watched}
+    if is_settled(states.values(), start):
+        with _lock:
+            if len(_cache) >= MAX_CACHED:
+                _cache.pop(next(iter(_cache)), None)
+            _cache[key] = _CachedSearch(sight, states)
+    return sight
+
+
+def _search(around: ProgramScope, environment: Mapping[str, str]) -> tuple[VisiblePrograms, set[str]]:
+    finder = ProgramFinder(around)
+    found = finder.find(environment)
+    keys = set(around.closed)
+    for directory in {*found.values(), *finder.directories}:
+        if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (else everybody can see it)
+            keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.watched))
+    for directory in _tool_directories(around):
+        keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.watched))
+    masked = tuple(
+        sorted({*_sandbox_paths(keys, found), *_sandbox_paths(keys, {root: root for root in around.readable})})
+    )
+    return VisiblePrograms(tuple((source, target) for target, source in found.items()), masked), finder.watched
+
+
+def _tool_directories(around: ProgramScope) -> Iterator[str]:
+    """Yield the directories of tools that are shown since `workspace.read` names the home, or a part of it."""
+    for root in around.readable:
+        if f"{around.home}/".startswith(f"{root.rstrip('/')}/"):
+            with suppress(OSError):
+                names = os.listdir(around.home)  # noqa: PTH208 (texts throughout)
+                yield from (f"{around.home}/{name}" for name in names if name.startswith("."))
+        elif root.startswith(f"{around.home}/."):
+            yield root
+
+
+def _sandbox_paths(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[str]:
+    """Yield where paths of the machine are inside; one path may be shown in several places."""
+    for path in paths:
+        for target, source in found.items():
+            if path.startswith(f"{source}/"):
+                yield f"{target}{path[len(source) :]}"
+
+
+def is_settled(states: Iterable[StatState], start: int) -> bool:
+    """Whether every change after `start`, in ns since the epoch, shows in a state that was taken then or later."""
+    return all(state is None or start - state[2] > SETTLED_NANOSECONDS for state in states)
+
+
+def _lstat_state(path: str) -> StatState:
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

@@ -1,0 +1,72 @@
+"""Files outside Yarrow's own directory that its next start executes, or reads to learn what to execute."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from yarrow.platform.search_path import find_program
+
+MAX_PATHS = 512
+"""Paths protected by one service; later ones are left out."""
+MAX_FILES = 1_000
+"""Files of one directory whose hard links are looked for."""
+_WORD_SEPARATORS = re.compile(rf"""[\s;&|<>()`"'$={{}}{os.pathsep}]+""")
+"""Characters of a shell that end a word which may be the path of a program."""
+
+
+def find_startup_files(
+    files: Iterable[Path], commands: Iterable[str], environment: Mapping[str, str]
+) -> tuple[Path, ...]:
+    """Return the absolute paths of files that are obeyed, each as it is named and as it really is.
+
+    Those are `files`, and files that words of shell `commands` name: programs on PATH, and paths, relative to the home.
+    """
+    named = (path for command in commands for word in _words(command) for path in _files_named_by(word, environment))
+    found: dict[Path, None] = {}
+    for file in (*files, *named):
+        with suppress(OSError, ValueError):  # a name that is too long, or with a NUL
+            found |= dict.fromkeys((Path(os.path.abspath(file)), Path(os.path.realpath(file))))  # noqa: PTH100 (`..`)
+    return tuple(found)[:MAX_PATHS]
+
+
+def files_at(path: Path) -> Iterator[Path]:
+    """Yield a path, or of a directory the files in it, at most `MAX_FILES`."""
+    if not path.is_dir():
+        yield path
+        return
+    below = (Path(directory, name) for directory, _, names in os.walk(path) for name in names)
+    yield from islice(below, MAX_FILES)
+
+
+def is_hard_link_of(path: Path, obeyed: Iterable[Path]) -> bool:
+    """Whether a path is another name of one of these files: a hard link."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return False
+    return status.st_nlink > 1 and any(_is_same(file, status) for one in obeyed for file in files_at(one))
+
+
+def _is_same(path: Path, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), status)
+    except OSError:
+        return False
+
+
+def _words(command: str) -> Iterator[str]:
+    return filter(None, _WORD_SEPARATORS.split(command))
+
+
+def _files_named_by(word: str, environment: Mapping[str, str]) -> Iterator[Path]:
+    if "/" not in word:
+        if found := find_program(word, environment):
+            yield Path(found)
+        return
+    with suppress(OSError, ValueError, RuntimeError):
+        path = Path.home() / Path(word).expanduser()
+        if not path.is_dir():
+            yield path
