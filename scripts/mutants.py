@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "3",
         "what waits at the end of a run is forgotten",
-        "agent/delivery.py",
+        "agent/message_queue.py",
         "return tuple(waiting.shown for waiting in self._queues.close())",
         "return tuple(waiting.shown for waiting in self._queues.close()[:0])",
         "tests/agent",
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "3",
         "a text is delivered before it is recorded",
-        "agent/delivery.py",
+        "agent/message_queue.py",
         "            await run_shielded(self._record(taken))\n",
         "            pass\n",
         "tests/agent",
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "3",
         "what is acknowledged is not forced to the disk",
-        "session/log_file.py",
+        "session/store.py",
         "                self._calls.sync(self._fd, directory=False)\n                self._sync_failed = False",
         "                self._sync_failed = False",
         "tests/session/test_session_power.py",
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "the first key answers a question",
-        "client/tui/focus_guard.py",
+        "client/tui/views/permission_question.py",
         "return min(self._pause, seen) >= QUIET_SECONDS",
         "return True",
         "tests/client/tui tests/process/test_accidental_approval.py",
@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a socket of another user is attached to",
-        "cli/socket_owner.py",
+        "cli/remote_connection.py",
         "if not system.is_owned(status):",
         "if False:",
         "tests/process/test_socket_owner.py",

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from doubles.hooking import hooks
 from doubles.rig import NOW, ListLog, Rig, call, drain
 from yarrow.agent.agent import Agent
-from yarrow.agent.client_presence import MAX_ABSENCE_SECONDS
 from yarrow.agent.context import TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
-from yarrow.agent.permission_broker import TIMEOUT, PermissionConfig, PermissionDecision
+from yarrow.agent.permission_broker import MAX_ABSENCE_SECONDS, TIMEOUT, PermissionConfig, PermissionDecision
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall

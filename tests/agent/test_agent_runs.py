@@ -13,8 +13,7 @@ from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role, StopReason, Text, Thinking, ThinkingLevel
 from yarrow.provider.base import CompletionRequest, ProviderEvent, TextPiece
-from yarrow.provider.script import make_script
-from yarrow.provider.scripted import ScriptedProvider
+from yarrow.provider.scripted import ScriptedProvider, make_script
 from yarrow.session.record import Queued, Undelivered
 
 LIMITS = ServiceSettings()

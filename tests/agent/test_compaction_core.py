@@ -11,11 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.agent.compaction.compact import Summarize, SummaryAnswer, compact, summarize_with
-from yarrow.agent.compaction.cut import Cut, KeepBudget, cut
-from yarrow.agent.compaction.files import TouchedFiles
-from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, plan
-from yarrow.agent.compaction.summary import parse_summary, summary_text
-from yarrow.agent.compaction.summary_request import SYSTEM
+from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, Cut, KeepBudget, cut, plan
+from yarrow.agent.compaction.summary import SYSTEM, TouchedFiles, parse_summary, summary_text
 from yarrow.agent.context import Context, ContextBudget, TokenCounter, context_of, needs_compaction
 from yarrow.agent.retry import Clock, RetryPolicy
 from yarrow.agent.tokens import message_tokens, text_tokens
@@ -28,8 +25,7 @@ from yarrow.provider.base import CompletionRequest, ProviderEvent, ProviderInfo,
 from yarrow.provider.chat_completions.request import encode_chat_request as encode_request
 from yarrow.provider.history import Target
 from yarrow.provider.rules import violations
-from yarrow.provider.script import make_script
-from yarrow.provider.scripted import ScriptedProvider
+from yarrow.provider.scripted import ScriptedProvider, make_script
 from yarrow.session import record as rec
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.state import SessionState, apply_record, fold_records
@@ -770,9 +766,9 @@ def check_context(session: Session, dropped_from: int) -> None:
 
 def encodable(records: list[Record]) -> list[Record]:
     """Lone surrogates are replaced where text enters a file."""
-    from yarrow.session import lenient_decoder
+    from yarrow.session import line
 
-    return [rec.decode(lenient_decoder.encode_replacing_surrogates(record)) for record in records]
+    return [rec.decode(line.encode_replacing_surrogates(record)) for record in records]
 
 
 def check_legal(context: Context) -> None:

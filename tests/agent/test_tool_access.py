@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from yarrow.agent.compaction.files import list_touched_files
+from yarrow.agent.compaction.summary import list_touched_files
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.request import ToolKind

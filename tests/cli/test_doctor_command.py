@@ -407,7 +407,7 @@ async def test_sessions_are_not_looked_at_for_ever(world: World) -> None:
     folder.mkdir(parents=True)
     for number in range(3):
         (folder / f"session-{number}.jsonl").touch()
-    hasty = "import yarrow.cli.doctor.storage_checks as storage\nstorage.SCAN_SECONDS = -1.0\n"
+    hasty = "import yarrow.cli.doctor.machine_checks as storage\nstorage.SCAN_SECONDS = -1.0\n"
     _, checks = await seen(world, how=("-c", hasty + CALL.format(more="")))
     assert checks["sessions"]["seen"] == "3 in ~/.yarrow/sessions, looked at 0 of them"
     _, checks = await seen(world)

@@ -13,9 +13,7 @@ import msgspec
 import pytest
 
 from doubles.world import Ended, World
-from yarrow.cli.atomic_create import create_file
-from yarrow.cli.init_command import run_init
-from yarrow.cli.init_templates import PROJECT_SETTINGS, USER_SETTINGS
+from yarrow.cli.init_command import PROJECT_SETTINGS, USER_SETTINGS, create_file, run_init
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import USER_ONLY_KEYS
 from yarrow.config.settings import Settings

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.piped_input import FIRST_BYTE_SECONDS, IDLE_SECONDS, PipedInput, StdinTimeouts, read_stdin
-from yarrow.cli.prompt_input import MAX_TEXT_SIZE
+from yarrow.cli.prompt_input import (
+    FIRST_BYTE_SECONDS,
+    IDLE_SECONDS,
+    MAX_TEXT_SIZE,
+    PipedInput,
+    StdinTimeouts,
+    read_stdin,
+)
 from yarrow.errors import UsageError
 
 FOREVER = 100.0
@@ -94,7 +100,7 @@ def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> No
 CODE = """
 import sys, time
 from yarrow.cli.arguments import parse_arguments
-from yarrow.cli.piped_input import StdinTimeouts, read_stdin
+from yarrow.cli.prompt_input import StdinTimeouts, read_stdin
 print(read_stdin(StdinTimeouts(time.monotonic()) if parse_arguments(sys.argv[1:]).has_prompt else None).text)
 """
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.cli.typed_line import QUIET_SECONDS, TypedLine
+from yarrow.cli.terminal_permissions import QUIET_SECONDS, TypedLine
 from yarrow.client.permission_prompts import TypedAnswer
 
 

@@ -14,10 +14,10 @@ from yarrow.client import plain_mode
 from yarrow.client.permission_prompts import CHOICES, TypedAnswer, format_question
 from yarrow.client.permission_texts import format_always_label, format_facts, format_rule, format_session_label, reveal
 from yarrow.client.plain_mode import PlainTerminal
-from yarrow.client.run_follower import RunResult
+from yarrow.client.run_stream import RunResult
 from yarrow.client.sanitizer import UNSAFE_CHARACTER
 from yarrow.client.unsandboxed_rerun import RERUN_OFFER
-from yarrow.tool.command_notes import OUTSIDE_HINT
+from yarrow.tool.command_output import OUTSIDE_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 WAIT = "..."

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.client.plain_writer import PlainWriter
+from yarrow.client.plain_mode import PlainWriter
 from yarrow.client.sanitizer import sanitize, strip_controls
 
 _PLAIN = ["a", "é", "\n", "\t", "[", "31m", "]52;"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from yarrow.client import json_mode
 from yarrow.client.event_json import EventEncoder
-from yarrow.client.run_follower import RunResult
+from yarrow.client.run_stream import RunResult
 from yarrow.v1 import agent_pb2 as pb
 
 

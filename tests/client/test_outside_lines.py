@@ -18,7 +18,7 @@ from yarrow.client.shell_escape import format_bang, parse_bang
 from yarrow.client.slash_command import CommandError
 from yarrow.client.unsandboxed_rerun import RERUN_PROMPT, is_rerun_offered, strip_instruction
 from yarrow.tool.bash import MAX_REASON_CHARACTERS as LONGEST
-from yarrow.tool.command_notes import OUTSIDE_HINT, STRICT_HINT
+from yarrow.tool.command_output import OUTSIDE_HINT, STRICT_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 

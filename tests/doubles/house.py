@@ -17,7 +17,7 @@ from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
-from yarrow.service.registration import register_service
+from yarrow.service.rpc_handlers import register_service
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk import Disk
 from yarrow.session.manager import SessionManager

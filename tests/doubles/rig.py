@@ -25,8 +25,7 @@ from yarrow.event.bus import Bus, Subscription
 from yarrow.message import Message, Text
 from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
-from yarrow.provider.script import make_script
-from yarrow.provider.scripted import ScriptedProvider
+from yarrow.provider.scripted import ScriptedProvider, make_script
 from yarrow.session.ids import parse_seconds
 from yarrow.session.record import Header, Record
 from yarrow.session.state import SessionState

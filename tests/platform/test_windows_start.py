@@ -13,7 +13,7 @@ import pytest
 from doubles.places import PAUSE
 from doubles.screen import Screen
 from doubles.world import Ended, World
-from yarrow.tool.command_notes import PROCESSES_ENDED
+from yarrow.tool.command_output import PROCESSES_ENDED
 
 TESTS = str(Path(__file__).parents[1])
 NOT_THERE = (
@@ -21,7 +21,7 @@ NOT_THERE = (
     "yarrow.cli.terminal_ui",
     "yarrow.cli.type_ahead",
     "yarrow.cli.first_start",
-    "yarrow.cli.backend_check",
+    "yarrow.cli.first_start",
 )
 """The terminal UI, and what opens it."""
 OF_OTHERS = {

@@ -14,7 +14,7 @@ from yarrow.platform import openat2
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import ToolFailed
-from yarrow.tool.writable_file import open_writable
+from yarrow.tool.file_change import open_writable
 
 TRIES = 1_500
 INSIDE, OUTSIDE = b"inside", b"outside"

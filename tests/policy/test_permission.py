@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.restrictions import remove_loosened
+from yarrow.config.project import remove_loosened
 from yarrow.config.settings import AllowedCall
 from yarrow.policy.permission.decision import Allow, Ask, Decision, Deny, decide
 from yarrow.policy.permission.request import CallDescription, ToolKind

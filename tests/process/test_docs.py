@@ -16,11 +16,10 @@ from yarrow.config.project import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.config.variables import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.prompt.commands import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 from yarrow.prompt.context_files import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES
-from yarrow.prompt.document import MAX_DOCUMENT_BYTES
-from yarrow.prompt.front_matter import MAX_FRONT_MATTER_BYTES
+from yarrow.prompt.document import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND
-from yarrow.prompt.templates import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -17,13 +17,12 @@ from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.world import World
 from yarrow.agent import hook_payloads as pl
 from yarrow.agent.hooks import HOOK_SECONDS, MAX_FAILURES, MAX_RESULT, HookName
-from yarrow.extension.api import MAX_REGISTRATIONS
+from yarrow.extension.api import MAX_PROMPT_CHARACTERS, MAX_REGISTRATIONS
 from yarrow.extension.assembly import MAX_LOAD_SECONDS
-from yarrow.extension.commands import MAX_PROMPT_CHARACTERS
 from yarrow.extension.sources import MAX_FILE_BYTES
 from yarrow.message import Message, Role
 from yarrow.provider.base import CompletionRequest
-from yarrow.service.command_expander import COMMAND_SECONDS
+from yarrow.service.prompt_input import COMMAND_SECONDS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

@@ -10,7 +10,7 @@ from doubles import outsider
 from doubles.house import reason_of
 from doubles.serving import served
 from doubles.world import World
-from yarrow.cli.open_file_limit import MAX_OPEN_FILES, RESERVED_FILES, fit_connections
+from yarrow.cli.serve_command import MAX_OPEN_FILES, RESERVED_FILES, fit_connections
 from yarrow.config.settings import ServiceSettings
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
@@ -54,5 +54,5 @@ async def test_a_service_takes_more_files_where_it_may(world: World, tmp_path: P
 def test_connections_leave_files_for_runs(
     monkeypatch: pytest.MonkeyPatch, allowed: int, configured: int, connections: int
 ) -> None:
-    monkeypatch.setattr("yarrow.cli.open_file_limit.system.raise_open_file_limit", lambda most: min(most, allowed))
+    monkeypatch.setattr("yarrow.cli.serve_command.system.raise_open_file_limit", lambda most: min(most, allowed))
     assert fit_connections(ServiceSettings(connections=configured)).connections == connections

@@ -23,9 +23,8 @@ from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode_line
-from yarrow.session.reader import load_session
+from yarrow.session.reader import MAX_LINE_CHARACTERS, load_session
 from yarrow.session.record import Header
-from yarrow.session.search import MAX_LINE_CHARACTERS
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]
 NOW = "2026-11-28T00:38:13.123Z"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from doubles.world import World
-from yarrow.cli.socket_owner import check_socket_owner
+from yarrow.cli.remote_connection import check_socket_owner
 from yarrow.errors import UsageError
 
 STRANGER = 65_533

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from yarrow.client.slash_commands import CHAT_COMMANDS
 from yarrow.client.tui.command_dispatch import TUI_COMMANDS
-from yarrow.client.tui.editor.paste_placeholders import MAX_INLINE_CHARACTERS, MAX_INLINE_LINES
+from yarrow.client.tui.editor.attachments import MAX_INLINE_CHARACTERS, MAX_INLINE_LINES
 from yarrow.client.tui.key_bindings import KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text()

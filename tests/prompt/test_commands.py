@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 from project import Project
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
-from yarrow.prompt.commands import PromptCommand, expand_command, list_commands
+from yarrow.prompt.commands import (
+    MAX_EXPANDED_CHARACTERS,
+    TEMPLATE_KIND,
+    PromptCommand,
+    expand_command,
+    list_commands,
+    split_words,
+)
 from yarrow.prompt.document import MAX_DOCUMENT_BYTES
-from yarrow.prompt.templates import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 from yarrow.prompt.untrusted import wrap_untrusted
-from yarrow.prompt.word_split import split_words
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_making_one_provider_imports_no_other() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = done.stdout.split()
-    assert "yarrow.provider.llamacpp.build" in loaded
+    assert "yarrow.provider.llamacpp.adapter" in loaded
     others = {adapter.module for kind, adapter in ADAPTERS.items() if kind != "llamacpp"}
     assert not others & set(loaded)
 

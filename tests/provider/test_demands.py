@@ -12,8 +12,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.call_id_forms import rewrite_ids
-from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.chat_completions.learned_refusals import LearnedRequirements, rewrite_ids
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.openai.adapter import OpenAiProvider

@@ -13,9 +13,8 @@ from yarrow.message import Image, Message, Role, Text, ThinkingLevel, ToolCall, 
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, UsagePiece
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.llamacpp.discovery import find_server
-from yarrow.provider.llamacpp.load_wait import MAX_LOADING_SECONDS, LoadWait
+from yarrow.provider.llamacpp.adapter import MAX_LOADING_SECONDS, LlamaCppProvider, LoadWait
+from yarrow.provider.llamacpp.server_info import find_server
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider import ndjson
-from yarrow.provider.ndjson import NdjsonDecoder
+from yarrow.provider import stream_framing
+from yarrow.provider.stream_framing import NdjsonDecoder
 
 # Tokens that a splitter may trip over: other line separators, escapes, half a character.
 TOKENS = ["\u2028", "\u0085", "\x0b", "\x1c", "\\n", '"', "🌍", "{", " ", "a", "\r"]
@@ -51,7 +51,7 @@ def test_a_line_is_given_as_soon_as_it_ends() -> None:
 
 @pytest.mark.parametrize("chunks", [[b"x" * 11], [b"x" * 6, b"x" * 6], [b"a\n" + b"x" * 11 + b"\n"]])
 def test_a_line_that_is_too_long_is_refused(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(stream_framing, "MAX_LINE_BYTES", 10)
     assert decode(b"x" * 10 + b"\n", b"y" * 10) == [b"x" * 10, b"y" * 10]
     with pytest.raises(ProviderError) as caught:
         decode(*chunks)

@@ -11,12 +11,11 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
 from yarrow.provider.base import CompletionRequest, ModelEntry
-from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.chat_completions.learned_refusals import LearnedRequirements
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.openai.adapter import OpenAiProvider
+from yarrow.provider.openai.adapter import OpenAiProvider, make_openai_fields
 from yarrow.provider.openai.address import parse_address
-from yarrow.provider.openai.request import make_openai_fields
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")

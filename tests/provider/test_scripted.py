@@ -19,8 +19,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.script import ScriptInfo, load_script, make_script, parse_script
-from yarrow.provider.scripted import SCRIPT_ENDED, ScriptedProvider
+from yarrow.provider.scripted import SCRIPT_ENDED, ScriptedProvider, ScriptInfo, load_script, make_script, parse_script
 
 
 def user(text: str = "hi") -> Message:

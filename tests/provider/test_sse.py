@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider import sse
-from yarrow.provider.sse import SseDecoder
+from yarrow.provider import stream_framing
+from yarrow.provider.stream_framing import SseDecoder
 
 # Tokens that a splitter may trip over: other line separators, field names inside data, half a BOM, spaces, colons.
 SEPARATORS = [b"\x0b", b"\x0c", b"\x1c", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"]
@@ -126,7 +126,7 @@ def test_only_the_first_bom_is_dropped() -> None:
 def test_an_event_is_bounded(
     begin: bytes, repeated: bytes, end: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 10_000)
+    monkeypatch.setattr(stream_framing, "MAX_EVENT_BYTES", 10_000)
     counted = 2 if b"\n" in repeated else 1  # a line counts as its data and a line end
     fits, too_large = (begin + repeated * (size // counted) + end for size in (9_900, 10_100))
     decode(*(fits[i : i + chunk] for i in range(0, len(fits), chunk)))
@@ -137,7 +137,7 @@ def test_an_event_is_bounded(
 
 @pytest.mark.parametrize("line", [b"data\n", b"data:\n", b"data: x\n"])
 def test_the_lines_of_an_event_are_bounded(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_LINES", 100)
+    monkeypatch.setattr(stream_framing, "MAX_EVENT_LINES", 100)
     decode(*[line] * 100, b"\n", *[line] * 100, b"\n")
     with pytest.raises(ProviderError, match="more than 100 lines") as caught:
         decode(*[line] * 101)
@@ -145,7 +145,7 @@ def test_the_lines_of_an_event_are_bounded(line: bytes, monkeypatch: pytest.Monk
 
 
 def test_many_events_in_one_chunk_are_each_bounded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(stream_framing, "MAX_EVENT_BYTES", 100)
     assert len(decode(b"data: 123456\n\n" * 1000)) == 1000
 
 

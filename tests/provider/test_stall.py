@@ -12,8 +12,7 @@ from yarrow.provider.backend_errors import Backend
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.ollama.decoder import OllamaDecoder
-from yarrow.provider.timeouts import make_timeouts, replace_idle
-from yarrow.provider.transport import StallTimer
+from yarrow.provider.transport import StallTimer, make_timeouts, replace_idle
 
 SPEAKER = Backend("acme")
 

@@ -14,7 +14,7 @@ from yarrow.policy.temp_dir import temp_directory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.capture import HEAD_BYTES
+from yarrow.tool.command_output import HEAD_BYTES
 from yarrow.tool.hits import MAX_LINE_CHARACTERS
 from yarrow.tool.limits import MAX_RESULT_BYTES
 from yarrow.tool.registry import ToolRegistry

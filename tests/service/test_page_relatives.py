@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from doubles.house import House, play, stub_of
-from yarrow.session.html.overview import MAX_OPEN_SESSIONS
-from yarrow.session.html.related_sessions import HIDDEN_TITLE
+from yarrow.session.html.page import HIDDEN_TITLE, MAX_OPEN_SESSIONS
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

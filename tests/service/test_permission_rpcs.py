@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from doubles.house import House, kinds, play, read, reason_of, stub_of
-from yarrow.agent import client_presence
+from yarrow.agent import permission_broker
 from yarrow.config.settings import AllowedCall, PermissionSettings
 from yarrow.session.record import PermissionAnswered, PermissionAsked
 from yarrow.v1 import agent_pb2 as pb
@@ -104,7 +104,7 @@ async def test_a_client_that_only_watches_may_answer(tmp_path: Path) -> None:
 async def test_when_the_only_client_that_can_answer_goes_for_good_it_is_denied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_presence, "MAX_ABSENCE_SECONDS", 0.05)
+    monkeypatch.setattr(permission_broker, "MAX_ABSENCE_SECONDS", 0.05)
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(answers_permissions=True))

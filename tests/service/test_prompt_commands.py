@@ -247,7 +247,7 @@ async def test_warnings_of_extensions_and_of_what_was_left_out_reach_every_clien
 
 async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House) -> None:
     from yarrow.policy.workspace import Refused
-    from yarrow.service.new_session import SessionPlan
+    from yarrow.service.session_configuration import SessionPlan
     from yarrow.service.sessions import Sessions
 
     sessions = Sessions(house.parts)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from doubles.house import House, kinds, play, reason_of, stub_of
 from yarrow.errors import InvalidArgument
-from yarrow.service.images import fit_images
+from yarrow.service.prompt_input import fit_images
 from yarrow.v1 import agent_pb2 as pb
 
 

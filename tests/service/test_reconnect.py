@@ -16,7 +16,7 @@ from yarrow.client import reconnection, run_stream
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_prompts import TypedAnswer
 from yarrow.client.rpc_errors import parse_rpc_error
-from yarrow.client.run_follower import RunResult, follow_run
+from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.session_setup import SessionInfo, make_session
 from yarrow.client.token_channel import make_stub
 from yarrow.config.settings import ServiceSettings

@@ -13,7 +13,7 @@ from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.reached import METHODS, Door, behind, call, in_process, request_of
 from yarrow.config.settings import ServiceSettings
 from yarrow.service import loaded_session
-from yarrow.service.event_translation import to_event
+from yarrow.service.translation import to_event
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

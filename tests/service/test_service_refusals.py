@@ -14,7 +14,7 @@ from doubles.reached import METHODS, Door, behind, call
 from yarrow.config.settings import ServiceSettings
 from yarrow.platform import system
 from yarrow.service import grpc_options
-from yarrow.service.refusal_log import CHECK_SECONDS, LOG_SECONDS, RefusalLog, parse_peer_host
+from yarrow.service.authentication import CHECK_SECONDS, LOG_SECONDS, RefusalLog, parse_peer_host
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -123,7 +123,7 @@ def test_full_connections_are_logged_with_the_peers_that_hold_most(
 ) -> None:
     refusals = RefusalLog(lambda: 0.0)
     there = ["192.0.2.1"] * 5 + ["192.0.2.2"] * 2 + ["192.0.2.3"]
-    monkeypatch.setattr("yarrow.service.refusal_log.system.list_connected_addresses", lambda port: there)
+    monkeypatch.setattr("yarrow.service.authentication.system.list_connected_addresses", lambda port: there)
     refusals.check_connections(1, len(there) + 1)
     assert refusals.full_seconds == 0
     for _ in range(3):

@@ -10,7 +10,7 @@ from yarrow.errors import Code, Failure
 from yarrow.event import events as ev
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
 from yarrow.service import translation
-from yarrow.service.event_translation import to_event
+from yarrow.service.translation import to_event
 from yarrow.v1 import agent_pb2 as pb
 
 USAGE = Usage(1, 2, 3, 4)

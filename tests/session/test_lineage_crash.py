@@ -16,8 +16,7 @@ from yarrow.errors import StorageError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.session.disk import Disk
 from yarrow.session.head import read_head
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import encode_line, seal
+from yarrow.session.line import UnknownRecord, encode_line, seal
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered

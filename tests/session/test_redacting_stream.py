@@ -4,8 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from yarrow.session.redacting_stream import RedactingStream
-from yarrow.session.redaction import Redactor
+from yarrow.session.redaction import RedactingStream, Redactor
 
 KEYS = ("sk-abcabcabd", "abcabca", "sk-abc\nsecond-line-of-it", "a/b c+d%e")
 TOKENS = (

@@ -21,8 +21,7 @@ from yarrow.session.blobs import MAX_INLINE_BYTES, blob_folder_for, read_blob
 from yarrow.session.catalog import project_dir
 from yarrow.session.disk import Disk
 from yarrow.session.draft import SessionDraft
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import MAX_LINE_BYTES, seal
+from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, seal
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.record import Queued, Record

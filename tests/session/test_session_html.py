@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from session_samples import NOW, header, message, messages, nasty_text, patient, write_session
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
-from yarrow.session.call_summary import summarize_tool_call
-from yarrow.session.html import highlighter, markdown, overview
+from yarrow.session.html import highlighter, markdown, page
 from yarrow.session.html.markup import element
-from yarrow.session.html.page import render_page
-from yarrow.session.html.related_sessions import RelatedSession
+from yarrow.session.html.page import RelatedSession, render_page
 from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
+from yarrow.session.stats import summarize_tool_call
 
 VOID = {"meta", "img", "br", "hr"}
 TAGS = {
@@ -522,7 +521,7 @@ def test_the_tree_of_relatives_is_nested_lists() -> None:
 
 
 def test_the_prompts_are_linked_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "MAX_CONTENTS_LINKS", 2)
+    monkeypatch.setattr(page, "MAX_CONTENTS_LINKS", 2)
     parsed = shown(said("a"), message("one"), message("two"), message("three"))
     assert [value for value in parsed.values("href") if value.startswith("#m")][:2] == ["#m1", "#m2"]
     assert {"m0", "m1", "m2", "m3"} <= set(parsed.values("id"))

@@ -12,8 +12,7 @@ from session_samples import NOW, TOKENS, header, message, messages, nasty_text, 
 from yarrow.message import Message, Text
 from yarrow.session import line as line_module
 from yarrow.session import record
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import BadLine, SessionLine, encode_line, read_lines, seal
+from yarrow.session.line import BadLine, SessionLine, UnknownRecord, encode_line, read_lines, seal
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 MESSAGE = b'{"kind":"message","id":"m","role":"user","content":[{"type":"text","text":"%s"}],"timestamp":"t"}'

@@ -16,8 +16,7 @@ from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, 
 from yarrow.provider.history import Target, repair_history
 from yarrow.session import lineage
 from yarrow.session.draft import CopiedRecord, SessionDraft
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import encode_line, seal
+from yarrow.session.line import UnknownRecord, encode_line, seal
 from yarrow.session.lineage import branch, find_new_messages, find_omitted_messages, fork, import_copy, merge, rebase
 from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered

@@ -15,7 +15,7 @@ from session_disks import BlockingCalls
 from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
-from yarrow.session import group_commit, store
+from yarrow.session import store
 from yarrow.session.disk import Disk
 from yarrow.session.line import encode_line
 from yarrow.session.memory_log import MemoryLog
@@ -305,7 +305,7 @@ async def test_a_cancelled_acquire_leaves_no_lock(tmp_path: Path, calls: Blockin
 
 
 async def test_what_waits_is_bounded(tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "MAX_PENDING_BYTES", 2000)
+    monkeypatch.setattr(store, "MAX_PENDING_BYTES", 2000)
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():

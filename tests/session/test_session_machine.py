@@ -22,7 +22,7 @@ from doubles.house import House, reason_of
 from doubles.rig import call
 from yarrow.agent.context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.lineage import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
 from yarrow.session.reader import load_session
 from yarrow.session.record import Compaction

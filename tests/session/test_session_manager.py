@@ -13,8 +13,8 @@ from yarrow.session.disk import Disk
 from yarrow.session.draft import SessionDraft
 from yarrow.session.line import encode_line
 from yarrow.session.manager import SessionManager
+from yarrow.session.reader import MAX_LINE_CHARACTERS
 from yarrow.session.record import Change
-from yarrow.session.search import MAX_LINE_CHARACTERS
 
 HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"]
 FILLER = [message("x" * 1000) for _ in range(30)]

@@ -8,8 +8,7 @@ from session_samples import NOW, header, message, moment, texts, write_session
 
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.message import Message
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import encode_line
+from yarrow.session.line import UnknownRecord, encode_line
 from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.record import Change, Compaction, Header
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from session_samples import header, message, patient, write_session
 
 from yarrow.session.head import SessionHead
-from yarrow.session.html.related_sessions import MAX_ANCESTORS, find_related_sessions
+from yarrow.session.html.page import MAX_ANCESTORS, find_related_sessions
 from yarrow.session.reader import StoredSession, load_session
 
 IDS = ("aaaa", "bbbb", "cccc", "dddd", "eeee")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from session_samples import header, message, messages, moment, nasty_text, patient
 
 from yarrow.message import Message, Role, Text, ToolCall, Usage
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.record import Change, Compaction, Record
 from yarrow.session.stats import ModelStats, ToolStats, compute_stats
 

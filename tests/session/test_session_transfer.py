@@ -16,8 +16,7 @@ from session_samples import NOW, header, message, messages, names, nasty_text, p
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Image, Message, Role, Text, Thinking, ToolCall
 from yarrow.session import transfer
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import encode_line, seal
+from yarrow.session.line import UnknownRecord, encode_line, seal
 from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.transfer import ImportSpool, export_lines

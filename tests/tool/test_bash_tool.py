@@ -16,8 +16,7 @@ from tool_calls import Outcome, call, context_of
 
 from yarrow.config.settings import BashSettings
 from yarrow.tool.base import Done
-from yarrow.tool.capture import DELTAS_PER_SECOND, MAX_FILE_BYTES
-from yarrow.tool.command_notes import PROCESSES_ENDED
+from yarrow.tool.command_output import DELTAS_PER_SECOND, MAX_FILE_BYTES, PROCESSES_ENDED
 from yarrow.tool.limits import MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
 
 
@@ -178,7 +177,7 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, m
     def on_full_disk() -> tuple[int, Path]:
         return os.open("/dev/full", os.O_WRONLY), Path("/scratch/output.log")
 
-    monkeypatch.setattr("yarrow.tool.capture.create_output_file", on_full_disk)
+    monkeypatch.setattr("yarrow.tool.command_output.create_output_file", on_full_disk)
     text = (await bash(ws, "seq 100000")).done.text
     assert "its first 0 bytes are in /scratch/output.log (No space left on device)" in text
     assert text.endswith("\n100000")

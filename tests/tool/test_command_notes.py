@@ -15,7 +15,7 @@ from yarrow.config.settings import BashSettings
 from yarrow.policy.sandbox.probe import unavailable_reason
 from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.tool.base import ToolContext
-from yarrow.tool.command_notes import OUTSIDE_HINT, PROCESSES_ENDED, STRICT_HINT
+from yarrow.tool.command_output import OUTSIDE_HINT, PROCESSES_ENDED, STRICT_HINT
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tool_calls import call, names_in
 
 from yarrow.tool.globs import Glob, compile_names
-from yarrow.tool.path_notation import quote_path, unquote_path
+from yarrow.tool.paths import quote_path, unquote_path
 
 ODD = {
     "nl\nname": r'"nl\nname"',

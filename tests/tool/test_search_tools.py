@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tool_calls import call
 
 from yarrow.tool.base import Result
+from yarrow.tool.directory_walk import MAX_IGNORE_FILE_BYTES
 from yarrow.tool.globs import Glob
 from yarrow.tool.hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES
-from yarrow.tool.ignore_file import MAX_IGNORE_FILE_BYTES
 from yarrow.tool.ripgrep import MAX_CPU_SECONDS, MAX_MEMORY_KIB
 from yarrow.tool.search import MAX_PATTERN_SECONDS
 

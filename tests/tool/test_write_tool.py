@@ -219,7 +219,7 @@ async def test_a_file_that_is_too_large_is_left_to_the_shell(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "a").write_text("12345")
-    monkeypatch.setattr("yarrow.tool.writable_file.MAX_CHANGED_BYTES", 4)
+    monkeypatch.setattr("yarrow.tool.file_change.MAX_CHANGED_BYTES", 4)
     edits = [{"old": "1", "new": "2"}]
     for name, arguments in {"write": {"content": ""}, "edit": {"edits": edits}}.items():
         assert "Use bash." in (await call(name, ws, {"path": "a", **arguments}, dry_run=dry_run)).failed.text

@@ -6,19 +6,21 @@ from collections.abc import Callable
 
 from yarrow.agent.compactor import Compactor
 from yarrow.agent.context import TokenCounter
-from yarrow.agent.delivery import MessageDelivery, interrupted
-from yarrow.agent.exclusive_task import ExclusiveTask, RunningCount
-from yarrow.agent.hook_points import HookRunner
-from yarrow.agent.hooks import HookContext, HookRegistry
+from yarrow.agent.exclusive_task import (
+    ExclusiveTask,
+    RunningCount,
+    RunOutcome,
+    StateMachine,
+    from_error,
+    from_exception,
+)
+from yarrow.agent.hooks import HookContext, HookRegistry, HookRunner
 from yarrow.agent.loop import Loop
+from yarrow.agent.message_queue import MessageDelivery, interrupted
 from yarrow.agent.permission_broker import PermissionBroker, find_abandoned
-from yarrow.agent.redacting_emitter import RedactingEmitter
 from yarrow.agent.run_context import LoopPorts, RunResources
-from yarrow.agent.run_outcome import RunOutcome, from_error, from_exception
-from yarrow.agent.session_start import acquire_session
-from yarrow.agent.session_writer import SessionWriter
+from yarrow.agent.session_writer import RedactingEmitter, SessionWriter, acquire_session
 from yarrow.agent.shield import run_shielded
-from yarrow.agent.states import StateMachine
 from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.agent.user_action import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError

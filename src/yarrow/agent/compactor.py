@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from yarrow.agent.context import ContextBudget, ModelContext, TokenCounter, needs_compaction
-from yarrow.agent.hook_points import HookRunner
+from yarrow.agent.hooks import HookRunner
 from yarrow.agent.retry import RetryPolicy
 from yarrow.agent.run_context import RunResources
 from yarrow.agent.session_writer import SessionWriter

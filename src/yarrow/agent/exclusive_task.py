@@ -1,10 +1,13 @@
-"""What an agent is busy with: one thing at a time, which can be aborted once it is under way."""
+"""The one task that an agent runs at a time: its states, how it is aborted, and its outcome."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from yarrow.errors import Code, Precondition
+from msgspec import Struct
+
+from yarrow.errors import Code, Failure, Precondition, YarrowError
+from yarrow.event.events import AgentState, EndReason, StateChange
 
 
 class RunningCount:
@@ -66,3 +69,57 @@ class ExclusiveTask:
         """Wait until nothing is under way."""
         if self._task is not None:
             await asyncio.wait([self._task])
+
+
+_S = AgentState
+
+TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
+    _S.IDLE: frozenset({_S.THINKING, _S.EXECUTING, _S.COMPACTING}),
+    _S.THINKING: frozenset({_S.EXECUTING, _S.COMPACTING, _S.ABORTING, _S.ERROR, _S.IDLE}),
+    _S.EXECUTING: frozenset({_S.THINKING, _S.COMPACTING, _S.ABORTING, _S.ERROR, _S.IDLE}),
+    _S.COMPACTING: frozenset({_S.THINKING, _S.EXECUTING, _S.ABORTING, _S.ERROR, _S.IDLE}),
+    _S.ABORTING: frozenset({_S.IDLE}),
+    _S.ERROR: frozenset({_S.IDLE}),
+}
+
+
+class StateMachine:
+    """Where an agent is; every transition is told."""
+
+    def __init__(self, emit: Callable[[StateChange], None]) -> None:
+        self.current = AgentState.IDLE
+        self._emit = emit
+
+    def enter(self, state: AgentState) -> None:
+        """Go to a state; going where one is does nothing.
+
+        An illegal transition is a bug: it raises `AssertionError` and the state stays.
+        """
+        before = self.current
+        if state is before:
+            return
+        if state not in TRANSITIONS[before]:
+            raise AssertionError(f"illegal transition of the agent from {before} to {state}")
+        self.current = state
+        self._emit(StateChange(before, state))
+
+
+_REASONS = {Code.TURN_LIMIT: EndReason.TURN_LIMIT, Code.LOOP_DETECTED: EndReason.LOOP_DETECTED}
+
+
+class RunOutcome(Struct, frozen=True):
+    """What is told of the end of a run."""
+
+    reason: EndReason
+    failure: Failure | None = None
+
+
+def from_error(error: YarrowError) -> RunOutcome:
+    """Return the end that an error of the tree makes."""
+    return RunOutcome(_REASONS.get(error.code, EndReason.ERROR), error.failure())
+
+
+def from_exception(error: Exception, run_id: str) -> RunOutcome:
+    """Return the end that a bug of ours makes; the log has the rest of it under the run's id."""
+    text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {run_id}"
+    return RunOutcome(EndReason.ERROR, Failure(Code.INTERNAL, text))

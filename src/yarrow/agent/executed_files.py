@@ -16,8 +16,7 @@ from yarrow.policy.executed_paths import changed_paths, is_executed, snapshot
 from yarrow.policy.permission.request import ToolKind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
-from yarrow.tool.path_notation import quote_path
-from yarrow.tool.paths import format_path, locate
+from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:
     from yarrow.policy.git_state import WorkspaceRepositories

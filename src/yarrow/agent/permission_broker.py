@@ -1,16 +1,15 @@
-"""The questions of one session: each on disk before it is told, answered once, and closed by whatever ends a run."""
+"""Permission requests of one session: recorded before they are shown, answered once, closed when the run ends."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.client_presence import ClientPresence, Later
 from yarrow.agent.session_writer import SessionWriter
 from yarrow.agent.shield import run_shielded
 from yarrow.config.settings import AllowedCall
@@ -286,3 +285,57 @@ def _unanswered_calls(session: SessionState) -> set[str]:
 
 def _answered(request_id: str, now: str, given: PermissionDecision) -> PermissionAnswered:
     return PermissionAnswered(id=request_id, timestamp=now, answer=given.answer, by=given.by, text=given.text)
+
+
+MAX_ABSENCE_SECONDS = 30.0
+"""For which the last client may be gone from a run before nobody is there: one that was cut off is back in seconds."""
+Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+"""Calls something after so many seconds."""
+
+
+class ClientPresence:
+    """The clients of one session that can answer. All calls belong to one event loop."""
+
+    def __init__(self, gone: Callable[[], None], later: Later) -> None:
+        """`gone` is called when the last one went and did not come back."""
+        self._gone = gone
+        self._later = later
+        self._present = 0
+        self._running = False
+        self._awaited: asyncio.TimerHandle | None = None
+
+    @property
+    def any_connected(self) -> bool:
+        """Whether somebody is there, or may be back in a moment."""
+        return self._present > 0 or self._awaited is not None
+
+    def begin_run(self) -> None:
+        """Wait from now on for one that is cut off."""
+        self._running = True
+
+    def end_run(self) -> None:
+        """Wait for nobody any more."""
+        self._running = False
+        self._stop_waiting()
+
+    @contextmanager
+    def connected(self) -> Generator[None]:
+        """Say that somebody who can answer is there meanwhile."""
+        self._stop_waiting()
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+            # What ends a stream does not tell a client that left from one that was cut off.
+            if not self._present and self._running:
+                self._awaited = self._later(MAX_ABSENCE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._awaited = None
+        self._gone()
+
+    def _stop_waiting(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None

@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.agent.context import ModelContext
-from yarrow.agent.hook_points import HookRunner
-from yarrow.agent.hooks import HookRegistry
+from yarrow.agent.hooks import HookRegistry, HookRunner
 from yarrow.agent.permission_broker import PermissionBroker, PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.config.permission_mode import PermissionMode

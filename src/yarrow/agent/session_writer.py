@@ -1,20 +1,20 @@
-"""Where an agent writes: the session as it is now, the log that keeps it, and those who watch."""
+"""The session that an agent writes: its state, its log, and its subscribers, with provider keys redacted."""
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 
-from yarrow.agent.redacting_emitter import redact_event
+from yarrow.agent.exclusive_task import ExclusiveTask
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
-from yarrow.event.events import Body
+from yarrow.event.events import Body, MessageEnd, TextDelta, ThinkingDelta, ToolCallEvent, ToolDelta
 from yarrow.message import Block, Message, Role
 from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Record
-from yarrow.session.redaction import NO_REDACTION
+from yarrow.session.redaction import NO_REDACTION, RedactingStream, Redactor
 from yarrow.session.state import SessionState, fold_records
 from yarrow.session.store import Log
 
@@ -90,3 +90,60 @@ class SessionWriter:
     def timestamp(self) -> str:
         """Return the time now, as records hold it."""
         return format_timestamp(self._now())
+
+
+Delta = TextDelta | ThinkingDelta
+
+
+def redact_event(body: Body, redactor: Redactor) -> Body:
+    """Return an event without secrets; pieces of a text are the business of whoever has the text."""
+    if redactor.is_empty or isinstance(body, TextDelta | ThinkingDelta | ToolDelta):
+        return body
+    return redactor.redact_struct(body)
+
+
+class RedactingEmitter:
+    """Passes on the events of one run; of a model's text it holds back what may become a key."""
+
+    def __init__(self, emit: Callable[[Body], None], redactor: Redactor) -> None:
+        self._emit = emit
+        self._kind: type[Delta] = TextDelta
+        self._stream = RedactingStream(redactor)
+
+    def __call__(self, body: Body) -> None:
+        """Pass an event on."""
+        match body:
+            case TextDelta(text) | ThinkingDelta(text):
+                if type(body) is not self._kind:
+                    self._flush()
+                    self._kind = type(body)
+                self._tell(self._stream.feed(text))
+            case ToolCallEvent() | MessageEnd():
+                self._flush()
+                self._emit(body)
+            case _:
+                self._emit(body)
+
+    def _flush(self) -> None:
+        self._tell(self._stream.flush())
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._emit(self._kind(text))
+
+
+@asynccontextmanager
+async def acquire_session(seat: ExclusiveTask, desk: SessionWriter, keys: Redactor) -> AsyncGenerator[None]:
+    """Become the session's only writer, for a seat that is taken; `keys` are kept out of all that is written.
+
+    Unless what is inside is done, file and seat are given back: what was not accepted, for a failure or for a service
+    that ends, keeps no session busy. Raises `Precondition` (LOCKED) and `StorageError`.
+    """
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(desk.unlock)
+        undo.callback(seat.release)
+        await seat.settled()
+        desk.redactor = keys
+        await desk.lock()
+        yield
+        undo.pop_all()

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from yarrow.agent.compaction.compact import MAX_PIECES, Summarize
-from yarrow.agent.compaction.summary import strip_marker
-from yarrow.agent.compaction.summary_request import (
+from yarrow.agent.compaction.summary import (
     FULL_PROMPT,
     SummarySpec,
+    drop_middle,
     input_budget,
+    render_message,
     request,
+    strip_marker,
     take_chunk,
     truncate,
+    truncate_to_budget,
 )
-from yarrow.agent.compaction.transcript import drop_middle, render_message, truncate_to_budget
 from yarrow.message import Message
 
 MOST = 2000

@@ -1,4 +1,4 @@
-"""Runs the tool calls of one message: in order, read-only ones side by side, every call answered exactly once."""
+"""Execution of the tool calls of one message: in order, read-only calls in parallel, each answered exactly once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -10,14 +10,12 @@ from msgspec import Struct
 
 from yarrow.agent.authorization import ToolAuthorizer, asks_outside
 from yarrow.agent.executed_files import ExecutedFiles
-from yarrow.agent.loop_detector import END_AT, NOTE, NOTE_AT, LoopDetector
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.agent.shield import run_shielded
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
-from yarrow.session.redacting_stream import RedactingStream
-from yarrow.session.redaction import Redactor
+from yarrow.session.redaction import RedactingStream, Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import limit_result
 
@@ -260,3 +258,26 @@ async def _without_secrets(
                     yield ToolFailed(redactor.redact_text(text))
                 case _:
                     assert_never(piece)
+
+
+NOTE_AT = 3
+"""Repetitions at which the result carries a note for the model."""
+END_AT = 5
+"""Repetitions at which the run ends."""
+
+NOTE = f"\n[This is the same call with the same result {NOTE_AT} times or more in a row. Do something else.]"
+
+
+class LoopDetector:
+    """Counts how often the last call came in a row with the same result."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, str, str] | None = None
+        self.count = 0
+
+    def record(self, call: ToolCall, result: str) -> int:
+        """Take in a finished call and return how often it has come in a row, 1 for the first time."""
+        this = (call.name, call.arguments, result)
+        self.count = self.count + 1 if this == self._last else 1
+        self._last = this
+        return self.count

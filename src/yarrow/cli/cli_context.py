@@ -19,7 +19,7 @@ from yarrow.client.stub import Stub
 from yarrow.config.layers import LoadedSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.loader import LoadedExtensions
-from yarrow.service.registration import register_service
+from yarrow.service.rpc_handlers import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel

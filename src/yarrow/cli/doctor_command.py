@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from threading import Timer
 
 from yarrow.cli.doctor.check import Check, CheckContext, CheckStatus, fail
-from yarrow.cli.doctor.key_sources import list_secrets
-from yarrow.cli.doctor.machine_checks import check_program, check_terminal, check_tools, has_colours, is_utf8
+from yarrow.cli.doctor.machine_checks import (
+    SECTION,
+    check_program,
+    check_storage,
+    check_terminal,
+    check_tools,
+    has_colours,
+    is_utf8,
+)
 from yarrow.cli.doctor.provider_checks import check_providers
+from yarrow.cli.doctor.provider_probe import list_secrets
 from yarrow.cli.doctor.report import ReportStyle, format_json, format_text, sanitize_check
 from yarrow.cli.doctor.settings_checks import read_context
-from yarrow.cli.doctor.storage_checks import SECTION, check_storage
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
 from yarrow.cli.main import write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory

@@ -1,13 +1,92 @@
-"""Makes one prompt of words, `@file` arguments and piped input."""
+"""Prompt of a command line: words, `@file` arguments and piped input."""
 
 import os
 import stat
+import time
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from yarrow.cli.arguments import Arguments
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import Settings
 from yarrow.errors import UsageError
 from yarrow.imaging.header import image_type
+from yarrow.message import ThinkingLevel
+from yarrow.platform import system
+from yarrow.service.translation import PERMISSION_MODES, THINKING
+from yarrow.v1 import agent_pb2 as pb
+
+FIRST_BYTE_SECONDS = 0.5
+"""With a prompt given, how long after the start of the process the first piped byte may come.
+
+A program that pipes into us begins when we do, and most have said something by then; a pipe without a writer costs
+this much and no more.
+"""
+IDLE_SECONDS = 30.0
+"""With a prompt given, how long a pipe that has brought something may pause before we go on with what came."""
+_CHUNK = 1 << 16
+
+
+class PipedInput(NamedTuple):
+    """What was piped in, and a sentence for the person when we stopped waiting for more."""
+
+    text: str = ""
+    notice: str = ""
+
+
+class StdinTimeouts(NamedTuple):
+    """How long to wait for input that need not come; all in seconds, `started` on the monotonic clock."""
+
+    started: float
+    first_byte: float = FIRST_BYTE_SECONDS
+    idle: float = IDLE_SECONDS
+
+
+def read_stdin(timeouts: StdinTimeouts | None, *, descriptor: int = 0) -> PipedInput:
+    """Return what is piped in; empty for a terminal, for nothing and for a closed descriptor.
+
+    Without `patience` what comes is the prompt itself, so the end is waited for. It blocks: call it before there is
+    an event loop. Raises `UsageError` for what is no UTF-8 text, too large, or not readable.
+    """
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        # Closed: there is nobody to read from.
+        return PipedInput()
+    if os.isatty(descriptor):
+        return PipedInput()
+    if stat.S_ISDIR(mode):
+        raise UsageError("standard input is a directory; to speak of it, name it in the prompt")
+    try:
+        data, notice = _read_all(descriptor, timeouts)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+    return PipedInput(decode_text(data, "standard input"), notice)
+
+
+def _read_all(descriptor: int, timeouts: StdinTimeouts | None) -> tuple[bytes, str]:
+    data = bytearray()
+    while _wait_readable(descriptor, timeouts, begun=bool(data)):
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            return bytes(data), ""
+        data += chunk
+        if len(data) > MAX_TEXT_SIZE:
+            raise make_too_large_error("standard input", find_size(descriptor))
+    if data:
+        return bytes(data), f"standard input paused after {len(data)} bytes and was not closed; going on with those"
+    return b"", "standard input is open and brought nothing; going on without it"
+
+
+def _wait_readable(descriptor: int, timeouts: StdinTimeouts | None, *, begun: bool) -> bool:
+    """Wait for the next bytes or the end, as long as patience lasts."""
+    timeout = None
+    if timeouts and begun:
+        timeout = timeouts.idle
+    elif timeouts:
+        timeout = max(0.0, timeouts.started + timeouts.first_byte - time.monotonic())
+    return system.wait_readable(descriptor, timeout)
+
 
 MAX_PROMPT_SIZE = 8_000_000
 """Bytes of a prompt, files, scaled images and piped input together: what fits in one request of 8 MiB."""
@@ -145,3 +224,39 @@ def _escape_path(path: str) -> str:
 def _replace_surrogates(text: str) -> str:
     """Return text that UTF-8 can hold: bytes of an argument that were none come out as replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def make_prompt_request(arguments: Arguments, settings: Settings, *, prompt: Prompt, cwd: str) -> pb.PromptRequest:
+    """Return the prompt with its working directory and the settings that flags name."""
+    return pb.PromptRequest(
+        text=prompt.text,
+        images=[pb.Image(media_type=image.media_type, data=image.data) for image in prompt.images],
+        cwd=cwd,
+        settings=make_session_settings(arguments, settings),
+        attachments=prompt.attachments,
+        options=pb.PromptOptions(ephemeral=arguments.no_session),
+    )
+
+
+def make_session_settings(arguments: Arguments, settings: Settings) -> pb.SessionSettings:
+    """Return what flags say about a session; what they leave out is the service's to decide.
+
+    `settings` are this machine's: they know whether the first part of a model's name is a provider.
+    """
+    out = pb.SessionSettings()
+    if arguments.model or arguments.provider:
+        out.provider, out.model = settings.provider, settings.model if arguments.model else ""
+    if arguments.thinking:
+        out.thinking = THINKING[ThinkingLevel(arguments.thinking)]
+    if arguments.permissions:
+        out.permissions = PERMISSION_MODES[PermissionMode(arguments.permissions)]
+    if arguments.dry_run:
+        out.dry_run = True
+    if arguments.system_prompt is not None:
+        out.system_prompt = arguments.system_prompt
+    if arguments.append_system_prompt is not None:
+        out.append_system_prompt = arguments.append_system_prompt
+    if arguments.tools is not None:
+        out.tools.names.extend(arguments.tools)
+        out.tools.SetInParent()
+    return out

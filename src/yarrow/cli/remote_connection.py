@@ -1,5 +1,7 @@
-"""Connects to a service that runs elsewhere: at a socket of this machine, or over the network by TLS."""
+"""Connection to a service that runs elsewhere: a unix socket of the user, or TLS."""
 
+import os
+import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +10,11 @@ import grpc
 
 from yarrow.cli.arguments import Arguments, RemoteArguments
 from yarrow.cli.paths import make_absolute, split_address
-from yarrow.cli.socket_owner import check_socket_owner
 from yarrow.client.stub import Stub
 from yarrow.client.token_channel import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
+from yarrow.platform import system
 from yarrow.service.authentication import read_token, token_path_for
 from yarrow.service.grpc_options import make_client_options
 
@@ -61,7 +63,7 @@ async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc
     trusted, name = None, ""
     if remote.tls_pin:
         # Here, since TLS of our own is needed for this alone.
-        from yarrow.cli.tls_pin import resolve_pin
+        from yarrow.cli.certificates import resolve_pin
 
         found = await resolve_pin(remote, address)
         trusted, name = found.certificate, found.name
@@ -72,3 +74,34 @@ async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc
 
     own = load_certificate(make_absolute(remote.tls_cert, "--tls-cert"), make_absolute(remote.tls_key, "--tls-key"))
     return grpc.ssl_channel_credentials(trusted, own.key, own.certificate), name
+
+
+SYSTEM_OWNERS = (0, 65_534)
+"""Owners of directories above: root, and root as it appears in a user namespace that does not know it."""
+_ADVICE = "attach to a service of your own, or to HOST:PORT with --tls-pin"
+
+
+def check_socket_owner(path: Path) -> None:
+    """Raise `UsageError` when a socket belongs to another user, or others could put their own in its place."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise UsageError(f"{path} is a symlink: name the socket it leads to")
+    if not stat.S_ISSOCK(status.st_mode):
+        raise UsageError(f"{path} is not a socket: name the one that yarrow serve --socket listens on")
+    if not system.is_owned(status):
+        raise UsageError(f"{path} belongs to another user, who would receive your prompts: {_ADVICE}")
+    real = Path(os.path.realpath(path.parent))
+    for folder in dict.fromkeys((*path.parents, real, *real.parents)):
+        _check_folder(folder, path)
+
+
+def _check_folder(folder: Path, path: Path) -> None:
+    status = os.lstat(folder)
+    if not (system.is_owned(status) or status.st_uid in SYSTEM_OWNERS):
+        raise UsageError(f"{folder} belongs to another user, who can replace {path.name}: {_ADVICE}")
+    if stat.S_ISLNK(status.st_mode):
+        return  # what it leads to is checked as well
+    # Further up many systems give each user a group of their own, which may write.
+    writers = stat.S_IWOTH | stat.S_IWGRP if folder == path.parent else stat.S_IWOTH
+    if status.st_mode & writers and (folder == path.parent or not status.st_mode & stat.S_ISVTX):
+        raise UsageError(f"{folder} is writable by other users, who can replace {path.name}: chmod go-w {folder}")

@@ -1,17 +1,19 @@
-"""Runs the service for other programs until it is told to end."""
+"""`yarrow serve`: runs the service for other programs."""
 
 import asyncio
 import os
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from yarrow.cli.bootstrap import build_service
 from yarrow.cli.certificates import load_authority, load_certificate
 from yarrow.cli.cli_context import CliContext, find_token_file
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.main import print_error
-from yarrow.cli.open_file_limit import fit_connections
 from yarrow.cli.paths import home_directory, make_absolute, split_address
 from yarrow.config.files import get_user_directory
+from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.service.authentication import load_or_create_token, token_path_for
@@ -87,3 +89,16 @@ def _make_tcp_address(context: CliContext, folder: Path) -> TcpAddress:
             tls.certificate, tls.key, load_authority(make_absolute(remote.tls_client_ca, "--tls-client-ca"))
         )
     return TcpAddress(remote.listen, tls)
+
+
+MAX_OPEN_FILES = 65_536
+"""Open files asked for where the hard limit allows more: some programs that commands start count up to the limit."""
+RESERVED_FILES = 256
+"""Open files kept for sessions, runs and programs; connections share the rest."""
+MIN_CONNECTIONS = 16
+
+
+def fit_connections(limits: ServiceSettings) -> ServiceSettings:
+    """Raise the limit on open files, which is often 1,024, and return `limits` with the connections that fit in it."""
+    fitting = max(system.raise_open_file_limit(MAX_OPEN_FILES) - RESERVED_FILES, MIN_CONNECTIONS)
+    return replace(limits, connections=min(limits.connections, fitting))

@@ -20,9 +20,14 @@ from yarrow.cli.logs import configure_logging
 from yarrow.cli.main import print_error
 from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors, redirect_stdout
 from yarrow.cli.paths import home_directory, nearest_directory, working_directory
-from yarrow.cli.piped_input import StdinTimeouts, read_stdin
-from yarrow.cli.prompt_input import Prompt, build_prompt
-from yarrow.cli.prompt_request import make_prompt_request, make_session_settings
+from yarrow.cli.prompt_input import (
+    Prompt,
+    StdinTimeouts,
+    build_prompt,
+    make_prompt_request,
+    make_session_settings,
+    read_stdin,
+)
 from yarrow.cli.terminal_permissions import open_permission_ui
 from yarrow.client import plain_mode
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error

@@ -1,15 +1,20 @@
-"""Starts the terminal UI on the process's own terminal, and says at its end how to go on."""
+"""Start of the terminal UI on the process's terminal."""
 
+import asyncio
 import errno
 import os
+import select
 import sys
+from collections.abc import Callable
 from functools import partial
+from threading import Thread
+from types import TracebackType
+from typing import Self
 
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import ensure_backend
 from yarrow.cli.main import print_error
-from yarrow.cli.stdout_capture import StdoutCapture
 from yarrow.cli.type_ahead import TypeAhead
 from yarrow.client.session_setup import make_similar_session
 from yarrow.client.tui.app import App, AppOptions
@@ -57,3 +62,68 @@ async def _run(context: CliContext, request: pb.PromptRequest, ahead: TypeAhead)
             app = App(stub, opening, ends)
             with StdoutCapture(partial(app.add_note, "notice")):
                 return await app.run()
+
+
+MAX_LINES = 200
+"""That are shown in all; then one says that there are more, and they are dropped."""
+MAX_LINE_CHARACTERS = 2_000
+"""Characters of a line that are shown."""
+_CHUNK = 1 << 16
+
+
+class StdoutCapture:
+    """Standard output and error, as far as they are the terminal, for one `with`.
+
+    They are read by a thread: what prints in the event loop's own thread must never wait for that loop.
+    """
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        """`note` is called in the event loop with each line."""
+        self._on_line = on_line
+        self._loop = asyncio.get_running_loop()
+        self._saved: dict[int, int] = {}
+        self._rest = b""
+        self._left = MAX_LINES
+
+    def __enter__(self) -> Self:
+        """Take both."""
+        self._saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2) if os.isatty(descriptor)}
+        self._source, sink = os.pipe()
+        self._over, self._end = os.pipe()
+        for descriptor in self._saved:
+            os.dup2(sink, descriptor)
+        os.close(sink)
+        self._thread = Thread(target=self._read, name="yarrow-strays", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give both back; a program that still prints to what is closed now is told so by the system."""
+        for descriptor, saved in self._saved.items():
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        os.close(self._end)
+        self._thread.join()
+        os.close(self._source)
+        os.close(self._over)
+
+    def _read(self) -> None:
+        while self._source in select.select([self._source, self._over], [], [])[0]:
+            data = os.read(self._source, _CHUNK)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            # A line without an end is shown when it has grown long, or when nothing more can come.
+            if len(self._rest) > MAX_LINE_CHARACTERS or (not data and self._rest):
+                lines, self._rest = [*lines, self._rest], b""
+            for line in filter(None, lines[: self._left + 1]):
+                self._emit(line.decode("utf-8", "replace")[:MAX_LINE_CHARACTERS])
+            if not data:
+                return
+
+    def _emit(self, line: str) -> None:
+        self._left -= 1
+        if self._left >= 0:
+            self._loop.call_soon_threadsafe(self._on_line, line)
+        elif self._left == -1:
+            self._loop.call_soon_threadsafe(self._on_line, "more was printed and is not shown: 2>FILE keeps it")

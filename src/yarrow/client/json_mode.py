@@ -1,7 +1,7 @@
 """JSON mode: a header and then every event, one JSON object a line, and nothing else on standard output."""
 
 from yarrow.client.event_json import EventEncoder, dumps
-from yarrow.client.run_follower import RunResult, follow_run
+from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.session_setup import SessionInfo
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub

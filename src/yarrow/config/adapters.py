@@ -15,12 +15,12 @@ class Adapter(NamedTuple):
 
 
 ADAPTERS: dict[str, Adapter] = {
-    "ollama": Adapter("yarrow.provider.ollama.build"),
-    "llamacpp": Adapter("yarrow.provider.llamacpp.build"),
-    "openai": Adapter("yarrow.provider.openai.build"),
-    "messages": Adapter("yarrow.provider.messages.build", provider="anthropic"),
-    "gemini": Adapter("yarrow.provider.gemini.build"),
-    "local": Adapter("yarrow.provider.local.build"),
+    "ollama": Adapter("yarrow.provider.ollama.adapter"),
+    "llamacpp": Adapter("yarrow.provider.llamacpp.adapter"),
+    "openai": Adapter("yarrow.provider.openai.adapter"),
+    "messages": Adapter("yarrow.provider.messages.adapter", provider="anthropic"),
+    "gemini": Adapter("yarrow.provider.gemini.adapter"),
+    "local": Adapter("yarrow.provider.local.provider"),
     "scripted": Adapter("yarrow.provider.scripted", has_slashes=False),
 }
 """By type. The modules stand here as text because configuration knows no provider."""

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.config.json_comments import to_strict_json
 from yarrow.config.json_edit import change_file, insert_member, remove_item
-from yarrow.config.json_positions import find_members, skip_space
+from yarrow.config.jsonc import find_members, skip_space, to_strict_json
 from yarrow.config.settings import AllowedCall
 
 

@@ -136,7 +136,7 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Here, since most files have no comments.
-        from yarrow.config.json_comments import to_strict_json
+        from yarrow.config.jsonc import to_strict_json
 
         text = to_strict_json(text)
     if not text.strip():

@@ -9,8 +9,7 @@ import msgspec
 
 from yarrow.config.atomic_write import hold_directory_lock, replace_file
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES, decode_settings, read_bytes
-from yarrow.config.json_comments import blank_comments, to_strict_json
-from yarrow.config.json_positions import find_members, skip_space
+from yarrow.config.jsonc import blank_comments, find_members, skip_space, to_strict_json
 from yarrow.config.sanitizer import escape_unprintable
 from yarrow.config.validation import check_layer
 from yarrow.errors import StorageError

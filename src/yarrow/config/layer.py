@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from yarrow.config.json_positions import find_line
+from yarrow.config.jsonc import find_line
 from yarrow.config.sanitizer import escape_unprintable
 
 KeyPath = tuple[str | int, ...]

@@ -9,7 +9,7 @@ from msgspec import inspect
 from yarrow.config.layer import NamedLayer
 from yarrow.config.sanitizer import escape_unprintable
 from yarrow.config.settings import Settings
-from yarrow.config.type_validation import find_nearest
+from yarrow.config.validation import find_nearest
 
 VARIABLE_PREFIX = "YARROW_"
 OTHER_VARIABLES = frozenset({"CONFIG", "HOME", "LOG"})

@@ -1,20 +1,70 @@
-"""What an extension's function is given: an object to register hooks, tools, commands and providers with."""
+"""API that an extension is given: tools, hooks, commands and providers."""
 
 import inspect
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
-from yarrow.agent.hooks import HookName
+from yarrow.agent.contributions import ContributedCommand
+from yarrow.agent.hooks import Hook, HookName
 from yarrow.extension.argument_model import check_arguments
-from yarrow.extension.commands import CommandFunction
-from yarrow.extension.hooks import HookFunction
+from yarrow.extension.host import ExtensionHost
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, ToolOffer
-from yarrow.prompt.front_matter import to_one_line
+from yarrow.prompt.document import to_one_line
 from yarrow.tool.access import Access, get_access
+
+HookFunction = Callable[..., "dict[str, Any] | None | Awaitable[dict[str, Any] | None]"]
+"""Takes the payload, and what it is about if it takes two; returns the payload to go on with, or None."""
+
+
+def host_hook(host: ExtensionHost, label: str, function: HookFunction, *, takes_context: bool) -> Hook:
+    """Return the hook that calls `function` in the extension's thread with values of its own."""
+
+    async def call(payload: bytes, about: bytes) -> bytes:
+        async def work() -> bytes:
+            given = (payload, about) if takes_context else (payload,)
+            result: object = function(*(msgspec.json.decode(each) for each in given))
+            if isawaitable(result):
+                result = await result
+            # Of the standard library, since it refuses what is not JSON: NaN, bytes, sets, objects, circles.
+            return json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+        return await host.call(work)
+
+    return Hook(label, call)
+
+
+MAX_PROMPT_CHARACTERS = 1 << 20
+"""Characters of the prompt that a command returns; what is longer is an error."""
+
+CommandFunction = Callable[[str, str], "str | Awaitable[str]"]
+"""Takes what follows the command's name, and the working directory; returns the prompt to send."""
+
+
+def host_command(host: ExtensionHost, name: str, function: CommandFunction, *, description: str) -> ContributedCommand:
+    """Return the command that calls `function` in the extension's thread; it raises `YarrowError`."""
+
+    async def expand(arguments: str, cwd: str) -> str:
+        async def work() -> str:
+            result: Any = function(arguments, cwd)
+            if isawaitable(result):
+                result = await result
+            if not isinstance(result, str):
+                raise TypeError(f"it must return the prompt as a str, not {type(result).__name__}")
+            if len(result) > MAX_PROMPT_CHARACTERS:
+                raise ValueError(f"it returned {len(result):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken")
+            return str(result.encode(), "utf-8")
+
+        return await host.call(work)
+
+    return ContributedCommand(name, description, expand)
+
 
 NAME_PATTERN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 PROVIDER_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")

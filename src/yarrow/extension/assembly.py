@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from yarrow.agent.contributions import ContributedCommand, Contributions
 from yarrow.agent.hooks import Hook, HookName, HookRegistry
 from yarrow.config.settings import BUILT_IN_PROVIDERS
-from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow
-from yarrow.extension.commands import host_command
+from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow, host_command, host_hook
 from yarrow.extension.extension_errors import ExtensionError
-from yarrow.extension.hooks import host_hook
 from yarrow.extension.host import ExtensionHost
 from yarrow.extension.providers import host_provider_factory
 from yarrow.extension.sources import ExtensionSource

@@ -1,4 +1,4 @@
-"""The thread of one extension: its functions run there and nowhere else, so what blocks it blocks nobody else."""
+"""Host of extension code: its threads, its time limits and its failures."""
 
 import asyncio
 import logging
@@ -6,12 +6,14 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from contextvars import Context
-from typing import Any, TypeVar
+from threading import BoundedSemaphore, Thread
+from typing import Any, ParamSpec, TypeVar
 
-from yarrow.extension.daemon_threads import DaemonThreads
+from typing_extensions import override
+
 from yarrow.extension.extension_errors import ExtensionError, convert_error, describe_error
 
 T = TypeVar("T")
@@ -256,3 +258,43 @@ def _log(what: str, error: BaseException) -> None:
     # Made before the log's lock is taken, since the text of an exception is anybody's code, which may block.
     places = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__)).format()
     _logger.warning("%s\n%s%s", what, "".join(places), describe_error(error))
+
+
+P = ParamSpec("P")
+
+MAX_THREADS = 32
+"""That work at one time for one extension; the work of others waits until one is done."""
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """A daemon thread for each piece of work: the usual executor's are waited for when the process ends.
+
+    It is a `ThreadPoolExecutor` in name only, since a loop takes no other class for its default.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room = BoundedSemaphore(MAX_THREADS)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Begin the work and return what will hold its result."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            with self._room:
+                if not future.set_running_or_notify_cancel():
+                    return
+                try:
+                    result = fn(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001
+                    # As in the standard executors: the error belongs to the caller that waits for the result.
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+        Thread(target=work, name="extension work", daemon=True).start()
+        return future
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the threads to themselves."""

@@ -29,7 +29,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.factory import AdapterConfig, ProviderBuilder
-from yarrow.provider.json_object import is_json_object
+from yarrow.provider.stream_framing import is_json_object
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Commands that a prompt can begin with: `/template arguments`, or `/skill:name arguments`, in short `/name`."""
+"""Prompt templates as commands: found, parsed and expanded."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,13 +6,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from yarrow.errors import InvalidArgument
-from yarrow.prompt.document import MAX_DOCUMENT_BYTES, Document, UnusableDocument, read_document
-from yarrow.prompt.front_matter import MAX_FRONT_MATTER_BYTES, to_one_line
-from yarrow.prompt.resources import RESOURCE_NAME, Resource, limit_warnings, list_resources
+from yarrow.errors import Code, InvalidArgument, LimitExceeded
+from yarrow.prompt.document import (
+    MAX_DOCUMENT_BYTES,
+    MAX_FRONT_MATTER_BYTES,
+    Document,
+    UnusableDocument,
+    read_document,
+    to_one_line,
+)
+from yarrow.prompt.resources import RESOURCE_NAME, Resource, ResourceKind, limit_warnings, list_resources
 from yarrow.prompt.session_directories import SessionDirectories, format_path
 from yarrow.prompt.skills import SKILL_KIND, read_skills
-from yarrow.prompt.templates import TEMPLATE_KIND, check_length, fill_template
 from yarrow.prompt.untrusted import wrap_untrusted
 
 MIN_SIMILARITY = 0.8
@@ -114,3 +119,85 @@ def _refuse_typo(name: str, names: list[str]) -> None:
             "text",
             f"there is no command /{name}; the nearest is /{near[0]}. A space before the slash sends it as it is",
         )
+
+
+TEMPLATE_KIND = ResourceKind("template", (".yarrow/prompts",), ending=".md", file="", max_count=500)
+MAX_EXPANDED_CHARACTERS = 1 << 20
+"""Of an expanded text; a longer one is refused."""
+
+_NUMBER = "[1-9][0-9]{0,3}"
+_SLICE = rf"\{{@:(?P<first>{_NUMBER})(?::(?P<length>0|{_NUMBER}))?\}}"
+_PLACEHOLDER = rf"(?P<kept>\$)?\$(?:(?P<all>@)|(?P<one>{_NUMBER})(?![0-9])|{_SLICE})"
+
+
+def fill_template(body: str, arguments: str) -> str:
+    """Return a template's body with the arguments in it; at its end when it names no place for them.
+
+    Raises `LimitExceeded` when the result is longer than `MAX_EXPANDED_CHARACTERS`.
+    """
+    check_length(len(body) + len(arguments))
+    values = split_words(arguments)
+    parts: list[str] = []
+    end = length = 0
+    has_place = False
+    for found in re.finditer(_PLACEHOLDER, body):
+        parts += body[end : found.start()], _replace_placeholder(found, values)
+        end = found.end()
+        length += len(parts[-2]) + len(parts[-1])
+        has_place = has_place or not found["kept"]
+        check_length(length)
+    parts.append(body[end:])
+    if values and not has_place:
+        parts.append(f"\n\n{wrap_untrusted(arguments.strip())}")
+    whole = "".join(parts)
+    check_length(len(whole))
+    return whole
+
+
+def check_length(length: int) -> None:
+    """Raise `LimitExceeded` when a command becomes longer than `MAX_EXPANDED_CHARACTERS`."""
+    if length > MAX_EXPANDED_CHARACTERS:
+        raise LimitExceeded(
+            f"the command becomes longer than {MAX_EXPANDED_CHARACTERS} characters with these arguments; shorten them",
+            code=Code.TOO_LARGE,
+        )
+
+
+def _replace_placeholder(found: re.Match[str], values: list[str]) -> str:
+    if found["kept"]:
+        return found[0][1:]
+    chosen = values
+    if found["one"]:
+        chosen = values[int(found["one"]) - 1 : int(found["one"])]
+    elif found["first"]:
+        chosen = values[int(found["first"]) - 1 :]
+        if found["length"]:
+            chosen = chosen[: int(found["length"])]
+    return wrap_untrusted(" ".join(chosen)) if chosen else ""
+
+
+_PART = r"""(?xs)
+      \\(?P<escaped>['"\s])                     # a quote or space that is meant
+    | "(?P<double>(?:[^"\\]|\\"|\\(?!"))*+)"    # a group; within it \" is a quote
+    | (?<!\w)'(?P<single>[^']*+)'               # not the apostrophe of don't
+    | (?P<space>\s+)
+    | (?P<other>.)                              # also a quote that nothing closes, and any other backslash
+"""
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words: white space parts them, closed quotes hold them together, and any text has some."""
+    found: list[str] = []
+    word: list[str] | None = None
+    for part in re.finditer(_PART, text):
+        if part["space"] is not None:
+            if word is not None:
+                found.append("".join(word))
+            word = None
+            continue
+        word = [] if word is None else word
+        if part["double"] is not None:
+            word.append(part["double"].replace('\\"', '"'))
+        else:
+            word.append(part["escaped"] or part["single"] or part["other"] or "")
+    return found if word is None else [*found, "".join(word)]

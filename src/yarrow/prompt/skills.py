@@ -4,8 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.document import UnusableDocument, read_document
-from yarrow.prompt.front_matter import MAX_FRONT_MATTER_BYTES, to_one_line
+from yarrow.prompt.document import MAX_FRONT_MATTER_BYTES, UnusableDocument, read_document, to_one_line
 from yarrow.prompt.resources import Resource, ResourceKind, list_resources
 from yarrow.prompt.session_directories import SessionDirectories, format_path
 

@@ -1,11 +1,9 @@
-"""Builds the JSON body of a request: the configured fields come last, and every text can be written."""
+"""Request bodies as JSON, valid UTF-8 whatever a message contains."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
-
-from yarrow.provider.surrogates import replace_surrogates
 
 Body = dict[str, Any]
 
@@ -40,3 +38,10 @@ def _make_encodable(value: object) -> object:
     if isinstance(value, list):
         return [_make_encodable(item) for item in cast("Iterable[object]", value)]
     return value
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with halves of surrogate pairs joined, and U+FFFD for a half that is alone."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

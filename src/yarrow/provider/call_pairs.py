@@ -1,6 +1,6 @@
-"""Puts exactly one result directly behind each tool call, in call order, and gives each call an id of its own."""
+"""Pairing of tool calls and results, and ids that a provider accepts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -124,3 +124,20 @@ def _orphan_as_text(result: Message) -> Message:
     of = f" of {result.tool_name}" if result.tool_name.strip() else ""
     content = (Text(f"Result{of}, of a call that is no longer shown:"), *result.content)
     return Message(id=result.id, role=Role.USER, content=content, timestamp=result.timestamp)
+
+
+def make_id_mapper(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str]:
+    """Return a function that maps the ids of one request, each to the first of its candidates that no other got.
+
+    Ids are told apart in the order in which they are asked for, so that a longer history keeps those of a shorter.
+    """
+    known: dict[str, str] = {}
+    given: set[str] = set()
+
+    def map_id(call_id: str) -> str:
+        if call_id not in known:
+            known[call_id] = next(chosen for chosen in candidates(call_id) if chosen not in given)
+            given.add(known[call_id])
+        return known[call_id]
+
+    return map_id

@@ -8,7 +8,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from yarrow.message import ToolCall
-from yarrow.provider.json_object import is_json_object
+from yarrow.provider.stream_framing import is_json_object
 
 MAX_VALUES = 4
 """JSON values in one text of arguments that are compared; a text of more is not repaired."""

@@ -11,7 +11,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.api_keys import find_vendor_key
 from yarrow.provider.chat_completions.model_list import parse_models
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
-from yarrow.provider.llamacpp.discovery import DEFAULT_ROOTS, PROBE_SECONDS, find_server
+from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
 from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
 from yarrow.provider.local.model_files import list_installed
 from yarrow.provider.ollama.address import parse_root

@@ -1,19 +1,17 @@
-"""Makes any stored history one that a backend accepts: pure passes over the messages, the general ones first.
-
-The file a history comes from stays as it is. What cannot be sent is left out or told in words, what a backend
-insists on is filled in, and the same history always gives the same messages, so that cached prefixes stay valid.
-"""
+"""History of a session as one provider may see it, grouped into turns."""
 
 import re
 from binascii import Error, a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.provider.call_pairs import pair_tool_calls
-from yarrow.provider.json_object import is_json_object
+from yarrow.provider.stream_framing import is_json_object
 
 NO_OUTPUT = "(no output)"
 HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
@@ -234,3 +232,25 @@ def _user_message(blocks: Iterable[Block]) -> Message:
 
 def _with_content(message: Message, blocks: Iterable[Block]) -> Message:
     return replace(message, content=tuple(blocks))
+
+
+class Turn(Struct, frozen=True):
+    """What one side says before the other speaks; results of calls are on the user's side and lead there."""
+
+    side: Literal["user", "assistant"]
+    messages: tuple[Message, ...]
+
+
+def group_turns(history: Sequence[Message]) -> list[Turn]:
+    """Return the turns of a history whose calls and results are paired; a user begins, and a user ends."""
+    grouped = [
+        Turn("assistant" if assistant else "user", tuple(messages))
+        for assistant, messages in groupby(history, key=lambda message: message.role is Role.ASSISTANT)
+    ]
+    begins = () if grouped and grouped[0].side == "user" else (_user(HISTORY_START),)
+    ends = (_user(CONTINUE_PROMPT),) if grouped and grouped[-1].side == "assistant" else ()
+    return [*begins, *grouped, *ends]
+
+
+def _user(text: str) -> Turn:
+    return Turn("user", (Message(id="", role=Role.USER, content=(Text(text),), timestamp=""),))

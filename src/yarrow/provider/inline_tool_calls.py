@@ -25,7 +25,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.chat_completions.tool_calls import MAX_CALLS, new_call_id
-from yarrow.provider.json_object import is_json_object
+from yarrow.provider.stream_framing import is_json_object
 
 OPENING_TAG = "<tool_call>"
 CLOSING_TAG = "</tool_call>"

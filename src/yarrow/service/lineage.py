@@ -1,25 +1,29 @@
-"""Sessions made of sessions: branches, forks, rebases, merges and imports, as files that appear whole or not at all."""
+"""Sessions made from others by branch, fork, rebase, merge and import."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+
+from msgspec import UNSET
 
 from yarrow.agent.compaction.compact import summarize_with
 from yarrow.agent.context import context_of
 from yarrow.agent.retry import RetryPolicy
 from yarrow.agent.summarizer import SummaryModel, summarize_messages, write_merge_turn
-from yarrow.errors import Precondition
+from yarrow.errors import Precondition, YarrowError
 from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage
+from yarrow.prompt.system_prompt import DATE_LINE, DIRECTORY_LINE, TOOLS_LINE, build_system_prompt, read_prompt_sources
 from yarrow.service.dependencies import Dependencies
-from yarrow.service.imported_prompt import MAX_SHOWN_CHARACTERS, find_foreign_prompt
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.sessions import Sessions
 from yarrow.session import lineage
 from yarrow.session.draft import SessionDraft
-from yarrow.session.ids import format_timestamp, new_id
+from yarrow.session.ids import format_timestamp, is_valid_id, new_id
 from yarrow.session.reader import StoredSession
+from yarrow.session.record import Change
 from yarrow.session.state import SessionState, fold_records
 from yarrow.session.transfer import ImportSpool
 from yarrow.v1 import agent_pb2 as pb
@@ -145,3 +149,52 @@ def _ignore_event(_body: Body) -> None:
 
 def _ignore_usage(_usage: Usage) -> None:
     """A text that makes a session is counted in none: the one it would belong to is not there yet."""
+
+
+MAX_SHOWN_CHARACTERS = 4_000
+"""Characters of a system prompt in the answer of an import; the rest is cut."""
+_PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
+"""A directory without blanks: words in its place could be read as a sentence."""
+
+
+async def find_foreign_prompt(loaded: StoredSession, cwd: Path, dependencies: Dependencies) -> str:
+    """Return the system prompt of an imported session; empty if a session here has the same.
+
+    Another working directory, date and fewer tools make no difference, nor does the prompt of the session that was
+    exported, if it is still here.
+    """
+    brought = _current_prompt(loaded)
+    if not brought or brought in await asyncio.to_thread(_equivalent_prompts, brought, cwd, dependencies):
+        return ""
+    return "" if brought == await _original_prompt(loaded.header.id, dependencies) else brought
+
+
+def _current_prompt(loaded: StoredSession) -> str:
+    prompts = [loaded.header.system_prompt]
+    changes = (stored.value for stored in loaded.records if isinstance(stored.value, Change))
+    prompts += [change.system_prompt for change in changes if change.system_prompt is not UNSET]
+    return prompts[-1]
+
+
+def _equivalent_prompts(brought: str, cwd: Path, dependencies: Dependencies) -> tuple[str, ...]:
+    """Return the prompts that a session of `cwd` could have with the directory, date and tools of another prompt."""
+    facts = re.search(
+        rf"^{DIRECTORY_LINE}(?:{_PATH}|{re.escape(str(cwd))})\n{DATE_LINE}\d{{4}}-\d\d-\d\d"
+        rf"(?:\n{TOOLS_LINE}(?P<tools>[\w, -]+))?$",
+        brought,
+        re.MULTILINE,
+    )
+    if facts is None or not {*(facts["tools"] or "").split(", ")} <= {"", *dependencies.registry.names()}:
+        return ()
+    gathered = read_prompt_sources(dependencies.prompt_places(cwd))
+    return tuple(build_system_prompt(facts.group(), one) for one in (gathered, None))
+
+
+async def _original_prompt(session_id: str, dependencies: Dependencies) -> str | None:
+    """Return the prompt of the session that was exported; None if it is not here."""
+    try:
+        if is_valid_id(session_id) and await dependencies.manager.find(session_id) is not None:
+            return _current_prompt(await dependencies.manager.load(session_id))
+    except YarrowError:  # it cannot be read any more
+        pass
+    return None

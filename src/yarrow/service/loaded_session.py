@@ -14,7 +14,7 @@ from yarrow.agent.run_context import RunResources
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
-from yarrow.service.event_translation import fill_event, to_event
+from yarrow.service.translation import fill_event, to_event
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
 from yarrow.session.store import SessionLog

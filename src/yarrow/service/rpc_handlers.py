@@ -1,26 +1,57 @@
-"""What every RPC handler has in common: errors leave as statuses, and a bug leaves as an id that the log knows."""
+"""Wrapper of every RPC handler: decoding, error status, redaction, drain and the log of calls."""
 
 import asyncio
 import functools
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import grpc
+from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.service.grpc_status import STATUS_BY_CODE, abort_with_error
 from yarrow.service.redactors import redact_response
-from yarrow.service.registration import UndecodableRequest
-from yarrow.service.rpc_log import RpcLog
+from yarrow.session.ids import is_valid_id
 from yarrow.session.redaction import Redactor
+from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, add_AgentServiceServicer_to_server
+
+_logger = logging.getLogger("yarrow.service")
+
+
+class RpcLog:
+    """One call that is being answered; until its `status` is known it counts as cancelled."""
+
+    def __init__(self, method: str, request: object) -> None:
+        self.status = "CANCELLED"
+        self._method = method
+        session = getattr(request, "session_id", "")
+        # What is no id could be any text, also one that looks like another line of the log.
+        self._session = session if is_valid_id(session) else "-"
+        self._started = time.monotonic()
+
+    def write(self) -> None:
+        """Write the line."""
+        if _logger.isEnabledFor(logging.INFO):
+            milliseconds = round((time.monotonic() - self._started) * 1000, 1)
+            fields = {
+                "method": self._method,
+                "session": self._session,
+                "status": self.status,
+                "milliseconds": milliseconds,
+            }
+            _logger.info(
+                "%s session=%s %s %s ms", self._method, self._session, self.status, milliseconds, extra={"call": fields}
+            )
+
 
 MAX_DRAIN_SECONDS = 10.0
 """For which a client whose stream of requests is refused may go on sending before it is told."""
 
-_logger = logging.getLogger("yarrow.service")
 
 Unary = TypeVar("Unary", bound=Callable[..., Awaitable[Any]])
 Streaming = TypeVar("Streaming", bound=Callable[..., AsyncIterator[Any]])
@@ -122,3 +153,45 @@ def _to_yarrow_error(error: Exception, rpc_log: RpcLog) -> YarrowError:
 async def _abort_redacted(context: Context, error: YarrowError, redactor: Redactor) -> NoReturn:
     await abort_with_error(context, error, redactor.redact_text(error.message))
     raise AssertionError("abort returned")
+
+
+if TYPE_CHECKING:
+    # Generic for type checkers alone.
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+class UndecodableRequest(Struct, frozen=True):
+    """Stands for a request whose bytes are no message."""
+
+
+def register_service(servicer: AgentServiceServicer, server: grpc.aio.Server) -> None:
+    """Register the service; each of its handlers is given an `UndecodableRequest` for what cannot be read."""
+    add_AgentServiceServicer_to_server(servicer, cast("grpc.aio.Server", _SafeDeserializer(server)))
+
+
+class _SafeDeserializer:
+    """What generated code asks of a server."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_registered_method_handlers(self, service: str, handlers: "Mapping[str, Handler]") -> None:
+        """Register the handlers by both ways there are: each kind of server knows one of them."""
+        tolerant = {name: _with_safe_deserializer(handler) for name, handler in handlers.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, tolerant),))
+        self._server.add_registered_method_handlers(service, tolerant)  # pyright: ignore[reportAttributeAccessIssue] (its stubs lack it)
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Leave these: they are the same handlers once more."""
+
+
+def _with_safe_deserializer(handler: "Handler") -> "Handler":
+    parse = cast("Callable[[bytes], Any]", handler.request_deserializer)
+
+    def read(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return UndecodableRequest()
+
+    return cast("Handler", cast("Any", handler)._replace(request_deserializer=read))

@@ -16,7 +16,7 @@ from yarrow.service.authentication import TokenInterceptor
 from yarrow.service.grpc_options import make_server_options
 from yarrow.service.grpc_status import preload_details
 from yarrow.service.health import HealthService
-from yarrow.service.registration import register_service
+from yarrow.service.rpc_handlers import register_service
 from yarrow.service.servicer import Servicer
 from yarrow.service.tls_certificate import TlsCertificate
 from yarrow.v1 import agent_pb2 as pb

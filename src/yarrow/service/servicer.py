@@ -6,22 +6,20 @@ from collections.abc import AsyncIterator
 
 from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service import views
-from yarrow.service.command_expander import CommandExpander
-from yarrow.service.costs import compute_session_cost
+from yarrow.service.authentication import RefusalLog
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import BATCH_SECONDS, MAX_BATCH_EVENTS, next_events
 from yarrow.service.file_rpcs import FileRpcs
-from yarrow.service.images import check_image_support, fit_images
 from yarrow.service.loaded_session import batch_responses
-from yarrow.service.new_session import SessionPlan
 from yarrow.service.permission_rpcs import PermissionRpcs, track_presence
-from yarrow.service.refusal_log import RefusalLog
+from yarrow.service.prompt_input import CommandExpander, check_image_support, fit_images
 from yarrow.service.request_fields import parse_content, parse_cwd, parse_id, parse_name, parse_options
 from yarrow.service.rpc_handlers import Context, streaming_rpc, unary_rpc
-from yarrow.service.session_configuration import configure_session
+from yarrow.service.session_configuration import SessionPlan, configure_session
 from yarrow.service.session_rpcs import SavedSessionRpcs
 from yarrow.service.sessions import Sessions
 from yarrow.service.tool_rpcs import ToolRpcs
+from yarrow.service.views import compute_session_cost
 from yarrow.session.redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer

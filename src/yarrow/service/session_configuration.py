@@ -1,16 +1,79 @@
-"""Changes settings of a session that exists: a change record on disk, then the session is so."""
+"""Settings of a session: those it starts with, and changes to them."""
 
+import asyncio
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from yarrow.config.model_provider import find_model_provider
+from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import CompactionSettings, Settings
 from yarrow.errors import InvalidArgument
+from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt, read_prompt_sources
+from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.request_fields import SessionOptions
-from yarrow.session.record import Change
+from yarrow.session.ids import format_timestamp
+from yarrow.session.record import Change, Header
 from yarrow.session.redaction import Redactor
+
+
+class SessionPlan(Struct, frozen=True):
+    """How a session is made when there is none."""
+
+    cwd: Path
+    options: SessionOptions = SessionOptions()
+    name: str = ""
+    ephemeral: bool = False
+
+
+async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependencies) -> tuple[Header, tuple[str, ...]]:
+    """Return the header, and what its person should be told of what went into it.
+
+    Raises `ProviderError` when the provider cannot be had.
+    """
+    settings, options = dependencies.settings, plan.options
+    built = await dependencies.providers.get(options.provider or "", options.model or "")
+    gathered = await asyncio.to_thread(read_prompt_sources, dependencies.prompt_places(plan.cwd))
+    now = dependencies.now()
+    tools = options.tools if options.tools is not UNSET else None
+    header = Header(
+        id=session_id,
+        cwd=str(plan.cwd),
+        name=plan.name,
+        provider=built.info.name,
+        model=built.info.model,
+        thinking=settings.thinking if options.thinking is UNSET else options.thinking,
+        system_prompt=build_system_prompt(
+            SessionFacts(
+                cwd=plan.cwd,
+                today=datetime.fromtimestamp(now).astimezone().date(),
+                tools=dependencies.registry.names() if tools is None else tools,
+            ),
+            gathered,
+            replacement=None if options.system_prompt is UNSET else options.system_prompt,
+            addition=options.append_system_prompt,
+        ),
+        tools=tools,
+        compaction=_compaction(settings, built.info.name) if options.compaction is UNSET else options.compaction,
+        dry_run=settings.dry_run if options.dry_run is UNSET else options.dry_run,
+        permissions=PermissionMode(settings.permissions.mode) if options.permissions is UNSET else options.permissions,
+        created_at=format_timestamp(now),
+        updated_at=format_timestamp(now),
+    )
+    return header, gathered.warnings
+
+
+def _compaction(settings: Settings, provider: str) -> CompactionSettings:
+    """Return what is configured; the model that writes summaries is one of the configured provider."""
+    configured = find_model_provider(settings)
+    if configured in ("", provider):
+        return settings.compaction
+    return replace(settings.compaction, model="")
 
 
 async def configure_session(

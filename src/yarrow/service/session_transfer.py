@@ -47,8 +47,7 @@ class SessionTransfer:
 
     async def _render_page(self, loaded: StoredSession) -> Iterator[bytes]:
         # Imported here, since a page needs libraries that nothing else does.
-        from yarrow.session.html.page import render_page
-        from yarrow.session.html.related_sessions import find_related_sessions
+        from yarrow.session.html.page import find_related_sessions, render_page
 
         rows = find_related_sessions(loaded, await self._dependencies.manager.list_heads(loaded.header.cwd))
         return (

@@ -29,9 +29,9 @@ from yarrow.prompt.skills import find_skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
-from yarrow.service.new_session import SessionPlan, make_header
 from yarrow.service.redactors import RedactorCache, with_output_filter
 from yarrow.service.session_cache import SessionCache
+from yarrow.service.session_configuration import SessionPlan, make_header
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState, fold_records

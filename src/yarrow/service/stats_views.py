@@ -7,19 +7,17 @@ from yarrow.agent.tokens import message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Message, Role, ToolCall
 from yarrow.provider.base import ProviderInfo
-from yarrow.service.costs import compute_cost, sum_costs
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS, clamp_count, to_usage
-from yarrow.service.views import count_context_tokens, view_summary
-from yarrow.session.call_summary import summarize_tool_call
+from yarrow.service.views import compute_cost, count_context_tokens, sum_costs, view_summary
 from yarrow.session.ids import milliseconds
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import StoredSession
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
-from yarrow.session.stats import ModelStats
+from yarrow.session.stats import ModelStats, summarize_tool_call
 from yarrow.session.stats import compute_stats as count
 from yarrow.session.tree import flatten_tree
 from yarrow.v1 import agent_pb2 as pb

@@ -17,10 +17,8 @@ from msgspec.structs import replace
 from yarrow.message import Block, Image, Message, Role, Text
 from yarrow.platform import system
 from yarrow.session import record as records
-from yarrow.session.disk import Syscalls
-from yarrow.session.durable_files import create_file, make_directories, sync_directory
-from yarrow.session.lenient_decoder import UnknownRecord, replace_surrogates
-from yarrow.session.line import MAX_LINE_BYTES, encode_line, seal
+from yarrow.session.disk import Syscalls, create_file, make_directories, sync_directory
+from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, encode_line, replace_surrogates, seal
 from yarrow.session.record import Queued, Record
 
 MAX_INLINE_BYTES = 64 * 1024

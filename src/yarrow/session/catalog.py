@@ -10,9 +10,9 @@ from pathlib import Path
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session.blobs import blob_folder_for
+from yarrow.session.disk import WriterLock
 from yarrow.session.head import SessionHead, find_last_name, read_head
 from yarrow.session.ids import is_valid_id
-from yarrow.session.lock import WriterLock
 from yarrow.session.reader import make_default_header
 
 MIN_ID_PART_CHARACTERS = 4
@@ -103,7 +103,7 @@ def search_sessions(root: Path, cwd: str | None, text: str) -> list[tuple[Sessio
 
     With each comes the line in which it was said, empty where the name alone holds it.
     """
-    from yarrow.session.search import find_line
+    from yarrow.session.reader import find_line
 
     found: list[tuple[SessionHead, str]] = []
     for listed in list_heads(root, cwd):

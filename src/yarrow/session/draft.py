@@ -14,8 +14,7 @@ from yarrow.errors import StorageError
 from yarrow.message import Message
 from yarrow.session.blobs import read_blob
 from yarrow.session.head import MAX_HEAD_LINES
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import encode_line, ensure_sealed, read_lines, seal
+from yarrow.session.line import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
 from yarrow.session.reader import StoredRecord
 from yarrow.session.record import Header, Record
 from yarrow.session.redaction import NO_REDACTION, Redactor
@@ -80,7 +79,7 @@ class SessionDraft(Struct, frozen=True):
 def _redact_line(line: bytes, path: Path, redactor: Redactor) -> bytes:
     """Return a line of the file `path` without secrets."""
     # Here, since most runs make no session of others.
-    from yarrow.session.portable_line import redact_line
+    from yarrow.session.transfer import redact_line
 
     return redact_line(line, partial(read_blob, path), redactor)
 

@@ -11,10 +11,9 @@ from msgspec import UNSET, Struct
 
 from yarrow.errors import NotFound, StorageError
 from yarrow.message import Message, Role
-from yarrow.session.durable_files import describe_os_error
+from yarrow.session.disk import describe_os_error
 from yarrow.session.ids import parse_seconds
-from yarrow.session.lenient_decoder import UnknownRecord
-from yarrow.session.line import BadLine, read_lines
+from yarrow.session.line import BadLine, UnknownRecord, read_lines
 from yarrow.session.reader import make_default_header
 from yarrow.session.record import Change, Header, Record
 

@@ -15,7 +15,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
 from yarrow.session.draft import CopiedRecord, SessionDraft
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.reader import StoredRecord, StoredSession
 from yarrow.session.record import (
     Change,
@@ -28,7 +28,7 @@ from yarrow.session.record import (
     Undelivered,
 )
 from yarrow.session.state import SessionState, changes_prefix, fold_records
-from yarrow.session.tool_call_index import match_results
+from yarrow.session.stats import match_results
 
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages that were left out of this session:\n\n"
 MERGED_SUMMARY_INTRODUCTION = "Summary of another session that was merged into this one:\n\n"

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
 from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
-from yarrow.session.disk import Disk
+from yarrow.session.disk import Disk, create_file, describe_os_error
 from yarrow.session.draft import SessionDraft
-from yarrow.session.durable_files import create_file, describe_os_error
 from yarrow.session.head import SessionHead
 from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Header

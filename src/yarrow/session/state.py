@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import asdict, replace
 
 from yarrow.message import Message
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,

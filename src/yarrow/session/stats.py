@@ -1,16 +1,17 @@
-"""The figures of a session, counted from its records: tokens by model, calls by tool, compactions, messages, times."""
+"""Statistics of a session, counted from its records."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from yarrow.message import Message, Role, Usage
+from yarrow.message import Message, Role, ToolCall, Usage
 from yarrow.session.ids import parse_seconds
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.tool_call_index import match_results
 
 
 class ModelStats(Struct, frozen=True):
@@ -115,3 +116,55 @@ def _elapsed_milliseconds(start: str, end: str) -> int:
         return max(0, round(1000 * (parse_seconds(end) - parse_seconds(start))))
     except ValueError:
         return 0
+
+
+class CallPosition(Struct, frozen=True):
+    """A call, and the index of the message that holds it."""
+
+    index: int
+    call: ToolCall
+
+
+def match_results(messages: Sequence[Message]) -> dict[int, CallPosition]:
+    """Return the call that each result answers, by the index of the result; one that answers none is left out.
+
+    A result answers the last call before it that has its id and no answer yet; a later message takes over the ids of
+    its calls, since some servers number the calls of each answer anew.
+    """
+    found: dict[int, CallPosition] = {}
+    waiting: dict[str, deque[CallPosition]] = {}
+    for index, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            if calls := waiting.get(message.tool_call_id):
+                found[index] = calls.popleft()
+        elif message.role is Role.ASSISTANT:
+            waiting.update((call.id, deque[CallPosition]()) for call in message.tool_calls)
+            for call in message.tool_calls:
+                waiting[call.id].append(CallPosition(index, call))
+    return found
+
+
+MAX_SUMMARY_CHARACTERS = 200
+"""Maximum characters of a call on its line; the rest is cut."""
+_KEY_ARGUMENTS = ("command", "path")
+
+
+def summarize_tool_call(call: ToolCall) -> str:
+    """Return the command of a call, its path, or else its arguments, on one line."""
+    try:
+        arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        arguments = {}
+    named = next((arguments[name] for name in _KEY_ARGUMENTS if isinstance(arguments.get(name), str)), call.arguments)
+    return truncate_to_line(named)
+
+
+def truncate_to_line(text: str) -> str:
+    """Return the beginning of a text on one line, with a mark where it is cut."""
+    text = text.strip()
+    line = " ".join(text[: 8 * MAX_SUMMARY_CHARACTERS].split())
+    return (
+        line
+        if len(line) <= MAX_SUMMARY_CHARACTERS and len(text) <= 8 * MAX_SUMMARY_CHARACTERS
+        else f"{line[: MAX_SUMMARY_CHARACTERS - 1]}…"
+    )

@@ -14,8 +14,7 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from yarrow.event.events import Event
 from yarrow.telemetry.failure_handler import ExportFailureHandler
-from yarrow.telemetry.metrics import Metrics
-from yarrow.telemetry.spans import SpanRecorder
+from yarrow.telemetry.spans import Metrics, SpanRecorder
 
 _logger = logging.getLogger("yarrow.telemetry")
 

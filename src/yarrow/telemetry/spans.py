@@ -1,16 +1,43 @@
-"""Turns the events of one session into spans: a run holds turns, a turn its model call and its tools."""
+"""Spans and metrics of one session, made from its events."""
 
 import re
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
+import msgspec
+from opentelemetry.metrics import Meter
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from yarrow.errors import Failure
 from yarrow.event import events as ev
 from yarrow.message import Usage
-from yarrow.telemetry.content import MAX_CONTENT_CHARACTERS, AnswerText, format_message
-from yarrow.telemetry.metrics import Metrics
+
+DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+"""Bounds of the buckets, as the GenAI conventions advise."""
+
+
+class Metrics:
+    """One of each for a service."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Of one model call.",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Of one model call, by gen_ai.token.type.",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+        )
+        self.runs = meter.create_counter("yarrow.runs", unit="{run}", description="That ended, by how.")
+        self.dropped = meter.create_counter(
+            "yarrow.events.dropped", unit="{event}", description="That slow subscribers were told they lost."
+        )
+
 
 Attributes = dict[str, str | int | float]
 
@@ -240,3 +267,31 @@ def _remember(calls: dict[str, V], call_id: str, value: V) -> None:
     if len(calls) >= MAX_REMEMBERED_CALLS:
         calls.pop(next(iter(calls)))
     calls[call_id] = value
+
+
+MAX_CONTENT_CHARACTERS = 16_384
+"""Of one text that goes along; what is longer is cut."""
+
+
+def format_message(role: str, text: str, **more: str) -> str:
+    """Return one message as the JSON text of a list."""
+    message = {"role": role, "parts": [{"type": "text", "content": text[:MAX_CONTENT_CHARACTERS]}], **more}
+    return msgspec.json.encode([message]).decode()
+
+
+class AnswerText:
+    """Collects the text of one answer."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._room = MAX_CONTENT_CHARACTERS
+
+    def add(self, text: str) -> None:
+        """Add a piece; beyond `MAX_CONTENT_CHARACTERS` it is left out."""
+        if self._room > 0:
+            self._pieces.append(text[: self._room])
+            self._room -= len(text)
+
+    def format(self, reason: str) -> str:
+        """Return the answer as a message."""
+        return format_message("assistant", "".join(self._pieces), finish_reason=reason)

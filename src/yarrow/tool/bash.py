@@ -19,8 +19,7 @@ from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.temp_dir import fallback_directory
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.path_notation import quote_path
-from yarrow.tool.paths import describe_os_error, locate
+from yarrow.tool.paths import describe_os_error, locate, quote_path
 
 if TYPE_CHECKING:
     from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
@@ -69,7 +68,7 @@ class Bash:
             yield planned
             return
         command, note = planned
-        from yarrow.tool.capture import DeltaThrottle, OutputCapture
+        from yarrow.tool.command_output import DeltaThrottle, OutputCapture
 
         capture, deltas, sieve = (
             OutputCapture(),
@@ -117,7 +116,7 @@ def _make_sandboxed(box: SandboxSpec, command: Command) -> "SandboxedCommand":
 
 
 async def _make_notes(boxed: "SandboxedCommand | None", command: Command, output: str, *, end: Exit) -> str:
-    from yarrow.tool.command_notes import make_notes  # with what explains failures of a sandbox
+    from yarrow.tool.command_output import make_notes  # with what explains failures of a sandbox
 
     return await make_notes(boxed, command, output, end=end)
 

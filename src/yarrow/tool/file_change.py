@@ -1,16 +1,147 @@
-"""What `write` and `edit` share: the change of one file, planned as a whole before anything is touched."""
+"""Change of one file by `write` or `edit`: planned as a whole, replaced atomically."""
 
+import errno
+import os
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from yarrow.platform import system
+from yarrow.policy.git_write_protection import has_git_name
+from yarrow.policy.workspace import READ_FLAGS, Refused, Workspace
 from yarrow.tool.base import Done, Result, ToolContext, ToolFailed
 from yarrow.tool.diff import count_changes
 from yarrow.tool.limits import limit_diff
 from yarrow.tool.paths import check_home, describe_os_error, locate
-from yarrow.tool.writable_file import WritableFile, open_writable
+
+MAX_CHANGED_BYTES = 33_554_432
+"""The largest file that is edited or replaced; 32 MiB."""
+_FileVersion: TypeAlias = tuple[int, int, int]
+"""Which file it is, its size and when it was changed: other content shows in one of them."""
+
+
+@contextmanager
+def open_writable(path: Path, workspace: Workspace) -> Generator["WritableFile | ToolFailed"]:
+    """Open what may be written, or say why it may not. Raises OSError."""
+    target = WritableFile(path, workspace)
+    try:
+        yield target.open(make=False) or target
+    finally:
+        target.close()
+
+
+class WritableFile:
+    """One file, which may not be there yet."""
+
+    def __init__(self, path: Path, workspace: Workspace) -> None:
+        self._path = path
+        self._workspace = workspace
+        self._directory: int | None = None
+        self._name = ""
+        self._version: _FileVersion | None = None
+        self._old: bytes | None = None
+
+    def open(self, *, make: bool) -> ToolFailed | None:
+        """Open the file's directory, made if `make` says so; return why it may not be. Raises OSError."""
+        try:
+            found = self._workspace.open_parent(self._path, make=make)
+        except FileNotFoundError:
+            if make:
+                raise
+            return None
+        except NotADirectoryError:
+            return ToolFailed(f"{self._file_above()} is a file, not a directory.")
+        if isinstance(found, Refused):
+            return ToolFailed(found.text)
+        self._directory, self._name = found
+        return None
+
+    def read(self) -> bytes | None | ToolFailed:
+        """Return what the file holds, None when it can be made, or why it cannot be changed. Raises OSError."""
+        if self._directory is None:
+            return None
+        try:
+            descriptor = system.open_at(self._directory, self._name or ".", READ_FLAGS)
+        except FileNotFoundError:
+            return None
+        try:
+            status = os.fstat(descriptor)
+            self._version = _get_version(status)
+            if unfit := self._find_refusal(status, self._directory):
+                return unfit
+            self._old = _read_all(descriptor)
+            return self._old
+        finally:
+            os.close(descriptor)
+
+    def replace(self, data: bytes) -> bool:
+        """Put new content into the file; directories that are missing are made. Raises OSError.
+
+        Returns False, and changes nothing, when it is not any more what was read.
+        """
+        if self._directory is None and (failed := self.open(make=True)):
+            raise PermissionError(errno.EACCES, failed.text)
+        if self._directory is None or self._read_version() != self._version:
+            return False
+        replace_file(self._directory, self._name, data)
+        # A command that ended before the rename was judged without this file, which may complete a git directory.
+        if has_git_name(self._path) and isinstance(self._workspace.resolve_write(self._path), Refused):
+            self._undo(self._directory)
+            return False
+        return True
+
+    def _undo(self, directory: int) -> None:
+        if self._old is None:
+            system.unlink_at(directory, self._name)
+        else:
+            replace_file(directory, self._name, self._old)
+
+    def close(self) -> None:
+        """Give back the directory."""
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
+
+    def _file_above(self) -> Path:
+        """Return the file in the place of a directory."""
+        return next(parent for parent in self._path.parents if self._workspace.real(parent).exists())
+
+    def _read_version(self) -> _FileVersion | None:
+        if self._directory is None:
+            return None
+        try:
+            return _get_version(system.stat_at(self._directory, self._name))
+        except FileNotFoundError:
+            return None
+
+    def _find_refusal(self, status: os.stat_result, directory: int) -> ToolFailed | None:
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            return ToolFailed(f"{self._path} is {kind}.")
+        if not system.can_write_at(directory, self._name):
+            return ToolFailed(f"{self._path} is read-only. Change its mode first, if the user agrees.")
+        if status.st_size > MAX_CHANGED_BYTES:
+            return ToolFailed(
+                f"{self._path} has {status.st_size:,} bytes; the most is {MAX_CHANGED_BYTES:,}. Use bash."
+            )
+        return None
+
+
+def _get_version(status: os.stat_result) -> _FileVersion:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read_all(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.read(descriptor, MAX_CHANGED_BYTES):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 class FileChange(Struct, frozen=True):
@@ -70,3 +201,95 @@ def _plan_change(
 def _format_counts(diff: str) -> str:
     added, removed = count_changes(diff)
     return f"(+{added} -{removed})"
+
+
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+def replace_file(directory: int, name: str, data: bytes) -> None:
+    """Write `data` to a regular file of an open directory, or to none of that name. No link is followed.
+
+    Raises OSError, with the old content in place.
+
+    A new file is written beside it, forced to the disk and renamed, with the mode, owner and extended attributes
+    of the old one. Where that would make another file of it (it has several names, or its owner or its directory
+    is not ours to give) it is written in place.
+    """
+    try:
+        old = system.stat_at(directory, name)
+    except FileNotFoundError:
+        _rename_over(directory, name, data, old=None)
+        return
+    if old.st_nlink > 1 or not system.can_write_at(directory, "."):
+        _write_in_place(directory, name, data)
+        return
+    try:
+        _rename_over(directory, name, data, old=old)
+    except _ForeignOwnerError:
+        _write_in_place(directory, name, data)
+
+
+class _ForeignOwnerError(Exception):
+    """The new file could not be given to the owner of the old one."""
+
+
+def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result | None) -> None:
+    # A new file gets its mode from the umask. One that takes another's place is private until it has its mode.
+    beside = f".yarrow-{os.urandom(8).hex()}.tmp"
+    descriptor = system.open_at(directory, beside, _CREATE_FLAGS, mode=0o600 if old else 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if old is not None:
+                _copy_metadata(descriptor, directory, name, old=old)
+            elif system.is_root():  # commands, and the user, would not be able to change what root made
+                system.copy_owner(descriptor, system.stat_at(directory, "."))
+            system.sync(descriptor)
+        system.replace_at(directory, beside, name)
+    except BaseException:  # also an interrupt: no temporary file stays behind
+        with suppress(FileNotFoundError):
+            system.unlink_at(directory, beside)
+        raise
+
+
+def _copy_metadata(descriptor: int, directory: int, name: str, *, old: os.stat_result) -> None:
+    """Give an open new file the owner, mode and extended attributes (access lists among them) of the old one."""
+    try:
+        system.copy_owner(descriptor, old)
+    except PermissionError as error:
+        raise _ForeignOwnerError from error
+    system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
+    with suppress(OSError):
+        _copy_attributes(descriptor, directory, name)
+
+
+def _copy_attributes(descriptor: int, directory: int, name: str) -> None:
+    source = system.open_at(directory, name, os.O_RDONLY | system.NONBLOCK)
+    try:
+        system.copy_attributes(source, descriptor)
+    finally:
+        os.close(source)
+
+
+def _write_in_place(directory: int, name: str, data: bytes) -> None:
+    """Write over a file. What makes it longer is written first, for that is where a full disk refuses."""
+    with os.fdopen(system.open_at(directory, name, os.O_RDWR), "r+b", buffering=0) as file:
+        old = file.read()
+        try:
+            _write_at(file, len(old), data[len(old) :])
+            _write_at(file, 0, data[: len(old)])
+            file.truncate(len(data))
+            system.sync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                _write_at(file, 0, old)
+                file.truncate(len(old))
+            raise
+
+
+def _write_at(file: FileIO, at: int, data: bytes) -> None:
+    file.seek(at)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

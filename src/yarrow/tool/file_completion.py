@@ -9,7 +9,7 @@ from msgspec import Struct
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.directory_walk import walk
 from yarrow.tool.limits import Smallest
-from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import quote_path
 
 MAX_LISTING_SECONDS = 2.0
 """How long is looked; somebody waits for it with a finger on a key."""

@@ -20,8 +20,7 @@ from yarrow.tool.directory_walk import walk
 from yarrow.tool.globs import Glob, describe_scope
 from yarrow.tool.hits import MAX_SEARCH_SECONDS
 from yarrow.tool.limits import Smallest
-from yarrow.tool.path_notation import quote_path
-from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix
+from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path
 from yarrow.tool.ripgrep import RipgrepError, find_ripgrep, list_files_with_ripgrep
 from yarrow.tool.worker_thread import run_in_thread
 

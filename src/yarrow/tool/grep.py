@@ -15,8 +15,7 @@ from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, describe_scope
 from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, HitReport, SearchQuery
-from yarrow.tool.path_notation import quote_path
-from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix
+from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path
 from yarrow.tool.ripgrep import RipgrepError, find_hits_with_ripgrep, find_ripgrep, list_files_with_ripgrep
 from yarrow.tool.worker_thread import run_in_thread
 
@@ -104,7 +103,7 @@ class _GrepSearch:
     def __init__(
         self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
     ) -> None:
-        from yarrow.tool.large_files import LargeFiles
+        from yarrow.tool.search import LargeFiles
 
         workspace = context.workspace
         self._arguments = arguments
@@ -204,8 +203,7 @@ class _GrepSearch:
 
     def search_in_process(self, stop: threading.Event) -> Result:
         """Search, from the start, and return the result."""
-        from yarrow.tool.large_files import LargeFiles
-        from yarrow.tool.search import Searcher, SearchError, search_directory  # without ripgrep alone
+        from yarrow.tool.search import LargeFiles, Searcher, SearchError, search_directory  # without ripgrep alone
 
         self._report, self._large = HitReport(self._query, self._prefix, self._output_filter), LargeFiles(self._prefix)
         self._is_partial = False

@@ -7,7 +7,7 @@ from msgspec import Struct
 from yarrow.tool.base import OutputFilter
 from yarrow.tool.file_content import FALLBACK_ENCODING
 from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, pluralize
-from yarrow.tool.path_notation import quote_path
+from yarrow.tool.paths import quote_path
 
 MAX_LINE_CHARACTERS = 500
 """The most of a line that is shown."""

@@ -14,11 +14,11 @@ from typing import Any, Self, TypeVar
 import grpc
 from grpc import aio
 
+from yarrow.wire.context import as_is, serve
 from yarrow.wire.metadata import MAX_METADATA_BYTES, checked, size
 from yarrow.wire.methods import Method, Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from yarrow.wire.registrar import Registrar
 from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, METADATA_TOO_LARGE, Rpc
-from yarrow.wire.serve import as_is, serve
 
 MAX_MESSAGE_BYTES_IN = 8 * 1024 * 1024
 """Bytes of one request; a larger one ends its call with RESOURCE_EXHAUSTED."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeVar
 import grpc
 from grpc import aio
 
-from yarrow.wire.calls import UnaryStreamCall, UnaryUnaryCall
-from yarrow.wire.requests import StreamUnaryCall, Writer
+from yarrow.wire.calls import StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall, Writer
 from yarrow.wire.rpc import Rpc, too_large
 
 Q = TypeVar("Q")

@@ -8,18 +8,16 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.utils import get_cwidth
 
+from yarrow.client.tui.editor.attachments import MAX_INLINE_LINES, PastePlaceholders, find_mentioned_images
 from yarrow.client.tui.editor.completion import (
     CompletionItem,
     CompletionSources,
     InputCompleter,
     completes_while_typing,
 )
-from yarrow.client.tui.editor.editor import Editor
+from yarrow.client.tui.editor.editor import MAX_TEXTS, Editor, InputHistory
 from yarrow.client.tui.editor.external_editor import EditorError, edit_text
-from yarrow.client.tui.editor.image_files import find_mentioned_images
-from yarrow.client.tui.editor.input_history import MAX_TEXTS, InputHistory
-from yarrow.client.tui.editor.paste_placeholders import MAX_INLINE_LINES, PastePlaceholders
-from yarrow.client.tui.wide_chars import separate_cells
+from yarrow.client.tui.terminal import separate_cells
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 

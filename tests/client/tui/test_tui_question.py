@@ -22,11 +22,16 @@ from pyte import Screen, Stream
 from rich.cells import cell_len
 
 from yarrow.client.permission_texts import DENIAL, PermissionReply
-from yarrow.client.tui.focus_guard import QUIET_SECONDS, FocusGuard
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.status import SessionStatus, format_line, reduce_status
 from yarrow.client.tui.terminal_theme import TerminalTheme
-from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
+from yarrow.client.tui.views.permission_question import (
+    QUIET_SECONDS,
+    FocusGuard,
+    PermissionQuestion,
+    QuestionHost,
+    QueuedRequest,
+)
 from yarrow.client.tui.views.question_page import TOO_SMALL, fold_keeping_blanks
 from yarrow.v1 import agent_pb2 as pb
 

@@ -33,9 +33,8 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, GeminiProvider
+from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider
 from yarrow.provider.gemini.address import GeminiAddress, is_official, parse_address
-from yarrow.provider.gemini.model_list import MAX_PAGES
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 

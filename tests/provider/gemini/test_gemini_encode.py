@@ -19,9 +19,8 @@ from yarrow.provider.base import CompletionRequest
 from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
 from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
-from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
+from yarrow.provider.gemini.request import ALLOWED_KEYWORDS, GeminiRequest, encode_gemini_request, reduce_schema
 from yarrow.provider.gemini.rules import violations
-from yarrow.provider.gemini.tool_schema import ALLOWED_KEYWORDS, reduce_schema
 from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
 
 MODEL = "gemini-3-flash"

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from byte_script_server import Do, answer, chunked, serve, turns
 
-from yarrow.provider.http import pool
+from yarrow.provider.http import connection
 from yarrow.provider.http.client import HttpClient, HttpRequest
 
 BIG = bytes(32 * 1024 * 1024)
@@ -78,7 +78,7 @@ async def test_cancel_while_connecting_leaves_no_task(client: HttpClient, monkey
 
 
 async def test_a_cancelled_request_gives_its_place_free(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 1)
     async with serve([Do.READ], [Do.READ, answer(b"ok")]) as server:
         first = asyncio.create_task(use(client, HttpRequest("GET", server.url), read=True))
         await (await server.visit(0)).asked.wait()

@@ -9,7 +9,7 @@ import pytest
 from byte_script_server import ByteServer, Do, answer, chunked, serve, turns
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http import pool
+from yarrow.provider.http import connection
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 OK = answer(b"ok")
@@ -122,7 +122,7 @@ async def test_one_dead_connection_condemns_the_older_idle_ones(client: HttpClie
 async def test_a_connection_that_was_idle_too_long_is_replaced(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(connection, "MAX_IDLE_SECONDS", -1.0)
     async with serve([Do.READ, OK, Do.READ, OK]) as server:
         await ask(client, server)
         await ask(client, server)
@@ -177,7 +177,7 @@ async def test_parallel_requests_get_their_own_answers(client: HttpClient) -> No
 
 
 async def test_connections_are_bounded_and_the_rest_wait_in_line(client: HttpClient) -> None:
-    limit, free = pool.MAX_CONNECTIONS, asyncio.Event()
+    limit, free = connection.MAX_CONNECTIONS, asyncio.Event()
     async with serve([Do.READ, free, OK, *[Do.READ, OK] * 10]) as server:
         tasks = [asyncio.create_task(ask(client, server, f"/{number}")) for number in range(limit + 8)]
         await (await server.visit(limit - 1)).asked.wait()

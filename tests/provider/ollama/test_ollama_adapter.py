@@ -31,7 +31,7 @@ from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.ollama.adapter import OllamaProvider
 from yarrow.provider.ollama.address import DEFAULT_URL, is_hosted, parse_root
-from yarrow.provider.ollama.thinking import FIELD_MARK
+from yarrow.provider.ollama.capabilities import FIELD_MARK
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))

@@ -14,8 +14,8 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
+from yarrow.provider.ollama.capabilities import FIELD_MARK
 from yarrow.provider.ollama.decoder import OllamaDecoder
-from yarrow.provider.ollama.thinking import FIELD_MARK
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures/wire/ollama-style").glob("*.ndjson"))
 SPEAKER = Backend("test")

@@ -13,10 +13,9 @@ from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
 from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.history import HIDDEN_IMAGE, Target
-from yarrow.provider.ollama.capabilities import OllamaCapabilities, ThinkingStyle
+from yarrow.provider.ollama.capabilities import FIELD_MARK, OllamaCapabilities, ThinkingStyle
 from yarrow.provider.ollama.request import encode_ollama_request
 from yarrow.provider.ollama.rules import violations
-from yarrow.provider.ollama.thinking import FIELD_MARK
 
 HERE = Target("here", "m")
 ABLE = OllamaCapabilities(8192, images=True, thinking="switch")

@@ -8,19 +8,23 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.compaction.files import list_touched_files
 from yarrow.agent.compaction.plan import CompactionPlan, ineffective
-from yarrow.agent.compaction.summary import parse_summary, strip_marker, summary_text
-from yarrow.agent.compaction.summary_request import (
+from yarrow.agent.compaction.summary import (
     FULL_PROMPT,
     TURN_PREFIX_PROMPT,
     SummarySpec,
+    drop_middle,
     input_budget,
+    list_touched_files,
+    parse_summary,
+    render_message,
     request,
+    strip_marker,
+    summary_text,
     take_chunk,
     truncate,
+    truncate_to_budget,
 )
-from yarrow.agent.compaction.transcript import drop_middle, render_message, truncate_to_budget
 from yarrow.agent.context import TokenCounter, context_of, last_asked
 from yarrow.agent.message_builder import MAX_ANSWER_CHARACTERS
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy, run_with_retries

@@ -13,7 +13,7 @@ from yarrow.client.tui import pickers
 from yarrow.client.tui.clipboard import write_text
 from yarrow.client.tui.input_actions import run_shell, send_text
 from yarrow.client.tui.key_bindings import EDITOR_KEYS, KEYS
-from yarrow.client.tui.views.pager import show_text
+from yarrow.client.tui.views.list_view import show_text
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

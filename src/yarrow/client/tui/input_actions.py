@@ -11,8 +11,8 @@ from yarrow.client.shell_escape import parse_bang
 from yarrow.client.slash_command import CommandError
 from yarrow.client.tui.clipboard import ClipboardError, read_image
 from yarrow.client.tui.deleted_session import replace_if_deleted
+from yarrow.client.tui.editor.attachments import MAX_IMAGE_BYTES, find_mentioned_images, find_pasted_images, make_image
 from yarrow.client.tui.editor.external_editor import EditorError, edit_text
-from yarrow.client.tui.editor.image_files import MAX_IMAGE_BYTES, find_mentioned_images, find_pasted_images, make_image
 from yarrow.client.tui.job_control import NO_SHELL_NOTICE, has_shell, stop_process
 from yarrow.v1 import agent_pb2 as pb
 

@@ -1,15 +1,19 @@
-"""Draws one item of an entry as lines."""
+"""Items of the history as text on the screen, tool calls included."""
 
+import re
 from typing import Literal, assert_never
 
+import msgspec
 from rich.text import Text
 
+from yarrow.client.event_json import dumps
+from yarrow.client.run_notes import format_call_note
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.tui import markdown
-from yarrow.client.tui.history import CallItem, Item, NoteItem, NoteKind, TextItem, ThinkingItem
+from yarrow.client.tui.history import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
 from yarrow.client.tui.rich_render import paint, render_lines
 from yarrow.client.tui.terminal_theme import HistoryView
-from yarrow.client.tui.tool_call_view import draw_call
+from yarrow.client.unsandboxed_rerun import is_rerun_offered, strip_instruction
 
 MAX_THINKING_LINES = 3
 """Of unfinished thinking that are shown."""
@@ -71,3 +75,125 @@ def _draw_live_thinking(text: str, view: HistoryView) -> list[str]:
 
 def _draw_dim(text: str, view: HistoryView) -> list[str]:
     return render_lines(Text(sanitize(text), style="dim italic", overflow="fold"), view.columns, view.theme)
+
+
+MAX_TAIL_LINES = 5
+"""Lines of a running tool's output that are shown."""
+MAX_FOLDED_LINES = 10
+"""Lines of a finished tool's output, or of its change, that are shown in short."""
+MAX_UNFOLDED_LINES = 500
+"""Lines that are shown at all: more is for /show, which scrolls."""
+MAX_LINE_CHARACTERS = 1_000
+"""Characters of a line that are shown; what does not fit is not laid out."""
+RERUN_KEY_HINT = "Alt+O: run it outside the sandbox"
+SHORT_ID_CHARACTERS = 6
+"""Characters of a call's id, from its end, that /show takes."""
+
+_STATES: dict[CallState, tuple[str, str, str, str]] = {
+    # A sign, the same in ASCII, its style, and what is said behind the call.
+    "waiting": ("○", "-", "dim", ""),
+    "running": ("◐", "*", "yellow", ""),
+    "asked": ("?", "?", "bold magenta", " waits for your answer"),
+    "done": ("●", "+", "green", ""),
+    "failed": ("✗", "x", "bold red", " failed"),
+}
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_NUMBER_COLUMNS = 4
+"""Columns of a line's number."""
+
+
+def draw_call(call: CallItem, view: HistoryView) -> list[str]:
+    """Return the lines of a call."""
+    head = _draw_head(call, view)
+    if not call.done:
+        tail = call.tail.strip("\n").split("\n")[-MAX_TAIL_LINES:]
+        return head + (_draw_output(tail, "dim", view) if call.tail.strip() else [])
+    most = MAX_FOLDED_LINES if view.folds_output else MAX_UNFOLDED_LINES
+    if call.diff:
+        body, total = _draw_diff(call.diff.rstrip("\n").split("\n"), most, view)
+    else:
+        texts = strip_instruction(call.output).strip("\n").split("\n") if call.output.strip() else []
+        # One line more is shown where the note about it would take a line as well.
+        kept = texts if len(texts) == most + 1 else texts[:most]
+        body, total = _draw_output(kept, "red" if call.state == "failed" else "dim", view), len(texts) - len(kept)
+    if is_rerun_offered(call.output):
+        body += _draw_output([RERUN_KEY_HINT], "cyan", view)
+    if total > 0:
+        dots = "…" if view.theme.has_signs else "..."
+        body += _draw_output([f"{dots} {total:,} more lines: /show {shorten_call_id(call.id)}"], "dim italic", view)
+    return head + body
+
+
+def shorten_call_id(call_id: str) -> str:
+    """Return the part of a call's id that a person sees and types."""
+    return sanitize(call_id)[-SHORT_ID_CHARACTERS:]
+
+
+def _draw_head(call: CallItem, view: HistoryView) -> list[str]:
+    sign, plain, style, words = _STATES[call.state]
+    name = call.name or "tool"
+    arguments = _shown_arguments(call)
+    note = sanitize(
+        format_call_note(name, arguments, call.invalid) if arguments or call.invalid else name
+    ).removeprefix("> ")
+    name, colon, rest = note.partition(":")
+    parts = [(f"{sign if view.theme.has_signs else plain} ", style), (name, "bold"), (colon + rest, ""), (words, style)]
+    text = Text.assemble(*parts)
+    text.overflow = "fold"
+    return render_lines(text, view.columns, view.theme)
+
+
+class _ChangeArguments(msgspec.Struct, frozen=True):
+    path: str
+
+
+def _shown_arguments(call: CallItem) -> str:
+    """Return the arguments that are to be told: of a change its place alone, since the rest stands below."""
+    if not call.diff:
+        return call.arguments_json
+    try:
+        return dumps({"path": msgspec.json.decode(call.arguments_json, type=_ChangeArguments).path})
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments_json
+
+
+def _draw_output(texts: list[str], style: str, view: HistoryView) -> list[str]:
+    bar = "  │ " if view.theme.has_signs else "  | "
+    drawn: list[str] = []
+    for text in texts:
+        drawn += render_lines(_format_line(text, style), view.columns, view.theme, first=bar, rest=bar) or [
+            bar.rstrip()
+        ]
+    return drawn
+
+
+def _draw_diff(diff: list[str], most: int, view: HistoryView) -> tuple[list[str], int]:
+    """Return the first lines of a unified diff with their numbers, and how many lines there are besides."""
+    drawn: list[str] = []
+    before = after = shown = 0
+    for index, line in enumerate(diff):
+        if shown == most:
+            return drawn, len(diff) - index
+        if found := _HUNK.match(line):
+            before, after = int(found[1]), int(found[2])
+            if drawn:
+                drawn.append(paint("   …" if view.theme.has_signs else "  ...", "dim", view.theme))
+            continue
+        if line.startswith("\\") or not (before or after):
+            # The names of the file, which the head says, and a last line without an end.
+            continue
+        sign, text = line[:1], line[1:]
+        number, style = {"-": (before, "red"), "+": (after, "green")}.get(sign, (after, ""))
+        before += sign != "+"
+        after += sign != "-"
+        gutter = f"{number:>{_NUMBER_COLUMNS}} {sign.strip() or ' '} "
+        drawn += render_lines(
+            _format_line(text, style), view.columns, view.theme, first=gutter, rest=" " * len(gutter)
+        ) or [gutter.rstrip()]
+        shown += 1
+    return drawn, 0
+
+
+def _format_line(text: str, style: str) -> Text:
+    text = text if len(text) <= MAX_LINE_CHARACTERS else f"{text[:MAX_LINE_CHARACTERS]}…"
+    return Text(sanitize(text.expandtabs(4)), style=style, overflow="fold")

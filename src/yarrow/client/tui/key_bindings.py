@@ -1,12 +1,10 @@
-"""What each key of the main view does: one table, which the help shows too."""
+"""Key bindings of the terminal UI."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-
-from yarrow.client.tui.key_handler import make_key_handler
 
 KeyAction = Literal[
     "submit",
@@ -80,5 +78,14 @@ def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
         if len(behind.key) > 1:
             abort()
             event.key_processor.feed(behind, first=True)
+
+    return handle
+
+
+def make_key_handler(action: Callable[[], object]) -> Callable[[KeyPressEvent], None]:
+    """Return a handler of a key that does something, whatever the key."""
+
+    def handle(_event: KeyPressEvent) -> None:
+        action()
 
     return handle

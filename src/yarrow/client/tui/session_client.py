@@ -14,8 +14,7 @@ from yarrow.client.reconnection import retry_while_lost
 from yarrow.client.session_setup import session_exists
 from yarrow.client.stream_cursor import make_synthetic_end
 from yarrow.client.stub import Stub
-from yarrow.client.tui.history import SessionHistory
-from yarrow.client.tui.history_reducer import make_history
+from yarrow.client.tui.history import SessionHistory, make_history
 from yarrow.v1 import agent_pb2 as pb
 
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)

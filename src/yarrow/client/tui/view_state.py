@@ -8,8 +8,17 @@ from msgspec.structs import replace
 from yarrow.client import unsandboxed_rerun
 from yarrow.client.session_format import format_welcome
 from yarrow.client.tui import status as status_line
-from yarrow.client.tui.history import CallItem, HistoryEntry, NoteItem, NoteKind, SessionHistory, TextItem
-from yarrow.client.tui.history_reducer import add_command, add_note, reduce_history
+from yarrow.client.tui.history import (
+    CallItem,
+    HistoryEntry,
+    NoteItem,
+    NoteKind,
+    SessionHistory,
+    TextItem,
+    add_command,
+    add_note,
+    reduce_history,
+)
 from yarrow.client.tui.scrollback import PrintedState, ScreenFrame, next_frame, skip_to_last
 from yarrow.client.tui.session_client import OpenSession
 from yarrow.client.tui.status import SessionStatus

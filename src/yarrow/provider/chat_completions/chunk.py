@@ -1,8 +1,14 @@
-"""The fields that we read of a chat-completions chunk; whatever else a server sends is passed over."""
+"""Chunks of a chat completions stream, and the usage they report."""
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+
+from yarrow.message import Usage
+from yarrow.provider.backend_errors import Backend
+from yarrow.provider.event_buffer import UsageAccumulator
+from yarrow.provider.stream_framing import decode_leniently
 
 
 class FunctionDelta(Struct, frozen=True, gc=False):
@@ -99,3 +105,56 @@ class ChatChunk(Struct, frozen=True, gc=False):
     timings: Timings | None = None
     error: Any = None
     object: str | None = None
+
+
+# Not strict: a number may come as a string or with a fraction of zero.
+_decode = msgspec.json.Decoder(ChatChunk, strict=False).decode
+
+
+def parse_chunk(data: bytes, backend: Backend) -> ChatChunk:
+    """Return the chunk; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_leniently(data, _decode, backend=backend, kind="chat-completions chunk")
+
+
+class ChatUsage:
+    """Collects the figures of each chunk; llama.cpp's timings count where no usage was reported."""
+
+    def __init__(self) -> None:
+        self._reported = UsageAccumulator()
+        self._timings: Timings | None = None
+
+    def add(self, chunk: ChatChunk) -> None:
+        """Add the figures of a chunk, if it has any."""
+        if chunk.choices and chunk.choices[0].usage is not None:
+            self._add(chunk.choices[0].usage)
+        if chunk.x_groq is not None and chunk.x_groq.usage is not None:
+            self._add(chunk.x_groq.usage)
+        if chunk.usage is not None:
+            self._add(chunk.usage)
+        if chunk.timings is not None:
+            self._timings = chunk.timings
+
+    def usage(self) -> Usage | None:
+        """Return the tokens of the answer; None when the server reported none."""
+        if self._timings is not None:
+            if self._reported.usage() is None:
+                self._reported.add("fresh", self._timings.prompt_n)
+                self._reported.add("output", self._timings.predicted_n)
+            self._reported.add("cache_read", self._timings.cache_n)
+        return self._reported.usage()
+
+    def _add(self, counts: TokenCounts) -> None:
+        add = self._reported.add
+        add("prompt", counts.prompt_tokens)
+        add("output", counts.completion_tokens)
+        # Moonshot and DeepSeek report the cached part beside the prompt's, others within its details.
+        add("cache_read", counts.cached_tokens)
+        add("cache_read", counts.prompt_cache_hit_tokens)
+        if counts.prompt_tokens_details is not None:
+            add("cache_read", counts.prompt_tokens_details.cached_tokens)
+            add("cache_write", counts.prompt_tokens_details.cache_write_tokens)
+        if counts.completion_tokens_details is not None:
+            add("thinking", counts.completion_tokens_details.reasoning_tokens)

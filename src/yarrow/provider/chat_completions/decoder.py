@@ -6,14 +6,11 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
-from yarrow.provider.chat_completions.chunk import ChatDelta, Choice, TextPart
-from yarrow.provider.chat_completions.chunk_parser import parse_chunk
-from yarrow.provider.chat_completions.opaque_fields import OpaqueFields
-from yarrow.provider.chat_completions.thinking import get_thinking
+from yarrow.provider.chat_completions.chunk import ChatDelta, ChatUsage, Choice, TextPart, parse_chunk
+from yarrow.provider.chat_completions.opaque_fields import OpaqueFields, get_thinking
 from yarrow.provider.chat_completions.tool_calls import ToolCallAssembler
-from yarrow.provider.chat_completions.usage import ChatUsage
 from yarrow.provider.event_buffer import EventBuffer
-from yarrow.provider.sse import SseDecoder
+from yarrow.provider.stream_framing import SseDecoder
 
 _NORMAL_FINISHES = frozenset({"", "stop", "tool_calls", "function_call", "end", "eos"})
 """Finish reasons of a model that ended where it wanted to; the empty one is an end mark without a reason."""

@@ -1,12 +1,15 @@
-"""Remembers which optional parts of a request a server has refused, so that each is refused only once."""
+"""Request fields that a server refused or required, learned from its errors."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any, Literal, cast
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role
 from yarrow.provider.body import Body
+from yarrow.provider.call_pairs import make_id_mapper
 from yarrow.provider.chat_completions.opaque_fields import CALL_FIELDS, MESSAGE_FIELDS
 
 _OPTIONAL_FIELDS = (
@@ -109,3 +112,114 @@ def _drop_cache_marks(message: dict[str, Any]) -> dict[str, Any]:
     parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in marked]
     is_text = len(parts) == 1 and parts[0].get("type") == "text"
     return message | {"content": parts[0]["text"] if is_text else parts}
+
+
+IdForm = Literal["any", "short", "nine"]
+"""Which ids a server takes: any, those of up to 40 characters, or only those of nine letters and digits."""
+
+_FORM_PATTERNS: dict[IdForm, str] = {"any": r"(?s).+", "short": r"(?s).{1,40}", "nine": r"[a-zA-Z0-9]{9}"}
+_LENGTH = 9
+
+
+def rewrite_ids(body: Body, form: IdForm) -> Body:
+    """Return the body with every id of a call in this form; a good one stays unless an earlier call took it.
+
+    What comes later has no say in it, so that a longer history keeps the ids of a shorter one.
+    """
+    if form == "any":
+        return body
+    legal = make_id_mapper(partial(_derive_ids, _FORM_PATTERNS[form]))
+    return body | {"messages": [_rewrite_message(message, legal) for message in body["messages"]]}
+
+
+def _rewrite_message(message: Body, legal: Callable[[str], str]) -> Body:
+    if calls := message.get("tool_calls"):
+        return message | {"tool_calls": [_rewrite_field(call, "id", legal) for call in calls]}
+    return _rewrite_field(message, "tool_call_id", legal) if "tool_call_id" in message else message
+
+
+def _rewrite_field(fields: dict[str, Any], name: str, legal: Callable[[str], str]) -> dict[str, Any]:
+    return fields | {name: legal(fields[name])}
+
+
+def _derive_ids(form: str, call_id: str) -> Iterator[str]:
+    """Yield ids of the form for one, without end; a good one comes first as it is."""
+    chosen = digest = call_id
+    while True:
+        if re.fullmatch(form, chosen):
+            yield chosen
+        digest = sha256(digest.encode("utf-8", "surrogatepass")).hexdigest()
+        chosen = digest[:_LENGTH]
+
+
+_THINKING_FIELDS = {"api.deepseek.com": "reasoning_content"}
+"""Hosts that want the thinking field on every message with calls, even empty, while they think."""
+_ID_FORMS: dict[str, IdForm] = {"api.openai.com": "short", "api.mistral.ai": "nine"}
+_MISSING_FIELD = re.compile(
+    r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be (?:passed back|provided|present|included|sent)"
+    r"|(?:missing|requires?)\W{1,3}(?:the |a |field |required |parameter:? ?){0,3}\W{0,2}(reasoning_content)\b"
+    r"|\b(reasoning_content)\b\W{0,3}(?:field |parameter )?(?:(?:is|was|are) )?(?:missing|required|field required)",
+    re.IGNORECASE,
+)
+"""Sentences that name the field as missing, not as refused."""
+_SHORT_IDS = r"(?s)tool_call.{0,200}maximum length 40\b"
+_NINE_CHARACTER_IDS = r"(?si)tool call ids?\b.{0,200}\blength (?:of )?9\b"
+"""What the vendor says, and what the chat templates of its models say on other servers, there as an internal error."""
+_MISSING_TOOLS = re.compile(
+    r"toolconfig field must be defined"  # Bedrock
+    r"|`tool_(?:use|calls|result)`.{0,80}\bmust (?:define|include) tools"  # Anthropic
+    r"|(?:without|expects the) `?tools=`? param",  # LiteLLM
+    re.IGNORECASE | re.DOTALL,
+)
+"""Refusals of a history with calls in a request that declares no tools."""
+_REQUIREMENT_CODES = (Code.INVALID_REQUEST, Code.UNSUPPORTED_PARAMETER, Code.SERVER_ERROR)
+
+
+class LearnedRequirements:
+    """What one server wants in the messages of a request; grows by at most one demand per request."""
+
+    def __init__(self, host: str = "") -> None:
+        self._thinking_field = _THINKING_FIELDS.get(host, "")
+        self._ids: IdForm = _ID_FORMS.get(host, "any")
+        self._declares_tools = False
+
+    def apply(self, body: Body) -> Body:
+        """Return the body as the server wants it."""
+        body = rewrite_ids(body, self._ids)
+        if self._declares_tools and "tools" not in body:
+            body = _declare_tools(body)
+        if not self._thinking_field:
+            return body
+        messages = [
+            {self._thinking_field: ""} | message if "tool_calls" in message else message for message in body["messages"]
+        ]
+        return body | {"messages": messages}
+
+    def is_about(self, error: ProviderError) -> bool:
+        """Tell whether the error names something that the server misses, and not something that it refuses."""
+        texts = (_MISSING_FIELD, _MISSING_TOOLS, _NINE_CHARACTER_IDS, _SHORT_IDS)
+        about_messages = error.status in (400, 422, 500) and error.code in _REQUIREMENT_CODES
+        return about_messages and any(re.search(text, error.message) for text in texts)
+
+    def learn(self, error: ProviderError) -> bool:
+        """Tell whether the error makes a demand that was not known; it is met from now on."""
+        if not self.is_about(error):
+            return False
+        before = (self._thinking_field, self._ids, self._declares_tools)
+        if wanted := re.search(_MISSING_FIELD, error.message):
+            self._thinking_field = next(filter(None, wanted.groups())).lower()
+        elif re.search(_MISSING_TOOLS, error.message):
+            self._declares_tools = True
+        else:
+            self._ids = "nine" if re.search(_NINE_CHARACTER_IDS, error.message) else "short"
+        return (self._thinking_field, self._ids, self._declares_tools) != before
+
+
+def _declare_tools(body: Body) -> Body:
+    """Return the body with the tools that its history calls, of which the model may call none."""
+    calls = [call for message in body["messages"] for call in message.get("tool_calls", ())]
+    names = dict.fromkeys(call["function"]["name"] for call in calls)
+    if not names:
+        return body
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+    return body | {"tools": tools, "tool_choice": "none"}

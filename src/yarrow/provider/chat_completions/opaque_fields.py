@@ -1,10 +1,11 @@
-"""Fields that gateways sign or attach to messages and calls: joined from deltas, kept as opaque text, sent back."""
+"""Thinking and opaque fields of chat completions messages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
 
+from yarrow.message import Thinking
 from yarrow.provider.chat_completions.chunk import CallDelta, ChatDelta
 
 REASONING_DETAILS = "reasoning_details"
@@ -87,3 +88,28 @@ def decode_fields(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {}
     held = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return {name: held[name] for name in names if isinstance(held.get(name), list | dict) and held[name]}
+
+
+_OPAQUE_BY_FIELD = {field: f'{{"field":"{field}"}}' for field in ("reasoning_content", "reasoning", "reasoning_text")}
+_FIELD_BY_OPAQUE = {opaque: field for field, opaque in _OPAQUE_BY_FIELD.items()}
+
+
+def get_thinking(delta: ChatDelta) -> tuple[str, str]:
+    """Return the thinking text of a delta and its opaque data; a server that fills two fields says it twice."""
+    if delta.reasoning_content:
+        return delta.reasoning_content, _OPAQUE_BY_FIELD["reasoning_content"]
+    if delta.reasoning:
+        return delta.reasoning, _OPAQUE_BY_FIELD["reasoning"]
+    if delta.reasoning_text:
+        return delta.reasoning_text, _OPAQUE_BY_FIELD["reasoning_text"]
+    return "", ""
+
+
+def replay_thinking(blocks: Iterable[Thinking]) -> dict[str, str]:
+    """Return the fields, with their texts, that bring thinking back to where it came from."""
+    fields: dict[str, str] = {}
+    for block in blocks:
+        field = _FIELD_BY_OPAQUE.get(block.opaque)
+        if field is not None:
+            fields[field] = fields.get(field, "") + block.text
+    return fields

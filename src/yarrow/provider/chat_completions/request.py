@@ -7,8 +7,13 @@ from typing import Any
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.chat_completions.opaque_fields import CALL_FIELDS, MESSAGE_FIELDS, REASONING_DETAILS, decode_fields
-from yarrow.provider.chat_completions.thinking import replay_thinking
+from yarrow.provider.chat_completions.opaque_fields import (
+    CALL_FIELDS,
+    MESSAGE_FIELDS,
+    REASONING_DETAILS,
+    decode_fields,
+    replay_thinking,
+)
 from yarrow.provider.history import Target, repair_chat_history
 
 _CLAUDE_MODEL = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)

@@ -10,7 +10,7 @@ from yarrow.message import ToolCall
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.chat_completions.chunk import CallDelta
 from yarrow.provider.chat_completions.opaque_fields import encode_fields, get_call_fields
-from yarrow.provider.json_object import is_json_object
+from yarrow.provider.stream_framing import is_json_object
 
 MAX_CALLS = 256
 """Calls of one answer; one more is MALFORMED_TOOL_CALL."""

@@ -1,23 +1,57 @@
-"""The provider for Gemini and for every server that speaks its API."""
+"""Adapter for Gemini."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, suppress
+
+import msgspec
+from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.adapter_config import AdapterConfig
 from yarrow.provider.addresses import is_local
+from yarrow.provider.api_keys import find_configured_key, require_vendor_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo, StreamOptions
+from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo, StreamOptions
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
+from yarrow.provider.gemini.address import GeminiEndpoint, is_official, parse_address
 from yarrow.provider.gemini.client import GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
-from yarrow.provider.gemini.model_list import MAX_PAGES, PAGE_SIZE, GeminiModel, convert_model, list_answering_models
 from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.timeouts import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
+from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
+
+PAGE_SIZE = 1000
+"""Models of one page of the list."""
+MAX_PAGES = 50
+"""Pages of the list of models that are asked for; what stands behind them is not listed."""
+_ANSWER_ACTION = "generateContent"
+
+
+class GeminiModel(Struct, frozen=True):
+    """A model as the backend tells it; compatible servers leave most of it out. Numbers are tokens."""
+
+    name: str | None = None
+    input_token_limit: int | None = None
+    output_token_limit: int | None = None
+    supported_actions: list[str] | None = None
+
+
+def convert_model(model: object) -> GeminiModel:
+    """Return what we read of a model of the library."""
+    return msgspec.convert(model, GeminiModel, from_attributes=True)
+
+
+def list_answering_models(models: Iterable[object]) -> list[ModelEntry]:
+    """Return the models that write answers; one that does not say what it does is taken for one."""
+    return [
+        ModelEntry(model.name.removeprefix("models/"), max(model.input_token_limit or 0, 0))
+        for model in map(convert_model, models)
+        if model.name and _ANSWER_ACTION in (model.supported_actions or [_ANSWER_ACTION])
+    ]
+
 
 DEFAULT_CONTEXT_WINDOW = 1_048_576
 """Tokens of context of a model that does not say: all recent ones have as many."""
@@ -142,3 +176,13 @@ async def _drain_answer(answer: AsyncIterator[object]) -> None:
     with suppress(Exception):
         async for _ in answer:
             pass
+
+
+async def build(config: AdapterConfig) -> Provider:
+    """Return the provider; raises PROVIDER_SETUP when Google itself is meant and there is no key."""
+    settings = config.settings
+    key = await find_configured_key(config.name, settings, config.environment)
+    if not key and is_official(settings.base_url):
+        key = require_vendor_key(config, "gemini", "GEMINI_API_KEY")
+    http = HttpClient(config.environment)
+    return GeminiProvider(config.name, config.model, settings=settings, key=key, http=http)

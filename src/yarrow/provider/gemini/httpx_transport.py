@@ -14,8 +14,7 @@ from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.gemini.address import GeminiEndpoint
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse, Timeouts
 from yarrow.provider.http.request import RESERVED_HEADERS
-from yarrow.provider.lenient_json import make_unreadable_error
-from yarrow.provider.sse import SseDecoder
+from yarrow.provider.stream_framing import SseDecoder, make_unreadable_error
 from yarrow.provider.transport import MAX_BODY_BYTES, check_response
 
 KEY_HEADER = "x-goog-api-key"

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from yarrow.provider.surrogates import replace_surrogates
+from yarrow.provider.body import replace_surrogates
 
 
 class PartMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,16 +1,146 @@
-"""Puts a request in the terms of the vendor's library."""
+"""Request of the Gemini API: contents, tools and their schemas."""
 
-from typing import Any
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_never, cast
 
+import msgspec
 from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.message import ToolSpec
+from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.gemini.contents import WireValue, encode_contents
-from yarrow.provider.gemini.tool_schema import reduce_schema
-from yarrow.provider.history import Target
-from yarrow.provider.surrogates import replace_surrogates
+from yarrow.provider.body import replace_surrogates
+from yarrow.provider.gemini.part_metadata import PartMetadata, decode_metadata
+from yarrow.provider.history import Target, Turn, group_turns, repair_history
+
+WireValue = dict[str, Any]
+"""A value that the library takes; bytes in it go over the wire as base64."""
+
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
+SKIPPED_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
+"""What the vendor documents for a call that another model made: on the wire it is that word."""
+_UNSIGNED_MODEL = re.compile(r"gemini-[12]\b")
+_ILLEGAL_START = re.compile(r"[^a-zA-Z_]")
+
+
+def encode_contents(history: Sequence[Message], target: Target) -> list[WireValue]:
+    """Return the contents of a request: user and model take turns, a user begins and a user ends."""
+    sees = Target(
+        target.provider, target.model, lambda image: image.media_type in MEDIA_TYPES and target.takes_image(image)
+    )
+    result: list[WireValue] = []
+    calls: dict[str, WireValue] = {}
+    for turn in group_turns(repair_history(history, sees)):
+        if turn.side == "assistant":
+            calls = {}
+            parts = [part for message in turn.messages for part in _encode_model_parts(message, sees, calls)]
+            result.append({"role": "model", "parts": _ensure_signature(parts, target.model)})
+        else:
+            result.append({"role": "user", "parts": _encode_user_turn(turn, calls)})
+    return result
+
+
+def _encode_model_parts(message: Message, target: Target, calls: dict[str, WireValue]) -> list[WireValue]:
+    """Return the parts of a model's message; notes the calls, as they go over the wire, by the id of the history."""
+    own = (message.provider, message.model) == (target.provider, target.model)
+    parts: list[WireValue] = []
+    for block in message.content:
+        match block:
+            case Text(text):
+                parts.append({"text": replace_surrogates(text)})
+            case ToolCall(call_id, name, arguments, opaque=opaque):
+                note = decode_metadata(opaque) if own else PartMetadata()
+                call = calls[call_id] = {"name": _name(name)}
+                if note.id and note.id == call_id:
+                    call["id"] = note.id
+                part = {"functionCall": call | {"args": msgspec.json.decode(arguments)}}
+                parts.append(part | _signature(note))
+            case Opaque(data):
+                _attach_signature(parts, decode_metadata(data))
+            case Thinking() | Image():
+                pass  # a thought that was not signed is of no use to the backend, and no model says images
+            case _:
+                assert_never(block)
+    return parts
+
+
+def _attach_signature(parts: list[WireValue], note: PartMetadata) -> None:
+    """Put a signature on the part that it came with, which is cut off the text that it was joined to."""
+    if not note.thought_signature:
+        return
+    signature = _signature(note)
+    if note.thought is not None:
+        parts.append({"text": note.thought, "thought": True} | signature)
+        return
+    signed = ""
+    if note.length > 0:
+        text = parts[-1].get("text", "") if parts and len(parts[-1]) == 1 else ""
+        if len(text) < note.length:
+            return  # the text is gone: it was blank
+        rest, signed = text[: -note.length], text[-note.length :]
+        parts.pop()
+        if rest.strip():
+            parts.append({"text": rest})
+    parts.append({"text": signed} | signature)
+
+
+def _ensure_signature(parts: list[WireValue], model: str) -> list[WireValue]:
+    """Return the parts with the first call signed, without which newer models refuse them."""
+    first = next((part for part in parts if "functionCall" in part), None)
+    if first is not None and wants_signature(model):
+        first.setdefault("thoughtSignature", SKIPPED_SIGNATURE)
+    return parts
+
+
+def wants_signature(model: str) -> bool:
+    """Tell whether a model refuses a call in the history that nobody signed."""
+    name = model.rpartition("/")[2].lower()
+    return name.startswith("gemini") and _UNSIGNED_MODEL.match(name) is None
+
+
+def _encode_user_turn(turn: Turn, calls: dict[str, WireValue]) -> list[WireValue]:
+    """Return the parts of a user's turn: all results, and what else there is behind them."""
+    results = [message for message in turn.messages if message.role is Role.TOOL]
+    others = [message for message in turn.messages if message.role is not Role.TOOL]
+    parts: list[WireValue] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
+    for result in results:
+        if result.images:
+            parts.append({"text": f"Images of the result of {calls[result.tool_call_id]['name']}:"})
+            parts += map(_image, result.images)
+    return [*parts, *_user_parts(others)]
+
+
+def _response(result: Message) -> WireValue:
+    text = "\n\n".join(block.text for block in result.content if isinstance(block, Text))
+    return {
+        "response": {
+            "error" if result.is_error else "output": replace_surrogates(text or "(images follow the results)")
+        }
+    }
+
+
+def _user_parts(messages: Iterable[Message]) -> Iterator[WireValue]:
+    for message in messages:
+        for block in message.content:
+            if isinstance(block, Text):
+                yield {"text": replace_surrogates(block.text)}
+            elif isinstance(block, Image):
+                yield _image(block)
+
+
+def _image(image: Image) -> WireValue:
+    return {"inlineData": {"mimeType": image.media_type, "data": base64.b64decode(image.data)}}
+
+
+def _name(name: str) -> str:
+    """Return the name of a call; the backend wants a letter or _ at its beginning."""
+    return f"_{name[:63]}" if _ILLEGAL_START.match(name) else name
+
+
+def _signature(note: PartMetadata) -> WireValue:
+    return {"thoughtSignature": note.thought_signature} if note.thought_signature else {}
 
 
 class GeminiRequest(Struct, frozen=True):
@@ -55,3 +185,60 @@ def _tool(tool: ToolSpec) -> WireValue:
     schema = reduce_schema(tool.parameters)
     # An object without properties is refused; a tool without parameters is not.
     return declared | ({"parameters_json_schema": schema} if schema.get("properties") else {})
+
+
+_PLAIN = frozenset({"type", "title", "description", "minItems", "maxItems", "minimum", "maximum", "$ref"})
+"""Words whose value goes through as it is."""
+_ONE = frozenset({"items"})
+_LIST = frozenset({"anyOf", "oneOf", "prefixItems"})
+_NAMED = frozenset({"properties", "$defs"})
+_FORMATS = ("date-time", "float", "double", "int32", "int64")
+ALLOWED_KEYWORDS = _PLAIN | _ONE | _LIST | _NAMED | {"enum", "format", "required"}
+"""Every word that is left in a schema, at any depth."""
+
+Schema = dict[str, Any]
+
+
+def reduce_schema(schema: object) -> Schema:
+    """Return a schema of nothing but `ALLOWED_KEYWORDS`; the one that was given stays as it is.
+
+    What is lost are limits, which the tool checks anyway. A constant becomes the only value on offer.
+    """
+    given: dict[str, object] = _object(schema)
+    result: Schema = {}
+    for word, value in given.items():
+        if word in _PLAIN or (word == "format" and value in _FORMATS):
+            result[word] = value
+        elif word in _ONE:
+            result[word] = reduce_schema(value)
+        elif word in _LIST and _array(value):
+            result[word] = [reduce_schema(entry) for entry in _array(value)]
+        elif word in _NAMED and _object(value):
+            result[word] = {name: reduce_schema(entry) for name, entry in _object(value).items()}
+    if values := _values(given):
+        result["enum"] = values
+    if required := _required(given, result):
+        result["required"] = required
+    return result
+
+
+def _values(schema: Schema) -> list[str]:
+    """Return the values on offer; the backend knows them only as strings, so others are not told."""
+    values = [schema["const"]] if "const" in schema else _array(schema.get("enum"))
+    texts = [value for value in values if isinstance(value, str) and value]
+    return texts if len(texts) == len(values) else []
+
+
+def _required(schema: Schema, result: Schema) -> list[str]:
+    """Return the required properties that are there."""
+    known = _object(result.get("properties"))
+    return [name for name in _array(schema.get("required")) if isinstance(name, str) and name in known]
+
+
+def _object(value: object) -> Schema:
+    """Return an object of the schema; true and false, which are schemas too, are taken for an empty one."""
+    return cast("Schema", value) if isinstance(value, dict) else {}
+
+
+def _array(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []

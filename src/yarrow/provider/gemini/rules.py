@@ -6,8 +6,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from yarrow.provider.gemini.contents import MEDIA_TYPES, wants_signature
-from yarrow.provider.gemini.tool_schema import ALLOWED_KEYWORDS
+from yarrow.provider.gemini.request import ALLOWED_KEYWORDS, MEDIA_TYPES, wants_signature
 
 _FIELDS = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"})
 _KINDS = frozenset({"text", "inlineData", "functionCall", "functionResponse"})

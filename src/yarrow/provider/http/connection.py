@@ -1,11 +1,10 @@
-"""One connection to a server, which carries one exchange after another."""
+"""HTTP connections: one open connection, and the pool of idle ones."""
 
 import asyncio
 from typing import cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.abort import abort_transport
-from yarrow.provider.http.exchange import Exchange
+from yarrow.provider.http.exchange import Exchange, abort_transport
 from yarrow.provider.http.request import Timeouts
 
 
@@ -84,3 +83,39 @@ class Connection(asyncio.Protocol):
     def _end(self, cause: Exception | None) -> None:
         if self._exchange is not None:
             self._exchange.on_ended(cause)
+
+
+MAX_CONNECTIONS = 32
+"""Connections to one server; further requests wait their turn."""
+MAX_IDLE_SECONDS = 30.0
+"""Age at which an idle connection is not used again: a router in between may have forgotten it in silence."""
+
+
+class ConnectionPool:
+    """At most MAX_CONNECTIONS connections to one server; whoever holds one of `slots` may take or open one."""
+
+    def __init__(self) -> None:
+        self.slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._idle: list[tuple[float, Connection]] = []
+
+    def acquire(self) -> Connection | None:
+        """Return the connection that was used last, or None when a new one has to be opened."""
+        oldest = asyncio.get_running_loop().time() - MAX_IDLE_SECONDS
+        while self._idle:
+            since, connection = self._idle.pop()
+            if connection.is_usable and since >= oldest:
+                return connection
+            connection.abort()
+        return None
+
+    def release(self, connection: Connection) -> None:
+        """Keep a connection for the next request, or close it if it cannot carry one."""
+        if connection.is_usable:
+            self._idle.append((asyncio.get_running_loop().time(), connection))
+        else:
+            connection.abort()
+
+    def drop_idle(self) -> None:
+        """Close all idle connections: where the newest was dead, the older ones are."""
+        while self._idle:
+            self._idle.pop()[1].abort()

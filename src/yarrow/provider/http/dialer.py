@@ -1,21 +1,21 @@
-"""Opens a connection to a server and says in plain words why it could not."""
+"""Dialer of HTTP connections: TCP, TLS, and tunnels through a proxy."""
 
 import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar, cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.abort import abort_transport
 from yarrow.provider.http.connection import Connection
+from yarrow.provider.http.exchange import abort_transport
+from yarrow.provider.http.parser import ResponseHead, ResponseParser
 from yarrow.provider.http.proxy import Proxy, Route
-
-if TYPE_CHECKING:
-    import ssl
 
 _Address = tuple[
     socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
@@ -53,16 +53,13 @@ class Dialer:
         if route.first_hop.scheme == "http":
             return await loop.create_connection(protocol, sock=await _connect_socket(route))
         # Here and not above: an http:// path must not pay for loading the certificates' machinery.
-        from yarrow.provider.http import tls
 
-        with tls.translate_tls_errors(route.first_hop_name):
+        with translate_tls_errors(route.first_hop_name):
             context, sock = self._context(), await _connect_socket(route)
             return await loop.create_connection(protocol, sock=sock, ssl=context, server_hostname=route.first_hop.host)
 
     async def _open_tunnel(self, route: Route, proxy: Proxy) -> Connection:
         """Let the proxy open the way to the server, and set up TLS on it."""
-        from yarrow.provider.http import tls
-        from yarrow.provider.http.tunnel import TunnelHandshake
 
         transport, tunnel = await self._open(route, lambda: TunnelHandshake(route, proxy))
         try:
@@ -70,7 +67,7 @@ class Dialer:
                 raise refusal
             connection = Connection(str(route))
             connection.use_tunnel(transport)
-            with tls.translate_tls_errors(str(route)):
+            with translate_tls_errors(str(route)):
                 inner = await asyncio.get_running_loop().start_tls(
                     transport, connection, self._context(), server_hostname=route.origin.host
                 )
@@ -83,10 +80,9 @@ class Dialer:
         return connection
 
     def _context(self) -> "ssl.SSLContext":
-        from yarrow.provider.http import tls
 
         if self._tls is None:
-            self._tls = tls.system_context()
+            self._tls = system_context()
         return self._tls
 
 
@@ -142,3 +138,138 @@ async def _resolve(route: Route) -> list[_Address]:
 
 def _unreachable(server: str, cause: str) -> ProviderError:
     return ProviderError(Code.UNREACHABLE, f"cannot connect to {server}: {cause}", retryable=True)
+
+
+_NAME_MISMATCH = (62, 64)
+"""What OpenSSL says of a certificate that is for another name, and for another address."""
+
+
+def system_context() -> ssl.SSLContext:
+    """Return a context that trusts what the system trusts (or what SSL_CERT_FILE and SSL_CERT_DIR name)."""
+    return ssl.create_default_context()
+
+
+@contextmanager
+def translate_tls_errors(server: str) -> Generator[None]:
+    """Raise UNREACHABLE for a handshake with `server` that fails inside."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise _handshake_error(server, error) from None
+    except OSError as error:
+        sentence = f"cannot connect to {server}: TLS could not be set up ({error.strerror or 'the server hung up'})"
+        raise ProviderError(Code.UNREACHABLE, sentence, retryable=True) from None
+
+
+def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
+    """Return the UNREACHABLE for a failed handshake; an untrusted certificate is not worth a retry."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ProviderError(
+            Code.UNREACHABLE,
+            f"{server} has a TLS certificate that is not trusted: {error.verify_message.rstrip('.')}. {_advice(error)}",
+        )
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    return ProviderError(
+        Code.UNREACHABLE,
+        f"the TLS handshake with {server} failed: {reason} (is it http and not https?)",
+        retryable=True,
+    )
+
+
+def _advice(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _NAME_MISMATCH:
+        return "Write the name that it is for in the URL"
+    file = os.environ.get("SSL_CERT_FILE")
+    if file and not os.access(file, os.R_OK):
+        # Nobody complains of that when the file is asked for, and then no authority is trusted at all.
+        return f"SSL_CERT_FILE is {file!r}, which cannot be read: name a PEM file there"
+    return "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE"
+
+
+MAX_REASON_CHARACTERS = 200
+"""Characters that an error quotes of what a proxy says; the rest is left out."""
+
+
+class TunnelHandshake(asyncio.Protocol):
+    """The first words on a connection to a proxy; `answer` is done when it has given the way or said why not."""
+
+    def __init__(self, route: Route, proxy: Proxy) -> None:
+        self.answer: asyncio.Future[ProviderError | None] = asyncio.get_running_loop().create_future()
+        """None is a way to the server, on which TLS can be set up."""
+        self._route = route
+        self._proxy = proxy
+        self._parser = ResponseParser(str(proxy))
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the way."""
+        self._transport = cast("asyncio.Transport", transport)
+        server = self._route.origin
+        lines = [f"CONNECT {server} HTTP/1.1", f"host: {server}"]
+        if self._proxy.authorization:
+            lines.append(f"proxy-authorization: {self._proxy.authorization}")
+        self._transport.write("\r\n".join([*lines, "", ""]).encode())
+
+    def data_received(self, data: bytes) -> None:
+        """Read the head of the answer, and not a byte more: what follows is no HTTP."""
+        read = 0
+        try:
+            # By lines, because httptools takes all that comes after this head for a body.
+            for line in data.splitlines(keepends=True):
+                self._parser.feed(line)
+                read += len(line)
+                if self._parser.head is not None:
+                    self._check_head(self._parser.head, early=read < len(data))
+                    return
+        except ProviderError as error:
+            self._set_answer(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the loss for a refusal."""
+        detail = "" if exc is None else f" ({exc})"
+        sentence = f"{self._proxy} closed the connection before it gave a way to {self._route.origin}{detail}"
+        self._set_answer(ProviderError(Code.UNREACHABLE, sentence, retryable=True))
+
+    def _check_head(self, head: ResponseHead, *, early: bool) -> None:
+        if not 200 <= head.status < 300:
+            self._set_answer(make_proxy_error(self._route.origin.host, self._proxy, head))
+        elif early:
+            sentence = f"{self._proxy} sent bytes of its own into the way to {self._route.origin}; is it an HTTP proxy?"
+            self._set_answer(ProviderError(Code.MALFORMED_RESPONSE, sentence))
+        else:
+            # What the server sends is for the TLS that is set up next.
+            self._transport.pause_reading()
+            self._set_answer(None)
+
+    def _set_answer(self, outcome: ProviderError | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(outcome)
+
+
+def make_proxy_error(host: str, proxy: Proxy, head: ResponseHead) -> ProviderError:
+    """Return the UNREACHABLE for a proxy that answered in the place of the server `host`."""
+    said = f"{head.status} {_quoted(head.reason)}".rstrip()
+    if head.status == 407:
+        return ProviderError(
+            Code.UNREACHABLE, _describe_authentication(proxy, said, head.headers.get("proxy-authenticate", ""))
+        )
+    without = f"or add {host} to NO_PROXY to go without"
+    if head.status in (408, 429) or head.status >= 500:
+        sentence = f"{proxy} could not reach {host} ({said}): try again later, {without}"
+        return ProviderError(Code.UNREACHABLE, sentence, retryable=True)
+    sentence = f"{proxy} does not let us through to {host} ({said}): ask who runs it to allow that, {without}"
+    return ProviderError(Code.UNREACHABLE, sentence)
+
+
+def _describe_authentication(proxy: Proxy, said: str, challenge: str) -> str:
+    """Return the sentence for a proxy that wants to know who we are."""
+    if challenge and "basic" not in challenge.lower():
+        return f"{proxy} asks for {_quoted(challenge)} ({said}); only Basic is spoken here: use a proxy that takes it"
+    if proxy.authorization:
+        return f"{proxy} does not accept the user name and password in {proxy.variable} ({said}): correct them"
+    place = f"{proxy.origin.scheme}://USER:PASSWORD@{proxy.origin}"
+    return f"{proxy} asks for a user name and a password ({said}): set {proxy.variable} to {place}"
+
+
+def _quoted(text: str) -> str:
+    return ascii(text[:MAX_REASON_CHARACTERS])[1:-1]

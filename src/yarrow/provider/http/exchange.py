@@ -1,11 +1,11 @@
-"""One request and its response: what has arrived, who waits for it and how long the server may be silent."""
+"""One HTTP exchange on a connection: request out, response in, with an idle timeout."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.abort import abort_transport
-from yarrow.provider.http.idle_timer import IdleTimer
 from yarrow.provider.http.parser import ResponseHead, ResponseParser
 from yarrow.provider.http.request import Timeouts
 
@@ -145,3 +145,53 @@ class Exchange:
     def _on_stall(self) -> None:
         sentence = self._stage.value.format(limit=self._limits[self._stage])
         self.fail(ProviderError(Code.STREAM_STALLED, f"{self._peer} {sentence}", retryable=True))
+
+
+def abort_transport(transport: asyncio.Transport) -> None:
+    """Close a transport without waiting; one that is gone already stays so."""
+    # TLS inside of TLS that the other end closed has let go of its protocol, and early versions of 3.11 trip over it.
+    with suppress(AttributeError):
+        transport.abort()
+
+
+class IdleTimer:
+    """Calls `expired` once when `alive()` was last called longer ago than the limit.
+
+    `excused` is asked first; True restarts the clock, for a silence that is not the server's.
+    """
+
+    def __init__(self, *, expired: Callable[[], None], excused: Callable[[], bool]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._expired = expired
+        self._excused = excused
+        self._limit = 0.0
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, limit: float | None) -> None:
+        """Start the clock anew with a limit in seconds; None is no limit."""
+        self.stop()
+        self._last = self._loop.time()
+        if limit is not None:
+            self._limit = limit
+            self._timer = self._loop.call_at(self._last + limit, self._check)
+
+    def touch(self) -> None:
+        """Note a sign of life."""
+        self._last = self._loop.time()
+
+    def stop(self) -> None:
+        """Forget the limit; nothing is called any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        if now >= self._last + self._limit:
+            if not self._excused():
+                self._timer = None
+                self._expired()
+                return
+            self._last = now
+        self._timer = self._loop.call_at(self._last + self._limit, self._check)

@@ -1,26 +1,26 @@
-"""The provider for a llama.cpp server."""
+"""Adapter for the llama.cpp server."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.message import Message, Role, ThinkingLevel
+from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.llamacpp import server_info
-from yarrow.provider.llamacpp.discovery import DEFAULT_ROOTS, find_server
-from yarrow.provider.llamacpp.load_wait import LoadWait
-from yarrow.provider.llamacpp.request import make_llamacpp_fields, refuse_new_images
-from yarrow.provider.timeouts import make_timeouts
-from yarrow.provider.transport import Endpoint
+from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
+from yarrow.provider.transport import Endpoint, make_timeouts
 
 T = TypeVar("T")
 
@@ -102,3 +102,69 @@ class LlamaCppProvider:
                 return await ask()
             except ProviderError as error:
                 await patience.wait(error)
+
+
+async def build(config: AdapterConfig) -> Provider:
+    """Return the provider; without an address it looks for a server on this machine when it is first asked."""
+    key = await find_configured_key(config.name, config.settings, config.environment)
+    http = HttpClient(config.environment)
+    return LlamaCppProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+
+
+_EFFORTS = {ThinkingLevel.MINIMAL: "low", ThinkingLevel.LOW: "low", ThinkingLevel.MEDIUM: "medium"}
+"""The efforts that chat templates know; what is not here is `high`."""
+
+
+def make_llamacpp_fields(request: CompletionRequest, settings: ProviderSettings) -> dict[str, Any]:
+    """Return the fields; the request's values come before the configured ones."""
+    result: dict[str, Any] = {"stream_options": {"include_usage": True}}
+    if limit := request.max_tokens or settings.max_tokens:
+        result["max_tokens"] = limit
+    temperature = settings.temperature if request.temperature is None else request.temperature
+    if temperature is not None:
+        result["temperature"] = temperature
+    # Many templates let a model think unless told not to, which costs a slow machine minutes.
+    if request.thinking is ThinkingLevel.OFF:
+        result["chat_template_kwargs"] = {"enable_thinking": False}
+    else:
+        effort = _EFFORTS.get(request.thinking, "high")
+        result["chat_template_kwargs"] = {"enable_thinking": True, "reasoning_effort": effort}
+    return result
+
+
+def refuse_new_images(messages: Sequence[Message], name: str) -> None:
+    """Raise UNSUPPORTED_FEATURE when the user sends an image now; for those of the history a note stands."""
+    said = [message for message in messages if not message.incomplete]
+    if said and said[-1].role is Role.USER and said[-1].images:
+        sentence = f"{name} takes no images; send the message without them, or choose another provider"
+        raise ProviderError(Code.UNSUPPORTED_FEATURE, sentence)
+
+
+MAX_LOADING_SECONDS = 600.0
+"""Seconds that a model may take to load."""
+_STEPS = (0.1, 0.25, 0.5, 1.0)
+"""Seconds between two questions; the last step repeats."""
+
+Sleep = Callable[[float], Awaitable[object]]
+
+
+class LoadWait:
+    """The waiting of one request."""
+
+    def __init__(self, sleep: Sleep = asyncio.sleep, limit: float = MAX_LOADING_SECONDS) -> None:
+        self._sleep = sleep
+        self._limit = limit
+        self._asked = 0
+        self._waited = 0.0
+
+    async def wait(self, error: ProviderError) -> None:
+        """Wait before asking again; raises `error` if it is not about loading, or if the limit is reached."""
+        if error.code is not Code.OVERLOADED or "loading model" not in error.message.lower():
+            raise error
+        if self._waited >= self._limit:
+            sentence = f"the server has been loading its model for {self._limit:g} s; its log says why"
+            raise ProviderError(Code.OVERLOADED, sentence, retryable=True, status=error.status) from error
+        step = _STEPS[min(self._asked, len(_STEPS) - 1)]
+        self._asked += 1
+        self._waited += step
+        await self._sleep(step)

@@ -1,4 +1,4 @@
-"""The provider for Anthropic and for every server that speaks its messages format."""
+"""Adapter for servers with Anthropic's messages API."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator
@@ -11,21 +11,29 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ThinkingLevel
+from yarrow.provider.adapter_config import AdapterConfig
 from yarrow.provider.addresses import is_local
+from yarrow.provider.api_keys import find_configured_key, require_vendor_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
-from yarrow.provider.body import Body
+from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo, StreamOptions
+from yarrow.provider.body import Body, to_json
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.chat_completions.model_list import parse_rows
 from yarrow.provider.history import Target
-from yarrow.provider.http.client import HttpClient
-from yarrow.provider.messages.address import make_base_url
+from yarrow.provider.http.client import HttpClient, Timeouts
+from yarrow.provider.messages.address import is_official, make_base_url
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
+from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.learned_refusals import MessagesRefusals, find_room_left, forbids_thinking
 from yarrow.provider.messages.request import encode_messages_request
-from yarrow.provider.messages.transport import MessagesTransport
-from yarrow.provider.timeouts import SHORT_TIMEOUTS, make_timeouts
-from yarrow.provider.transport import Endpoint
+from yarrow.provider.transport import (
+    QUESTION_TIMEOUTS,
+    SHORT_TIMEOUTS,
+    Endpoint,
+    Transport,
+    make_timeouts,
+    read_stream_or_body,
+)
 
 MAX_PAGES = 50
 """Pages of the list of models that are asked for; what stands behind them is not listed."""
@@ -137,3 +145,38 @@ def _get_next_page_id(page: object) -> str:
     fields = cast("dict[str, Any]", page) if isinstance(page, dict) else {}
     last = fields.get("last_id")
     return last if fields.get("has_more") is True and isinstance(last, str) else ""
+
+
+async def build(config: AdapterConfig) -> Provider:
+    """Return the provider; raises PROVIDER_SETUP when Anthropic itself is meant and there is no key."""
+    settings = config.settings
+    key = await find_configured_key(config.name, settings, config.environment)
+    if not key and is_official(settings.base_url):
+        key = require_vendor_key(config, "messages", "ANTHROPIC_API_KEY")
+    http = HttpClient(config.environment)
+    provider = MessagesProvider(config.name, config.model, settings=settings, key=key, http=http)
+    provider.thinking_style = settings.thinking_style
+    return provider
+
+
+API_VERSION = "2023-06-01"
+"""The version of the API in which a temperature can be set."""
+
+
+class MessagesTransport:
+    """One server, over an HTTP client that belongs to the caller."""
+
+    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
+        self._backend = endpoint.backend
+        key = {"x-api-key": endpoint.backend.secret} if endpoint.backend.secret else {}
+        self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | key)
+
+    def stream(self, body: Body, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
+        """Send a body and yield its answer; ends with a stop or raises ProviderError."""
+        request = self._transport.make_request("messages", to_json(body), idle=options.idle_timeout)
+        decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
+        return self._transport.stream(request, decoder, read_stream_or_body)
+
+    async def get(self, path: str, timeouts: Timeouts = QUESTION_TIMEOUTS) -> object:
+        """Return the decoded JSON at a path below the base; raises ProviderError."""
+        return await self._transport.ask(path, timeouts=timeouts)

@@ -1,9 +1,13 @@
-"""Decodes the bytes of a messages stream into the uniform events."""
+"""Decoder of the messages API's event stream."""
+
+import msgspec
 
 from yarrow.errors import Code, ProviderError
-from yarrow.message import StopReason
+from yarrow.message import StopReason, ToolCall
 from yarrow.provider.backend_errors import Backend, make_event_error
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
+from yarrow.provider.chat_completions.tool_calls import MAX_ARGUMENTS, MAX_CALLS, new_call_id
+from yarrow.provider.event_buffer import UsageAccumulator
 from yarrow.provider.messages.event import (
     MessagesBlock,
     MessagesDelta,
@@ -12,11 +16,13 @@ from yarrow.provider.messages.event import (
     MessagesTokenCounts,
     parse_event,
 )
-from yarrow.provider.messages.event_buffer import MessagesEventBuffer
-from yarrow.provider.messages.signatures import encode_redacted_thinking
-from yarrow.provider.messages.tool_calls import MessagesCallAssembler
-from yarrow.provider.sse import SseDecoder
-from yarrow.provider.usage import UsageAccumulator
+from yarrow.provider.messages.signatures import (
+    SEPARATOR,
+    encode_hidden_thinking,
+    encode_redacted_thinking,
+    encode_signature,
+)
+from yarrow.provider.stream_framing import SseDecoder, is_json_object
 
 _NORMAL_STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -206,3 +212,134 @@ def _add_counts(usage: UsageAccumulator, counts: MessagesTokenCounts | None) -> 
     usage.add("output", counts.output_tokens)
     usage.add("cache_read", counts.cache_read_input_tokens)
     usage.add("cache_write", counts.cache_creation_input_tokens)
+
+
+class MessagesEventBuffer:
+    """The events of one answer on their way out; deltas are joined until they hold `chunk_size` characters."""
+
+    def __init__(self, chunk_size: int) -> None:
+        self._chunk_size = chunk_size
+        self._out: list[ProviderEvent] = []
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._size = 0
+        self._after_thought = False
+
+    def add_text(self, text: str) -> None:
+        """Take a delta of text."""
+        self._texts.append(text)
+        self._size += len(text)
+
+    def begin_thinking(self) -> None:
+        """Tell that a block of thinking begins; two of them must not be joined into one."""
+        self._flush_text()
+        if self._after_thought:
+            self.add_event(OpaquePiece(SEPARATOR))
+
+    def add_thinking(self, text: str) -> None:
+        """Take a delta of thinking."""
+        self._thoughts.append(text)
+        self._size += len(text)
+
+    def end_thinking(self, signature: str) -> None:
+        """End a block of thinking; the signature goes out with the last of its text."""
+        text = "".join(self._thoughts)
+        self._thoughts.clear()
+        self._size = 0
+        if text:
+            self._out.append(ThinkingPiece(text, encode_signature(signature)))
+            self._after_thought = True
+        elif signature:
+            self.add_event(OpaquePiece(encode_hidden_thinking(signature)))
+
+    def add_event(self, piece: ProviderEvent) -> None:
+        """Take a piece that is whole."""
+        self._flush_text()
+        self._out.append(piece)
+        self._after_thought = False
+
+    def flush_if_full(self) -> None:
+        """Give what is pending, if it is enough, before bytes are waited for."""
+        if self._size < self._chunk_size:
+            return
+        self._flush_text()
+        if len(self._thoughts) > 1:
+            *known, last = self._thoughts
+            self._out.append(ThinkingPiece("".join(known)))
+            self._thoughts = [last]
+            self._size = len(last)
+
+    def flush(self) -> None:
+        """Give everything; a thought that is pending stays without a signature."""
+        self._flush_text()
+        self.end_thinking("")
+
+    def take_events(self) -> list[ProviderEvent]:
+        """Return the events since the last time."""
+        events = self._out.copy()
+        self._out.clear()
+        return events
+
+    def _flush_text(self) -> None:
+        if self._texts:
+            self._out.append(TextPiece("".join(self._texts)))
+            self._texts.clear()
+            self._size = 0
+            self._after_thought = False
+
+
+class MessagesCallAssembler:
+    """The calls of one answer, one after the other."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.count = 0
+        """Calls that were given."""
+        self._backend = backend
+        self._ids: set[str] = set()
+        self._size = 0
+        self._open = False
+        self._id = ""
+        self._name = ""
+        self._fragments: list[str] = []
+
+    def begin(self, call_id: str, name: str, arguments: msgspec.Raw) -> None:
+        """Begin a call; its arguments come in fragments, or with some servers at once."""
+        self._open = True
+        self._id, self._name = call_id, name
+        whole = bytes(arguments).decode()
+        self._fragments = [] if whole in ("", "{}", "null") else [whole]
+
+    def add(self, fragment: str) -> None:
+        """Take a fragment of the arguments of the call that began last."""
+        self._fragments.append(fragment)
+        self._size += len(fragment)
+        if self._size > MAX_ARGUMENTS:
+            raise self._refuse(f"tool calls of more than {MAX_ARGUMENTS} characters")
+
+    def finish(self, *, natural: bool) -> ToolCall | None:
+        """Return the call that began last, None if there is none.
+
+        `natural` says that the model went on, or ended where it wanted to. If it did not, a call whose arguments are
+        no JSON object was cut off, and is left out; if it did, such a call is kept with the text it has.
+        """
+        if not self._open:
+            return None
+        self._open = False
+        arguments = "".join(self._fragments)
+        blank = not arguments.strip()
+        whole = not blank and is_json_object(arguments)
+        if not (natural or whole):
+            return None
+        if not self._name:
+            raise self._refuse("a tool call without a name")
+        if self.count == MAX_CALLS:
+            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        self.count += 1
+        call_id = self._id if self._id and self._id not in self._ids else new_call_id()
+        self._ids.add(call_id)
+        if whole or blank:
+            return ToolCall(call_id, self._name, arguments if whole else "{}")
+        return ToolCall(call_id, self._name, invalid_arguments=arguments)
+
+    def _refuse(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.provider.backend_errors import Backend
-from yarrow.provider.lenient_json import decode_leniently
+from yarrow.provider.stream_framing import decode_leniently
 
 
 class MessagesDelta(Struct, frozen=True, gc=False):

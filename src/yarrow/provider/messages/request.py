@@ -1,17 +1,21 @@
-"""Builds the JSON body of a messages request."""
+"""Request of the messages API: content blocks, thinking, and tool call ids."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.message import Message, Role, ThinkingLevel, ToolSpec
+from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.history import Target, drop_thinking
-from yarrow.provider.messages.blocks import encode_conversation
-from yarrow.provider.messages.capabilities import MessagesCapabilities
-from yarrow.provider.messages.thinking import make_thinking_fields, may_think
+from yarrow.provider.call_pairs import make_id_mapper
+from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, repair_history
+from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
+from yarrow.provider.messages.signatures import decode_thinking, get_signature, is_thinking_block
 
 DEFAULT_MAX_TOKENS = 32_000
 """Tokens of an answer of a model whose own limit is known, when nobody says more: the format insists on a limit."""
@@ -110,3 +114,157 @@ def _add_cache_marks(body: Body) -> Body:
 
 def _mark_last_block(blocks: Sequence[Body]) -> list[Body]:
     return [*blocks[:-1], blocks[-1] | _CACHE_MARK]
+
+
+THINKING_BUDGETS = {
+    ThinkingLevel.MINIMAL: 1_024,
+    ThinkingLevel.LOW: 4_000,
+    ThinkingLevel.MEDIUM: 10_000,
+    ThinkingLevel.HIGH: 20_000,
+    ThinkingLevel.XHIGH: 32_000,
+    ThinkingLevel.MAX: 48_000,
+}
+"""Tokens that a model may think with."""
+MIN_BUDGET = 1_024
+"""Tokens; the backend takes no smaller budget."""
+THINKING_TEMPERATURE = 1.0
+"""The only one that the backend takes while it thinks with a budget."""
+_EFFORTS: dict[ThinkingLevel, Effort] = {
+    ThinkingLevel.MINIMAL: "low",
+    ThinkingLevel.LOW: "low",
+    ThinkingLevel.MEDIUM: "medium",
+    ThinkingLevel.HIGH: "high",
+    ThinkingLevel.XHIGH: "xhigh",
+    ThinkingLevel.MAX: "max",
+}
+
+
+def make_thinking_fields(level: ThinkingLevel, limit: int, capabilities: MessagesCapabilities) -> dict[str, Any]:
+    """Return the fields of a request that thinks, among them `max_tokens`; none when the model is not to think.
+
+    `limit` is the most tokens of the answer; a limit that leaves no room beside a budget is raised by the budget.
+    """
+    if level is ThinkingLevel.OFF or capabilities.style == "none":
+        return {}
+    if capabilities.style == "adaptive":
+        effort = _find_effort(_EFFORTS[level], capabilities.efforts)
+        # Some models would think without telling what.
+        thinking = {"thinking": {"type": "adaptive", "display": "summarized"}, "max_tokens": limit}
+        return thinking | ({"output_config": {"effort": effort}} if effort else {})
+    budget = THINKING_BUDGETS[level]
+    raised = limit if limit > budget else budget + limit
+    if capabilities.max_output:
+        raised = min(raised, capabilities.max_output)
+    if raised <= budget:  # the model cannot answer at such length: half of what it can is for thinking
+        budget = raised // 2
+    if budget < MIN_BUDGET:
+        return {}
+    fields = {"thinking": {"type": "enabled", "budget_tokens": budget}, "max_tokens": raised}
+    return fields | ({"temperature": THINKING_TEMPERATURE} if capabilities.takes_temperature else {})
+
+
+def may_think(messages: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether a request with these messages may set a budget.
+
+    It may not while tools run whose calls were not thought about: what answers the user there must begin with
+    thinking that the backend signed.
+    """
+    following: dict[str, Any] | None = None
+    for message in reversed(messages):
+        if message["role"] == "user":
+            results = [block["type"] == "tool_result" for block in message["content"]]
+            if not all(results) and following is not None and not is_thinking_block(following["content"][0]):
+                return False
+            if not any(results):
+                return True
+        following = message
+    return True
+
+
+def _find_effort(wanted: Effort, efforts: Sequence[Effort]) -> Effort | None:
+    """Return the effort, or the next lower one that the model knows, or its lowest."""
+    reach = EFFORTS.index(wanted)
+    lower: list[Effort] = [level for level in efforts if EFFORTS.index(level) <= reach]
+    if lower:
+        return lower[-1]
+    return efforts[0] if efforts else None
+
+
+WireBlock = dict[str, Any]
+
+
+def encode_conversation(
+    history: Sequence[Message], target: Target, accepts_signature: Callable[[str], bool]
+) -> list[WireBlock]:
+    """Return the messages of the wire; `takes_seal` tells whether a signature was not refused so far."""
+    legal_id = make_id_mapper(derive_ids)
+
+    def message(turn: Turn) -> WireBlock:
+        blocks = [block for one in turn.messages for block in _blocks(one, legal_id)]
+        if turn.side == "assistant":
+            blocks = _drop_trailing_thinking(
+                [block for block in blocks if not is_thinking_block(block) or accepts_signature(get_signature(block))]
+            )
+        else:
+            blocks.sort(key=lambda block: block["type"] != "tool_result")
+        return {"role": turn.side, "content": blocks}
+
+    return [message(turn) for turn in group_turns(repair_history(history, target))]
+
+
+def _blocks(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBlock]:
+    if message.role is Role.TOOL:
+        yield from _result(message, legal_id)
+        return
+    for block in message.content:
+        match block:
+            case Text(text):
+                yield {"type": "text", "text": text}
+            case Image():
+                yield _image(block)
+            case ToolCall(call_id, name, arguments):
+                # As raw text, because numbers keep their digits and caches see the same bytes.
+                yield {"type": "tool_use", "id": legal_id(call_id), "name": name, "input": msgspec.Raw(arguments)}
+            case Thinking() | Opaque():
+                signed = decode_thinking(block)
+                if signed is not None:
+                    yield signed
+            case _:
+                assert_never(block)
+
+
+def _result(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBlock]:
+    """Give a result, and behind it the images that an error may not hold."""
+    texts = [{"type": "text", "text": block.text} for block in message.content if isinstance(block, Text)]
+    images = [_image(image) for image in message.images]
+    result: WireBlock = {"type": "tool_result", "tool_use_id": legal_id(message.tool_call_id)}
+    if not message.is_error:
+        yield result | {"content": texts + images}
+        return
+    yield result | {"content": texts or [{"type": "text", "text": "(images follow the results)"}], "is_error": True}
+    yield from images
+
+
+def _image(image: Image) -> WireBlock:
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+
+
+def _drop_trailing_thinking(blocks: list[WireBlock]) -> list[WireBlock]:
+    """Return the blocks without the thinking at their end, which led to nothing and would be refused."""
+    end = len(blocks)
+    while is_thinking_block(blocks[end - 1]):
+        end -= 1
+    return blocks[:end]
+
+
+_ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+MAX_ID_CHARACTERS = 64
+"""Characters of an id."""
+
+
+def derive_ids(call_id: str) -> Iterator[str]:
+    """Yield ids that the backend takes for one, without end; a good one comes first as it is."""
+    plain = _ILLEGAL_CHARACTER.sub("_", call_id)[:MAX_ID_CHARACTERS]
+    yield plain
+    for number in count(2):
+        yield f"{plain[: MAX_ID_CHARACTERS - 8]}_{number}"

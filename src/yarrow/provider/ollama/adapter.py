@@ -1,15 +1,30 @@
-"""The provider for an Ollama server, over its own chat format."""
+"""Adapter for Ollama."""
 
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
 
+import msgspec
+from msgspec.structs import replace
+
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, NoticePiece, ProviderEvent, ProviderInfo, UsagePiece
-from yarrow.provider.body import Body
+from yarrow.provider.base import (
+    CompletionRequest,
+    ModelEntry,
+    NoticePiece,
+    Provider,
+    ProviderEvent,
+    ProviderInfo,
+    StreamOptions,
+    UsagePiece,
+)
+from yarrow.provider.body import Body, to_json
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.chat_completions.model_list import parse_models, parse_rows
 from yarrow.provider.history import Target
@@ -17,13 +32,9 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.ollama.address import is_hosted, parse_root
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelInfo, parse_capabilities
-from yarrow.provider.ollama.error_hints import add_hint, is_not_pulled
-from yarrow.provider.ollama.learned_refusals import OllamaRefusals
+from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
-from yarrow.provider.ollama.transport import OllamaTransport
-from yarrow.provider.ollama.truncation_notice import describe_truncation
-from yarrow.provider.timeouts import make_timeouts
-from yarrow.provider.transport import Endpoint
+from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts, read_stream
 
 _UNSUPPORTED_CODES = frozenset(
     {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
@@ -143,3 +154,104 @@ class OllamaProvider:
         text = describe_truncation(request, event.usage.input)
         self._has_noticed_truncation = bool(text)
         return text
+
+
+async def build(config: AdapterConfig) -> Provider:
+    """Return the provider; the key of `OLLAMA_API_KEY` goes to the hosted Ollama only, and encrypted."""
+    settings = config.settings
+    if not settings.base_url and config.name == "ollama":
+        settings = replace(settings, base_url=config.environment.get("OLLAMA_HOST", "").strip())
+    key = await find_configured_key(config.name, settings, config.environment)
+    root = parse_root(settings.base_url)
+    if not key and is_hosted(root) and root.startswith("https://"):
+        key = config.environment.get("OLLAMA_API_KEY", "").strip()
+    return OllamaProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
+
+
+class OllamaTransport:
+    """One server, over an HTTP client that belongs to the caller."""
+
+    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
+        self._backend = endpoint.backend
+        self._transport = Transport(http, endpoint, make_bearer_header(endpoint.backend))
+
+    def stream(self, body: Body, options: StreamOptions, *, window: int) -> AsyncGenerator[ProviderEvent]:
+        """Send a body and yield its answer; ends with a stop or raises ProviderError. `window` is in tokens."""
+        request = self._transport.make_request("api/chat", to_json(body), idle=options.idle_timeout)
+        decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=window)
+        return self._transport.stream(request, decoder, read_stream)
+
+    async def ask(self, path: str, question: Body | None = None) -> object:
+        """Return the decoded JSON that answers a GET of a path, or a POST of a question; raises ProviderError."""
+        return await self._transport.ask(path, b"" if question is None else msgspec.json.encode(question))
+
+
+_NOT_PULLED = re.compile(r"model ['\"].{1,200}['\"] not found")
+
+
+def is_not_pulled(error: ProviderError) -> bool:
+    """Tell whether the server knows the question, but not the model."""
+    return error.code is Code.NOT_FOUND and _NOT_PULLED.search(error.message) is not None
+
+
+def add_hint(error: ProviderError, name: str, model: str) -> ProviderError:
+    """Return the error with what to do: to fetch a model that is not there, to start a server that does not answer."""
+    if is_not_pulled(error):
+        sentence = f"{name} has no model {model!r}: run `ollama pull {model}`, or choose another (--list-models)"
+    elif error.code is Code.UNREACHABLE:
+        sentence = f"{error.message}; run `ollama serve`, or set providers.{name}.baseUrl"
+    else:
+        return error
+    return ProviderError(error.code, sentence, retryable=error.retryable, status=error.status)
+
+
+MIN_TRUNCATED_TOKENS = 1024
+"""Tokens that a server leaves at least when it cuts; fewer were read beside a part that it had in its cache."""
+_MAX_CHARACTERS_PER_TOKEN = 8
+"""Per token, more than in any text of some length."""
+
+
+def describe_truncation(request: CompletionRequest, reported: int) -> str:
+    """Return a sentence when the server reports fewer prompt tokens than there must be in the request, else nothing.
+
+    Counted are the characters of system prompt and messages alone, as if tokens were long, so that what is noticed
+    was cut, or else was cached by a server that does not count what it has in its cache.
+    """
+    texts = (len(message.text) for message in request.messages if not message.incomplete)
+    least = (len(request.system) + sum(texts)) // _MAX_CHARACTERS_PER_TOKEN
+    if not MIN_TRUNCATED_TOKENS <= reported < least:
+        return ""
+    told = f"{request.model} was sent at least {least} tokens and reports {reported}"
+    return f"{told}: its server may have cut the beginning of the conversation; give it a larger contextWindow"
+
+
+_REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"support thinking|\bthink value\b|\.think\b|field \S?think\b", ("think",)),
+    (r"support tools", ("tools",)),
+    (r"\btruncate\b|\bshift\b", ("truncate", "shift")),
+)
+"""What a refusal says, and the fields that can be done without then."""
+_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST})
+
+
+class OllamaRefusals:
+    """What one server refused of one model."""
+
+    def __init__(self) -> None:
+        self.refused_fields: frozenset[str] = frozenset()
+        """Fields that are left out from now on."""
+
+    def apply(self, body: Body) -> Body:
+        """Return the body without what was refused."""
+        return {name: value for name, value in body.items() if name not in self.refused_fields}
+
+    def learn(self, error: ProviderError, sent: Body) -> bool:
+        """Tell whether the error names something of the body that can be done without; it is from now on."""
+        if error.status not in (400, 422) or error.code not in _FIELD_CODES:
+            return False
+        text = error.message.lower()
+        for pattern, fields in _REFUSAL_PATTERNS:
+            if re.search(pattern, text) and not sent.keys().isdisjoint(fields):
+                self.refused_fields |= frozenset(fields)
+                return True
+        return False

@@ -1,16 +1,73 @@
-"""Decodes the bytes of an Ollama stream into the uniform events."""
+"""Decoder of Ollama's NDJSON stream."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.message import StopReason, Usage
+from yarrow.message import StopReason, ToolCall, Usage
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, ProviderEvent, StopPiece, UsagePiece
-from yarrow.provider.event_buffer import EventBuffer
-from yarrow.provider.ndjson import NdjsonDecoder
-from yarrow.provider.ollama.chunk import OllamaChunk, OllamaMessage, is_complete, parse_chunk
-from yarrow.provider.ollama.thinking import FIELD_MARK
-from yarrow.provider.ollama.tool_calls import OllamaCallReader
+from yarrow.provider.chat_completions.tool_calls import MAX_CALLS, new_call_id
+from yarrow.provider.event_buffer import EventBuffer, UsageAccumulator
+from yarrow.provider.ollama.capabilities import FIELD_MARK
+from yarrow.provider.stream_framing import NdjsonDecoder, decode_leniently, is_json_object
 from yarrow.provider.think_tags import ThinkingSplit, ThinkTagSplitter
-from yarrow.provider.usage import UsageAccumulator
+
+
+class OllamaFunction(Struct, frozen=True, gc=False):
+    """What a call names; the arguments are an object, kept as it was written."""
+
+    name: str | None = None
+    arguments: Raw = Raw(b"")
+
+
+class OllamaCall(Struct, frozen=True, gc=False):
+    """A tool call, whole; older servers give it no id."""
+
+    id: str | None = None
+    function: OllamaFunction | None = None
+
+
+class OllamaMessage(Struct, frozen=True, gc=False):
+    """What a line adds to the answer."""
+
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[OllamaCall] | None = None
+
+
+class OllamaChunk(Struct, frozen=True, gc=False):
+    """One line; the counts are tokens and stand on the last one."""
+
+    message: OllamaMessage | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(OllamaChunk, strict=False).decode
+
+
+def parse_chunk(data: bytes, backend: Backend) -> OllamaChunk:
+    """Return the line; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_leniently(data, _decode, backend=backend, kind="line of a chat answer")
+
+
+def is_complete(data: bytes) -> bool:
+    """Tell whether a line without an end is all there."""
+    try:
+        msgspec.json.decode(data, type=Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
 
 SLACK_TOKENS = 16
 """Tokens by which a full context may seem not full; servers keep a few for themselves."""
@@ -117,3 +174,49 @@ class OllamaDecoder:
         self._add_split(self._tags.end())
         self._events.flush()
         self.failure = error
+
+
+_EMPTY_ARGUMENTS = ("", "null")
+
+
+class OllamaCallReader:
+    """The calls of one answer; more than MAX_CALLS, or one without a name, is MALFORMED_TOOL_CALL."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._ids: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many were read."""
+        return len(self._ids)
+
+    def read(self, call: OllamaCall) -> ToolCall:
+        """Return the call, with an id that no other call of the answer has."""
+        function = call.function or OllamaFunction()
+        if not function.name:
+            raise self._refuse("a tool call without a name")
+        if self.count == MAX_CALLS:
+            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        call_id = call.id if call.id and call.id not in self._ids else new_call_id()
+        self._ids.add(call_id)
+        arguments = _unquote(bytes(function.arguments).decode("utf-8", "replace"))
+        if arguments.strip() in _EMPTY_ARGUMENTS:
+            return ToolCall(call_id, function.name)
+        if is_json_object(arguments):
+            return ToolCall(call_id, function.name, arguments)
+        return ToolCall(call_id, function.name, invalid_arguments=arguments)
+
+    def _refuse(self, what: str) -> ProviderError:
+        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)
+
+
+def _unquote(arguments: str) -> str:
+    """Return arguments as an object; what stands between a backend and us may have written them as a text."""
+    if not arguments.startswith('"'):
+        return arguments
+    try:
+        text = msgspec.json.decode(arguments, type=str)
+    except msgspec.DecodeError:
+        return arguments
+    return text if is_json_object(text) else arguments

@@ -1,6 +1,7 @@
-"""Builds the JSON body of a request to an Ollama server."""
+"""Request of Ollama's chat API."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -9,9 +10,7 @@ from yarrow.message import Image, Message, Role, Text, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
 from yarrow.provider.history import Target, repair_chat_history
-from yarrow.provider.ollama.capabilities import OllamaCapabilities
-from yarrow.provider.ollama.thinking import get_replayed_thinking, make_think_field
-from yarrow.provider.ollama.tool_schema import simplify_schema
+from yarrow.provider.ollama.capabilities import OllamaCapabilities, get_replayed_thinking, make_think_field
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 
@@ -92,3 +91,33 @@ def _tool(tool: ToolSpec) -> Body:
 
 def _join_paragraphs(message: Message) -> str:
     return "\n\n".join(block.text for block in message.content if isinstance(block, Text))
+
+
+_SUBSCHEMAS = ("properties", "$defs")
+"""Words whose values are schemas by name."""
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "type": (str, list),
+    "description": str,
+    "enum": list,
+    "required": list,
+    "anyOf": list,
+    "properties": dict,
+    "$defs": dict,
+}
+"""What the server reads these words as; with anything else there it refuses the request."""
+
+
+def simplify_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that the server can read, without what it cannot; the original stays as it is."""
+    plain = {word: value for word, value in schema.items() if isinstance(value, _KINDS.get(word, object))}
+    for word in _SUBSCHEMAS:
+        if word in plain:
+            plain[word] = {name: _simplify(one) for name, one in cast("dict[str, Any]", plain[word]).items()}
+    if "anyOf" in plain:
+        plain["anyOf"] = [_simplify(one) for one in cast("list[Any]", plain["anyOf"])]
+    return plain
+
+
+def _simplify(schema: object) -> dict[str, Any]:
+    """Return a schema as an object: a mere true or false is none that the server knows."""
+    return simplify_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}

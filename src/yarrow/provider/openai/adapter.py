@@ -1,28 +1,28 @@
-"""The provider for OpenAI and for every server that speaks its chat-completions."""
+"""Adapter for servers with OpenAI's chat completions."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.message import ThinkingLevel
+from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, ProviderInfo
+from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.chat_completions.learned_requirements import LearnedRequirements
+from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
 from yarrow.provider.chat_completions.model_list import parse_models
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
-from yarrow.provider.openai.address import parse_address
-from yarrow.provider.openai.context_windows import find_known_window
-from yarrow.provider.openai.request import make_openai_fields
-from yarrow.provider.timeouts import make_timeouts
-from yarrow.provider.transport import Endpoint
+from yarrow.provider.openai.address import OpenAiAddress, parse_address
+from yarrow.provider.transport import Endpoint, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
 """Addresses of which the form that works is kept in this process; then all are looked up again."""
@@ -118,3 +118,69 @@ class OpenAiProvider:
             request, target, fields=make_openai_fields(request, self._settings, self._address), extra=extra
         )
         return self._refusals.apply(self._requirements.apply(body))
+
+
+async def build(config: AdapterConfig) -> Provider:
+    """Return the provider; raises PROVIDER_SETUP when OpenAI itself is meant and there is no key."""
+    settings = config.settings
+    key = await find_configured_key(config.name, settings, config.environment)
+    # The variable names a server and the key beside it is for that server: a convention of many programs.
+    elsewhere = config.environment.get("OPENAI_BASE_URL", "").strip()
+    follows = bool(elsewhere) and config.name == "openai" and not settings.base_url
+    if follows:
+        settings = replace(settings, base_url=elsewhere)
+    address = parse_address(settings.base_url)
+    if not key and (follows or address.is_trusted):
+        key, _ = find_vendor_key(config.environment)
+    if not key and address.is_official and not has_credential_header(settings):
+        raise make_missing_key_error(config.name, "OPENAI_API_KEY")
+    return OpenAiProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
+
+
+_REASONING_PREFIXES = ("o1", "o3", "o4", "gpt-5", "gpt-6")
+"""Prefixes of the vendor's models that refuse a temperature."""
+
+
+def make_openai_fields(
+    request: CompletionRequest, settings: ProviderSettings, address: OpenAiAddress
+) -> dict[str, Any]:
+    """Return the fields; the request's values come before the configured ones."""
+    result: dict[str, Any] = {"stream_options": {"include_usage": True}}
+    if limit := request.max_tokens or settings.max_tokens:
+        result["max_completion_tokens" if address.is_official else "max_tokens"] = limit
+    thinks = request.thinking is not ThinkingLevel.OFF
+    if thinks:
+        result["reasoning_effort"] = _find_effort(request.thinking, address)
+    temperature = settings.temperature if request.temperature is None else request.temperature
+    fixed = address.is_official and (thinks or request.model.startswith(_REASONING_PREFIXES))
+    if temperature is not None and not fixed:
+        result["temperature"] = temperature
+    return result
+
+
+def _find_effort(level: ThinkingLevel, address: OpenAiAddress) -> str:
+    # The vendor's chat endpoint knows nothing above xhigh.
+    return "xhigh" if address.is_official and level is ThinkingLevel.MAX else level.value
+
+
+_CONTEXT_WINDOWS = {
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-4.5": 128_000,
+    "gpt-5": 400_000,
+    "chatgpt-4o": 128_000,
+    "o1": 200_000,
+    "o1-mini": 128_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+}
+
+
+def find_known_window(model: str) -> int:
+    """Return the tokens of the window of the longest known prefix of a model's name; 0 is unknown."""
+    name = model.rpartition("/")[2].lower()
+    fitting = [prefix for prefix in _CONTEXT_WINDOWS if name == prefix or name.startswith((f"{prefix}-", f"{prefix}."))]
+    return _CONTEXT_WINDOWS[max(fitting, key=len)] if fitting else 0

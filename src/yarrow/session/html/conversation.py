@@ -6,7 +6,6 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from yarrow.message import Message, Role, StopReason, ToolCall
-from yarrow.session.call_summary import summarize_tool_call
 from yarrow.session.html.blocks import BlockRenderer, format_tokens, render_note
 from yarrow.session.html.markup import (
     Html,
@@ -19,7 +18,7 @@ from yarrow.session.html.markup import (
     shorten,
     time_element,
 )
-from yarrow.session.lenient_decoder import UnknownRecord
+from yarrow.session.line import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,
@@ -31,6 +30,7 @@ from yarrow.session.record import (
     Undelivered,
 )
 from yarrow.session.redaction import Redactor
+from yarrow.session.stats import summarize_tool_call
 
 UNMARKED_STOP_REASONS = (None, StopReason.END_TURN, StopReason.TOOL_USE)
 """Reasons to stop that need no mark: they are how a message ends."""

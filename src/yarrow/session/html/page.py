@@ -1,17 +1,125 @@
-"""The page of a session: one file for a browser, that loads nothing and runs nothing of what it shows."""
+"""HTML page of a session: one file, with facts, related sessions, prompts and the conversation."""
 
 import base64
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from yarrow.session.html import overview
+from msgspec import Struct
+
+from yarrow.message import Message, Role, Usage
+from yarrow.session.head import SessionHead, make_title
+from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
-from yarrow.session.html.markup import Html, element, escape, join_html, void_element
-from yarrow.session.html.related_sessions import RelatedSession
-from yarrow.session.reader import StoredSession
+from yarrow.session.html.highlighter import render_plain
+from yarrow.session.html.markup import (
+    Html,
+    details_element,
+    element,
+    escape,
+    format_size,
+    join_html,
+    make_label,
+    shorten,
+    time_element,
+    void_element,
+)
+from yarrow.session.reader import LoadReport, StoredSession
+from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState, fold_records
+
+MAX_ANCESTORS = 100
+"""That are named, the nearest; a page tells nothing of those further away."""
+MAX_RELATED_SESSIONS = 500
+"""That are named in all; the last ones are left out and counted."""
+EMPTY_TITLE = "no text yet"
+HIDDEN_TITLE = "it begins with other words"
+"""What stands for the first words of a relative that are not on the page."""
+
+
+class RelatedSession(Struct, frozen=True):
+    """A session of the list, as a row of its depth-first list; `indent` counts levels from 0."""
+
+    id: str
+    title: str
+    indent: int = 0
+    is_current: bool = False
+    note: str = ""
+    """How it is related where the indentation does not tell."""
+
+
+def find_related_sessions(loaded: StoredSession, heads: Sequence[SessionHead]) -> list[RelatedSession]:
+    """Return the rows for a session, chosen from the sessions of its project; none where it has no relative there.
+
+    Parents stand one level above their children, by creation. Cycles of parents end where they begin again.
+    """
+    header, known = loaded.header, _by_id(heads)
+    said = {
+        make_title(stored.value.text)
+        for stored in loaded.records
+        if isinstance(stored.value, Message) and stored.value.role is Role.USER
+    }
+    above = _find_ancestors(header, known)
+    rows = [_row(one, said, indent=level) for level, one in enumerate(above)]
+    own = known.get(header.id)
+    title = (own.name or own.title) if own else header.name
+    rows.append(RelatedSession(header.id, title or EMPTY_TITLE, len(above), is_current=True))
+    taken = {header.id, *(one.id for one in above)}
+    rows += [_row(one, said, indent=level) for one, level in _walk_descendants((header.id, len(above)), heads, taken)]
+    beside = (
+        *_with_note(known, header.forked_from, "this one is its fork"),
+        *_with_note(known, header.merged_from, "merged into this one"),
+        *((head, "a fork of this one") for head in heads if head.header.forked_from == header.id),
+    )
+    rows += [_row(head, said, note=note) for head, note in beside if head.id not in taken]
+    return rows if len(rows) > 1 else []
+
+
+def _by_id(heads: Sequence[SessionHead]) -> dict[str, SessionHead]:
+    known: dict[str, SessionHead] = {}
+    for head in heads:
+        known.setdefault(head.id, head)
+    return known
+
+
+def _find_ancestors(header: Header, known: dict[str, SessionHead]) -> list[SessionHead]:
+    """Return the parent, its parent and so on, the oldest first."""
+    found: list[SessionHead] = []
+    seen = {header.id}
+    parent = known.get(header.parent_id or "")
+    while parent is not None and parent.id not in seen and len(found) < MAX_ANCESTORS:
+        seen.add(parent.id)
+        found.append(parent)
+        parent = known.get(parent.header.parent_id or "")
+    return found[::-1]
+
+
+def _walk_descendants(
+    top: tuple[str, int], heads: Sequence[SessionHead], taken: set[str]
+) -> Iterator[tuple[SessionHead, int]]:
+    """Yield the descendants of an id and its level, parents before their children, and add them to what is taken."""
+    children: dict[str, list[SessionHead]] = {}
+    for head in sorted(heads, key=lambda head: (head.header.created_at, head.id), reverse=True):
+        children.setdefault(head.header.parent_id or "", []).append(head)
+    session_id, level = top
+    waiting = [(child, level + 1) for child in children.get(session_id, ())]
+    while waiting:
+        head, at = waiting.pop()
+        if head.id not in taken:
+            taken.add(head.id)
+            yield head, at
+            waiting += [(child, at + 1) for child in children.get(head.id, ())]
+
+
+def _with_note(known: dict[str, SessionHead], session_id: str | None, note: str) -> Iterator[tuple[SessionHead, str]]:
+    if session_id in known:
+        yield known[session_id], note
+
+
+def _row(head: SessionHead, said: Collection[str], *, indent: int = 0, note: str = "") -> RelatedSession:
+    words = head.title if head.title in said else HIDDEN_TITLE if head.title else EMPTY_TITLE
+    return RelatedSession(head.id, head.name or words, indent, note=note)
 
 
 def render_page(
@@ -25,17 +133,15 @@ def render_page(
     redactor = Redactor(secrets)
     state = fold_records(SessionState(loaded.header), (record.value for record in loaded.records))
     header = redactor.redact_struct(state.header)
-    title = redactor.redact_text(overview.find_page_title(state))
+    title = redactor.redact_text(find_page_title(state))
     yield _render_head(title)
-    yield element(
-        "header", element("h1", escape(title)), overview.render_metadata(header, state.messages), class_="top"
-    )
-    yield overview.render_warnings(loaded.report)
-    yield overview.render_tree([redactor.redact_struct(relative) for relative in relatives])
-    yield overview.render_contents(state.messages, redactor)
+    yield element("header", element("h1", escape(title)), render_metadata(header, state.messages), class_="top")
+    yield render_warnings(loaded.report)
+    yield render_tree([redactor.redact_struct(relative) for relative in relatives])
+    yield render_contents(state.messages, redactor)
     yield '<main id="conversation">' + element("h2", escape("Conversation"))
     if header.system_prompt:
-        yield overview.render_system_prompt(header.system_prompt)
+        yield render_system_prompt(header.system_prompt)
     conversation = ConversationRenderer(redactor)
     for record in loaded.records:
         if entry := conversation.render(record.value):
@@ -76,3 +182,112 @@ def _read_asset(name: str) -> Html:
 def _format_csp_hash(content: Html) -> str:
     """Return how a policy names exactly this style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+MAX_CONTENTS_LINKS = 500
+"""Prompts in the table of contents; the rest is counted."""
+MAX_INDENT = 24
+"""Levels of the tree of relatives; what is deeper stands at the last."""
+MAX_OPEN_SESSIONS = 8
+"""Relatives that are shown at once; a longer list is folded, since a page is opened for its conversation."""
+
+
+def find_page_title(state: SessionState) -> str:
+    """Return what the session is called: its name, or else the first line of its first prompt."""
+    prompt = next((message for message in state.messages if _is_prompt(message)), None)
+    return state.header.name or (make_title(_first_line(prompt)) if prompt else "") or f"Session {state.header.id}"
+
+
+def render_metadata(header: Header, messages: Sequence[Message]) -> Html:
+    """Return what is known of a session as a whole."""
+    usage = sum((message.usage for message in messages if message.usage), Usage())
+    known = (
+        ("Session", escape(header.id)),
+        ("Model", escape("/".join(filter(None, (header.provider, header.model))))),
+        ("Thinking", escape(header.thinking)),
+        ("Directory", element("code", escape(header.cwd)) if header.cwd else Html("")),
+        ("Started", time_element(header.created_at)),
+        ("Last record", time_element(header.updated_at)),
+        ("Messages", escape(f"{len(messages):,}")),
+        ("Tokens", escape(format_tokens(usage))),
+        ("Branched from", escape(header.parent_id or "")),
+        ("Forked from", escape(header.forked_from or "")),
+        ("Merged from", escape(header.merged_from or "")),
+        ("Imported from", escape(header.imported_from or "")),
+        ("Dry run", escape("yes: nothing was changed" if header.dry_run else "")),
+    )
+    pairs = (element("div", element("dt", escape(name)), element("dd", value)) for name, value in known if value)
+    return element("dl", *pairs, class_="facts")
+
+
+def render_warnings(report: LoadReport) -> Html:
+    """Return what a reader should know about the file, or nothing."""
+    sentences = report.warnings()
+    if not sentences:
+        return Html("")
+    items = (element("li", escape(sentence)) for sentence in sentences)
+    return element("section", element("h2", escape("Warnings")), element("ul", *items), class_="warnings")
+
+
+def render_tree(relatives: Sequence[RelatedSession]) -> Html:
+    """Return the tree of sessions, or nothing; a row more than one level below the one before it is moved up.
+
+    More than `MAX_OPEN_SESSIONS` are folded, and of more than `MAX_RELATED_SESSIONS` the rest is counted.
+    """
+    if not relatives:
+        return Html("")
+    rows = join_html(_render_rows(relatives[:MAX_RELATED_SESSIONS]))
+    if rest := len(relatives[MAX_RELATED_SESSIONS:]):
+        rows = join_html((rows, element("p", escape(f"and {rest:,} more"))))
+    heading = "Sessions it came from and those made of it"
+    if len(relatives) > MAX_OPEN_SESSIONS:
+        rows = details_element(make_label(heading, f"{len(relatives):,} sessions"), rows, class_="relatives")
+    else:
+        rows = join_html((element("h2", escape(heading)), rows))
+    return element("nav", rows, aria_label="Sessions", class_="tree")
+
+
+def render_contents(messages: Sequence[Message], redactor: Redactor) -> Html:
+    """Return a link to each of the first `MAX_CONTENTS_LINKS` prompts, or nothing."""
+    prompts = [(index, message) for index, message in enumerate(messages) if _is_prompt(message)]
+    if not prompts:
+        return Html("")
+    links = [
+        element("li", element("a", escape(shorten(redactor.redact_text(_first_line(message)))), href=f"#m{index}"))
+        for index, message in prompts[:MAX_CONTENTS_LINKS]
+    ]
+    if rest := len(prompts) - len(links):
+        links.append(element("li", escape(f"and {rest:,} more")))
+    heading = element("h2", escape("Prompts"))
+    return element("nav", heading, element("ol", *links), aria_label="Prompts", class_="contents")
+
+
+def render_system_prompt(prompt: str) -> Html:
+    """Return the system prompt, folded."""
+    return details_element(make_label("System prompt", format_size(prompt)), render_plain(prompt), class_="system")
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role is Role.USER and bool(_typed_text(message).strip())
+
+
+def _typed_text(message: Message) -> str:
+    return message.typed or message.text
+
+
+def _first_line(message: Message) -> str:
+    return _typed_text(message).strip().partition("\n")[0]
+
+
+def _render_rows(relatives: Sequence[RelatedSession]) -> Iterator[Html]:
+    level = -1
+    for relative in relatives:
+        indent = max(0, min(relative.indent, level + 1, MAX_INDENT))
+        yield Html("<ul>" if indent > level else "</li>" + "</ul></li>" * (level - indent))
+        level = indent
+        name = escape(relative.title or "no text yet")
+        note = element("em", escape(relative.note)) if relative.note else Html("")
+        shown = element("strong", name, aria_current="page") if relative.is_current else element("span", name)
+        # The last eight digits are what people type.
+        yield join_html((Html("<li>"), shown, element("code", escape(relative.id[-8:])), note))
+    yield Html("</li></ul>" * (level + 1))

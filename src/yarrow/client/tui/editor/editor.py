@@ -1,4 +1,4 @@
-"""The editor at the bottom of the screen."""
+"""Editor for prompts, with the history of prompts."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,13 +10,16 @@ from prompt_toolkit.layout import HSplit, Window
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 
-from yarrow.client.tui.editor.attachments import ImageAttachments
-from yarrow.client.tui.editor.completion import COMMAND, CompletionSources, InputCompleter, completes_while_typing
-from yarrow.client.tui.editor.completion_menu import CompletionMenu
-from yarrow.client.tui.editor.input_history import InputHistory
-from yarrow.client.tui.editor.paste_placeholders import PastePlaceholders
+from yarrow.client.tui.editor.attachments import ImageAttachments, PastePlaceholders
+from yarrow.client.tui.editor.completion import (
+    COMMAND,
+    CompletionMenu,
+    CompletionSources,
+    InputCompleter,
+    completes_while_typing,
+)
 from yarrow.client.tui.editor.text_layout import ChosenProcessor, TabProcessor, WrappedControl
-from yarrow.client.tui.key_handler import make_key_handler
+from yarrow.client.tui.key_bindings import make_key_handler
 
 MAX_ROWS = 10
 """Rows that the editor takes of the screen; a longer text scrolls in it."""
@@ -167,3 +170,52 @@ class Editor:
 
     def _paste(self, event: KeyPressEvent) -> None:
         self.insert(self._on_paste(event.data) or self.pastes.shorten(event.data))
+
+
+MAX_TEXTS = 1_000
+"""Texts that are kept; then the oldest is forgotten."""
+
+
+class InputHistory:
+    """The texts of one session, oldest first, and the one that is not sent yet."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._at: int | None = None
+        """Which is shown; None is the one that is being written."""
+        self._draft = ""
+
+    def replace_all(self, texts: Iterable[str]) -> None:
+        """Take the texts of another session in place of these; what is being written stays."""
+        self._texts = []
+        self._at = None
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Take a text that was sent; one that repeats the last is kept once."""
+        self._at = None
+        self._draft = ""
+        if text.strip() and self._texts[-1:] != [text]:
+            self._texts.append(text)
+            del self._texts[:-MAX_TEXTS]
+
+    def go_back(self, present: str) -> str | None:
+        """Return the text before the one that is shown, None when there is none. `present` is what stands there now."""
+        if self._at is None:
+            self._draft = present
+        at = (len(self._texts) if self._at is None else self._at) - 1
+        if at < 0:
+            return None
+        self._at = at
+        return self._texts[at]
+
+    def go_forward(self) -> str | None:
+        """Return the text after the one that is shown, in the end what is being written; None when that is shown."""
+        if self._at is None:
+            return None
+        self._at += 1
+        if self._at < len(self._texts):
+            return self._texts[self._at]
+        self._at = None
+        return self._draft

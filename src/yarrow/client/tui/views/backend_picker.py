@@ -10,7 +10,7 @@ from prompt_toolkit import PromptSession
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.picker import pick
+from yarrow.client.tui.views.list_view import pick
 
 TITLES = ("No model backend was found. Which one will you use?", "Which model backend?")
 MAX_PROBLEM_ROWS = 5

@@ -1,4 +1,4 @@
-"""A list that takes the whole screen: moved through with keys, narrowed by typing, and acted on."""
+"""Full-screen lists: a list with a filter, a picker and a pager."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,11 +10,12 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from yarrow.client.sanitizer import sanitize
+from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.job_control import make_suspend_handler
-from yarrow.client.tui.key_handler import make_key_handler
+from yarrow.client.tui.key_bindings import make_key_handler
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
 
 MIN_COLUMNS = 20
@@ -198,3 +199,47 @@ def _format_line(text: str, columns: int, dots: str) -> str:
     if cell_len(line) > columns:
         line = f"{set_cell_size(line, columns - len(dots))}{dots}"
     return f"{set_cell_size(line, columns)}\n"
+
+
+MAX_ROWS = 100_000
+"""Rows of a text that are shown."""
+
+
+async def show_text(terminal: Terminal, title: str, text: str) -> None:
+    """Show a text until it is left; its lines are wrapped at the width that the terminal has now."""
+    columns = max(terminal.output.get_size().columns, 1)
+    rows: list[ListRow] = []
+    for line in text.split("\n"):
+        rows += [ListRow(piece) for piece in (chop_cells(sanitize(line.expandtabs(4)), columns) or [""])]
+        if len(rows) > MAX_ROWS:
+            break
+    actions = ListActions(
+        {"q": lambda _: ""},
+        ("Up Down PgUp PgDn Home End  / search  Q or Esc back", "Up Down  / find  Q back", "Up Down / Q"),
+    )
+    await ListView((title,), lambda: rows[:MAX_ROWS], actions).run(terminal)
+
+
+async def pick(
+    terminal: Terminal,
+    titles: Sequence[str],
+    choices: Sequence[CompletionItem],
+    *,
+    present: str = "",
+    above: Sequence[str] = (),
+) -> str | None:
+    """Show the choices, the present one chosen; return the word that is taken, None when none is.
+
+    Of the titles, the longest first, the first that fits is drawn. `above` are lines of what went wrong before.
+    """
+    rows = [ListRow(line, "ansired") for line in above]
+    rows += [
+        ListRow(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "")
+        for choice in choices
+    ]
+    at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
+    actions = ListActions(
+        {"enter": lambda index: choices[index - len(above)].word if index >= len(above) else None},
+        ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
+    )
+    return await ListView(titles, lambda: rows, actions, at=len(above) + at).run(terminal)

@@ -1,6 +1,13 @@
-"""Splits a stream of server-sent events, as bytes, into the data of each event."""
+"""Framing of provider streams: server-sent events, NDJSON, and lenient JSON decoding."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
 
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.backend_errors import Backend, quote_text
+from yarrow.provider.body import replace_surrogates
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of the data of one event, or of one unfinished line; beyond is MALFORMED_RESPONSE."""
@@ -84,3 +91,73 @@ class SseDecoder:
 
 def _too_large() -> ProviderError:
     return ProviderError(Code.MALFORMED_RESPONSE, f"the server sent one event of more than {MAX_EVENT_BYTES} bytes")
+
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Bytes of one line, finished or not; beyond is MALFORMED_RESPONSE."""
+
+
+class NdjsonDecoder:
+    """Takes a stream in pieces of any size; knows nothing of where the bytes come from.
+
+    A line ends with LF and nothing else (other line separators are legal inside JSON). White space around a line,
+    such as the CR of a CRLF, is taken off, and blank lines are passed over.
+    """
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that are complete now."""
+        first, *others = chunk.split(b"\n")
+        self._line += first
+        self._check(len(self._line))
+        if not others:
+            return []
+        lines = [bytes(self._line), *others]
+        self._line = bytearray(lines.pop())
+        self._check(max(map(len, others)))
+        return [line for line in map(bytes.strip, lines) if line]
+
+    def end(self) -> list[bytes]:
+        """Return what stands behind the last LF: a line that lacks only its end, or one that was cut off."""
+        line = bytes(self._line).strip()
+        return [line] if line else []
+
+    def _check(self, size: int) -> None:
+        if size > MAX_LINE_BYTES:
+            raise ProviderError(
+                Code.MALFORMED_RESPONSE, f"the server sent one line of more than {MAX_LINE_BYTES} bytes"
+            )
+
+
+T = TypeVar("T")
+
+
+def decode_leniently(data: bytes, decode: Callable[[str], T], *, backend: Backend, kind: str) -> T:
+    """Decode bytes that are not UTF-8, and escapes of half a character; else raise what `unreadable` returns."""
+    import json
+
+    try:
+        return decode(replace_surrogates(json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)))
+    except (ValueError, RecursionError):  # both libraries raise their own kinds of it
+        raise make_unreadable_error(data, backend=backend, kind=kind) from None
+
+
+def make_unreadable_error(data: bytes, *, backend: Backend, kind: str) -> ProviderError:
+    """Return MALFORMED_RESPONSE for data that was to be of a `kind`, such as "line of a chat answer"."""
+    said = quote_text(data[:2400].decode("utf-8", "replace"), backend)
+    sentence = f"{backend.name} sent something that is no {kind}: {said}"
+    return ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True)
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def is_json_object(text: str) -> bool:
+    """Tell whether a text is one whole JSON object, with nothing but white space around it."""
+    try:
+        _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
