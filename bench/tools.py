@@ -70,7 +70,7 @@ TREES = {
 
 def context(cwd: Path, level: SandboxLevel) -> ToolContext:
     workspace = Workspace.make(cwd)
-    box = SandboxFactory(level, home=Path.home()).box("bench", workspace)
+    box = SandboxFactory(level, home=Path.home()).create("bench", workspace)
     return ToolContext(cwd=cwd, workspace=workspace, bash=Settings().bash, sandbox=box)
 
 
@@ -116,7 +116,7 @@ def bubblewrap(where: ToolContext) -> Side:
             assert process.returncode == 0
             return (time.perf_counter() - start) * 1_000
         finally:
-            boxed.take_away()
+            boxed.quarantine_leftovers()
             boxed.close()
 
     return side

@@ -127,7 +127,7 @@ async def test_outside_it_is_asked_by_what_the_settings_take_for_secrets(ws: Pat
         ws,
         ("read", {"path": "../out/keys.pem"}),
         ("read", {"path": "../out/.env.test"}),
-        secrets=SecretFiles(more=("*.pem",), fewer=(".env.test",)),
+        secrets=SecretFiles(extra_names=("*.pem",), exempt_names=(".env.test",)),
     )
     closed, opened = await rig.answered("once")
     assert "hold secrets" in closed

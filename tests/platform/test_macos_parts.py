@@ -70,7 +70,7 @@ from pathlib import Path
 from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 home = Path.cwd()
 for level in ("workspace", "workspace", "off", "strict"):
-    print(SandboxFactory(level, home=home, notes=home / ".yarrow/sandbox").warning((home / "ws",)))
+    print(SandboxFactory(level, home=home, journal_dir=home / ".yarrow/sandbox").warning((home / "ws",)))
 """
     assert (
         in_python(AS_MACOS + code) == "Yarrow has no sandbox for macOS yet: shell commands run with your rights\n\n\n\n"
@@ -85,7 +85,7 @@ from yarrow.policy.permission.path_rules import DeniedPaths, PathRules
 home = Path.home()
 rules = {"read(S\u00e9cret/**)": "deny"}
 closed = DeniedPaths(PathRules.make(rules, "read", home))
-ws = Workspace((home,), private=(home / "Own",), closed=closed)
+ws = Workspace((home,), protected=(home / "Own",), denied=closed)
 for name in (".SSH/id", "OWN/token", "se\u0301CRET/f", "other"):
     print(name.isascii() and name, isinstance(ws.resolve_read(home / name), Refused))
 print(isinstance(ws.resolve_write(home / ".BashRC"), Refused))

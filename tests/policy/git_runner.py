@@ -379,11 +379,11 @@ async def _tools(stage: Stage, steps: Sequence[Step], said: list[str]) -> None:
     from yarrow.tool.bash import Bash, BashArguments
     from yarrow.tool.write import Write, WriteArguments
 
-    boxes = SandboxFactory("workspace", home=stage.home, notes=stage.root / "service/running")
-    if told := boxes.recovered():
+    boxes = SandboxFactory("workspace", home=stage.home, journal_dir=stage.root / "service/running")
+    if told := boxes.recover():
         said.append(told)
     workspace = Workspace.make(stage.workspace, [str(stage.root / "more")])
-    context = ToolContext(cwd=stage.workspace, workspace=workspace, sandbox=boxes.box("session", workspace))
+    context = ToolContext(cwd=stage.workspace, workspace=workspace, sandbox=boxes.create("session", workspace))
     assert context.sandbox is not None
     for step in steps:
         text = step.text.replace(ROOT, str(stage.root))

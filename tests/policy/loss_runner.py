@@ -235,13 +235,13 @@ def _worked(root: Path, scene: Scene, acts: Sequence[Act], temporary: Path) -> s
     from yarrow.tool.bash import Bash, BashArguments
     from yarrow.tool.write import Write, WriteArguments
 
-    boxes = SandboxFactory("workspace", home=root / "home", notes=temporary / "service/running")
-    said = [boxes.recovered()]
+    boxes = SandboxFactory("workspace", home=root / "home", journal_dir=temporary / "service/running")
+    said = [boxes.recover()]
     try:
         workspace = Workspace.make(
             root / "ws", [str(root / one) for one in scene.extra], [str(root / one) for one in scene.read]
         )
-        box = boxes.box("session", workspace)
+        box = boxes.create("session", workspace)
     except ConfigError as error:
         return f"refused: {error}"
     if box is None:  # the workspace holds the home: nothing is contained, and a command may do anything

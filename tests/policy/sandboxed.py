@@ -65,7 +65,7 @@ class Corner(Struct, frozen=True):
             writable=(self.workspace, *self.roots),
             readable=(),
             home=self.at_home or self.home,
-            private=self.root / "private",
+            session_dir=self.root / "private",
             hidden=(self.service, *self.hidden),
         )
 
@@ -100,7 +100,7 @@ class Corner(Struct, frozen=True):
                     else:
                         output += piece
         finally:
-            self.taken[:] = boxed.take_away()
+            self.taken[:] = boxed.quarantine_leftovers()
             boxed.close()
         return output.decode("utf-8", "replace"), code
 

@@ -32,9 +32,9 @@ def machine(home: Path, **environment: str) -> CacheContext:
     """Return a machine with one workspace."""
     return CacheContext(
         home=str(home),
-        inside=str(home),
+        sandbox_home=str(home),
         writable=(str(home.parent / "ws"),),
-        closed=(f"{home}/.ssh",),
+        secret_paths=(f"{home}/.ssh",),
         environment={"PATH": "/nonexistent", **environment},
         account=str(home),
     )
@@ -68,7 +68,7 @@ def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expecte
     plan = go_plan(machine(home, GOPROXY=told))
     own = f"file://{home}/{CACHED}"
     assert plan.environment["GOPROXY"] == ",".join(filter(None, (own, expected)))
-    assert plan.asking == {"GOPROXY": latest.replace("OWN", own)}
+    assert plan.latest_environment == {"GOPROXY": latest.replace("OWN", own)}
 
 
 def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Path) -> None:
@@ -113,8 +113,8 @@ def test_private_modules_are_linked(home: Path, patterns: str, expected: set[str
     for name in ("corp.example/!team/a", "corp.example/b", "other.example/c"):
         directories(home / CACHED / name / "@v")
     plan = go_plan(machine(home, GOPRIVATE=patterns))
-    (own,) = (own for own in plan.own if own.name == "go-mod")
-    assert {link.below for link in own.links} == {f"cache/download/{name}" for name in expected}
+    (own,) = (own for own in plan.session_caches if own.name == "go-mod")
+    assert {link.subpath for link in own.links} == {f"cache/download/{name}" for name in expected}
 
 
 def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path
     directories(home / f"go/pkg/mod/{name}/bin", home / CACHED / "golang.org/toolchain/@v")
     for file in ("v0.ziphash", "v0.lock", "list"):
         (home / CACHED / "golang.org/toolchain/@v" / file).touch()
-    (own,) = (own for own in go_plan(machine(home)).own if own.name == "go-mod")
+    (own,) = (own for own in go_plan(machine(home)).session_caches if own.name == "go-mod")
     create_session_cache(own, tmp_path / "caches", None)
     assert str((tmp_path / "caches/go-mod" / name).readlink()) == f"{home}/go/pkg/mod/{name}"
     below = tmp_path / "caches/go-mod/cache/download/golang.org/toolchain/@v"
@@ -130,7 +130,7 @@ def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path
 
 
 def test_go_without_anything_of_the_user_is_left_alone(home: Path) -> None:
-    assert go_plan(machine(home)).own == ()
+    assert go_plan(machine(home)).session_caches == ()
     assert go_plan(machine(home)).environment == {}
     directories(home.parent / "ws/go/pkg/mod")
     assert go_plan(machine(home, GOPATH=str(home.parent / "ws/go"))).environment == {}
@@ -150,7 +150,7 @@ def test_go_with_its_path_outside_of_the_home_can_write(home: Path) -> None:
 def test_an_installation_of_go_in_the_place_of_its_path_stays_whole(home: Path) -> None:
     directories(home / "go/pkg/tool", home / "go/bin")
     (home / "go/VERSION").touch()
-    assert [own.name for own in go_plan(machine(home)).own] == ["go-mod"]
+    assert [own.name for own in go_plan(machine(home)).session_caches] == ["go-mod"]
 
 
 # ---- cargo ----
@@ -162,19 +162,19 @@ def test_cargo_outside_of_the_home_moves_into_it(home: Path) -> None:
     (image / "config.toml").touch()
     plan = cargo_plan(machine(home, CARGO_HOME=str(image)))
     assert plan.environment == {"CARGO_HOME": f"{home}/.cargo"}
-    assert [own.target for own in plan.own] == [f"{home}/.cargo/registry", f"{home}/.cargo/git"]
-    assert (str(image / "config.toml"), f"{home}/.cargo/config.toml") in plan.shown
+    assert [own.target for own in plan.session_caches] == [f"{home}/.cargo/registry", f"{home}/.cargo/git"]
+    assert (str(image / "config.toml"), f"{home}/.cargo/config.toml") in plan.read_only
     directories(home / ".cargo")
     (home / ".cargo/config.toml").touch()
-    assert len(cargo_plan(machine(home, CARGO_HOME=str(image))).shown) == 2
+    assert len(cargo_plan(machine(home, CARGO_HOME=str(image))).read_only) == 2
 
 
 @pytest.mark.parametrize("place", [".ssh/registry", "../ws/registry"])
 def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: Path, place: str) -> None:
     directories(home / place, home / ".cargo")
     (home / ".cargo/registry").symlink_to(home / place)
-    assert cargo_plan(machine(home)).own == ()
-    assert cargo_plan(machine(home)).shown == ()
+    assert cargo_plan(machine(home)).session_caches == ()
+    assert cargo_plan(machine(home)).read_only == ()
 
 
 # ---- Java ----
@@ -281,7 +281,9 @@ def test_every_file_of_the_user_is_found_at_its_path_and_none_is_written(tree: d
         plant(source, tree)
         before = leaves(source)
         branches, repositories = KINDS[kind]
-        links = CacheLinks(str(source), str(source), branches=branches, repositories=repositories, copied=COPIED)
+        links = CacheLinks(
+            str(source), str(source), directory_pattern=branches, repository_pattern=repositories, copy_pattern=COPIED
+        )
         create_session_cache(SessionCacheDirectory("own", "/target", (links,)), top / "caches", None)
         own = top / "caches/own"
         for name, content in before.items():
@@ -301,14 +303,14 @@ def test_a_cache_with_too_many_files_is_linked_in_part(home: Path, monkeypatch: 
     monkeypatch.setattr(made_links, "MAX_LINKS", 50)
     for number in range(200):
         directories(home / f".cargo/registry/src/i/c{number}")
-    (own,) = cargo_plan(machine(home)).own
+    (own,) = cargo_plan(machine(home)).session_caches
     create_session_cache(own, home.parent / "caches", None)
     assert 40 <= len(list((home.parent / "caches/cargo-registry/src/i").iterdir())) <= 50
 
 
 def test_two_commands_at_once_get_one_directory(home: Path) -> None:
     directories(home / ".cargo/registry/src/i/c")
-    (own,) = cargo_plan(machine(home)).own
+    (own,) = cargo_plan(machine(home)).session_caches
     create_session_cache(own, home.parent / "caches", None)
     (home.parent / "caches/cargo-registry/added").touch()
     create_session_cache(own, home.parent / "caches", None)

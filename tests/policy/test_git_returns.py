@@ -104,20 +104,22 @@ def seen(ws: Path, script: str) -> EmbeddedRepositories:
 @pytest.mark.parametrize("name", SEEN)
 def test_what_comes_back_as_a_repository_is_found(ws: Path, name: str) -> None:
     found = seen(ws, SEEN[name])
-    assert any("docs" in path.parts or "old" in path.parts or "replace" in path.parts for path in found.places), found
-    assert not found.unread
+    assert any("docs" in path.parts or "old" in path.parts or "replace" in path.parts for path in found.directories), (
+        found
+    )
+    assert not found.unchecked
 
 
 @pytest.mark.parametrize("name", SEEN)
 def test_nothing_is_hidden_behind_many_references(ws: Path, name: str) -> None:
     with patch.multiple(git_state, MAX_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
         found = seen(ws, SEEN[name])
-    assert found.places or name == "a replaced tree", found
+    assert found.directories or name == "a replaced tree", found
 
 
 def test_repositories_that_are_too_many_are_reported(ws: Path) -> None:
     with patch.object(git_embedded_repositories, "MAX_REPOSITORIES", 2):
-        assert seen(ws, "git init -q sub").unread == ("more than 2 repositories",)
+        assert seen(ws, "git init -q sub").unchecked == ("more than 2 repositories",)
 
 
 @pytest.mark.parametrize("name", NOT_SEEN)
@@ -134,8 +136,8 @@ def test_a_commit_of_a_submodule_needs_no_reference(ws: Path) -> None:
 
 
 def test_the_same_directory_is_found_again_elsewhere(ws: Path) -> None:
-    assert seen(ws, SEEN["a commit"]).places == (ws / "docs",)
-    assert seen(ws, "git checkout -q .; git mv docs lib; git commit -qm c").places == (ws / "lib",)
+    assert seen(ws, SEEN["a commit"]).directories == (ws / "docs",)
+    assert seen(ws, "git checkout -q .; git mv docs lib; git commit -qm c").directories == (ws / "lib",)
 
 
 PIECES = ("HEAD", "objects", "refs")
@@ -151,7 +153,7 @@ def test_the_rest_may_come_in_another_run(ws: Path, committed: str, kept: str) -
     first = seen(ws, f"{make.format(parts)} git add docs; {kept}; rm -rf docs; git commit -qm d || true")
     rest = " ".join(f"docs/{name}" for name in PIECES if name not in committed.split())
     second = seen(ws, f"{make.format(rest)} true")
-    assert {*first.places, *second.places} == {ws / "docs"}
+    assert {*first.directories, *second.directories} == {ws / "docs"}
 
 
 def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
@@ -167,8 +169,8 @@ def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
     of = git_embedded_repositories if limit in ("MAX_SECONDS", "MAX_DIRECTORIES") else git_history
     with patch.object(of, limit, 0):
         found = seen(ws, SEEN["a commit"])
-    assert found.places == ()
-    assert [text.startswith(f"{ws}/.git: more than ") for text in found.unread] == [True]
+    assert found.directories == ()
+    assert [text.startswith(f"{ws}/.git: more than ") for text in found.unchecked] == [True]
 
 
 def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:

@@ -24,7 +24,7 @@ def test_who_asks_meanwhile_waits() -> None:
         assert begun.wait(10)
         go_on.set()
         assert {one.result() for one in asked} == {1}
-    once.forget()
+    once.reset()
     assert once() == 2
 
 

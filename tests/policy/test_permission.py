@@ -17,12 +17,12 @@ ASK, AUTO, DENY, PLAN = PermissionMode.ASK, PermissionMode.AUTO, PermissionMode.
 
 def shell(command: str = "make", *, contained: bool = False) -> CallDescription:
     like = AllowedCall("bash", command, "/w", uncontained=not contained)
-    return CallDescription("bash", ToolKind.SHELL, False, command, like, contained=contained)
+    return CallDescription("bash", ToolKind.SHELL, False, command, like, is_sandboxed=contained)
 
 
 def file(tool: str = "write", path: str = "/w/a", *, outside: bool = False) -> CallDescription:
     like = AllowedCall(tool, path.rpartition("/")[0], "/w")
-    return CallDescription(tool, ToolKind.FILE, tool == "read", path, like, outside=outside)
+    return CallDescription(tool, ToolKind.FILE, tool == "read", path, like, is_outside=outside)
 
 
 def other(*, read_only: bool = False) -> CallDescription:
@@ -85,20 +85,20 @@ def test_a_command_with_a_metacharacter_matches_no_rule_that_allows(tail: str) -
 
 def test_what_a_person_allowed() -> None:
     call = shell("make test")
-    assert decided(call, {}, ASK, call.like) is Allow
-    assert decided(call, {"bash": "ask"}, ASK, call.like) is Allow
-    assert decided(call, {"bash(make*)": "deny"}, ASK, call.like) is Deny
-    assert decided(call, {}, PLAN, call.like) is Deny
-    assert decided(shell("make test "), {}, ASK, call.like) is Ask
+    assert decided(call, {}, ASK, call.allow_key) is Allow
+    assert decided(call, {"bash": "ask"}, ASK, call.allow_key) is Allow
+    assert decided(call, {"bash(make*)": "deny"}, ASK, call.allow_key) is Deny
+    assert decided(call, {}, PLAN, call.allow_key) is Deny
+    assert decided(shell("make test "), {}, ASK, call.allow_key) is Ask
 
 
 def test_what_was_allowed_in_a_sandbox_is_asked_about_outside_of_one() -> None:
     inside, outside = shell(contained=True), shell()
     asking = {"bash": "ask"}
-    assert decided(inside, asking, ASK, inside.like) is Allow
-    assert decided(inside, asking, ASK, outside.like) is Allow
-    assert decided(outside, asking, ASK, outside.like) is Allow
-    assert decided(outside, asking, ASK, inside.like) is Ask
+    assert decided(inside, asking, ASK, inside.allow_key) is Allow
+    assert decided(inside, asking, ASK, outside.allow_key) is Allow
+    assert decided(outside, asking, ASK, outside.allow_key) is Allow
+    assert decided(outside, asking, ASK, inside.allow_key) is Ask
     assert decided(outside, {}, ASK, AllowedCall("bash", "make", "/w")) is Ask  # kept before it was told apart
 
 
@@ -130,8 +130,8 @@ STRICTNESS = {Allow: 0, Ask: 1, Deny: 2}
 def test_plan_and_deny_never_run_what_writes(
     call: CallDescription, rules: dict[str, str], allowed: bool, mode: PermissionMode
 ) -> None:
-    decision = decided(call, rules, mode, *([call.like] if allowed else []))
-    assert call.read_only or decision is Deny
+    decision = decided(call, rules, mode, *([call.allow_key] if allowed else []))
+    assert call.is_read_only or decision is Deny
     assert mode is PLAN or decision is not Ask
 
 
@@ -140,14 +140,14 @@ def test_what_is_denied_stays_denied_whatever_was_allowed(
     call: CallDescription, rules: dict[str, str], mode: PermissionMode
 ) -> None:
     if decided(call, rules, mode) is Deny:
-        assert decided(call, rules, mode, call.like) is Deny
+        assert decided(call, rules, mode, call.allow_key) is Deny
 
 
 @given(CALLS, RULES, RULES, MODES)
 def test_a_bare_deny_wins_over_every_rule(
     call: CallDescription, rules: dict[str, str], more: dict[str, str], mode: Any
 ) -> None:
-    assert decided(call, {**rules, **more, call.tool: "deny"}, mode, call.like) is Deny
+    assert decided(call, {**rules, **more, call.tool: "deny"}, mode, call.allow_key) is Deny
 
 
 @given(SUBJECTS, RULES)

@@ -252,7 +252,7 @@ async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
         for path in (made.workspace, *made.workspace.rglob("*")):
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         fill(made, *IN_CACHES)
-        box = SandboxFactory("workspace", home=made.home, hidden=(made.service,)).box(
+        box = SandboxFactory("workspace", home=made.home, hidden=(made.service,)).create(
             made.root.name, Workspace.make(made.workspace)
         )
         assert box is not None
@@ -260,12 +260,12 @@ async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
         write = "mkdir -p ~/.cargo/registry/index/index-1/.cache/cr ~/.cargo/git/db/x $GOMODCACHE/cache"
         for mode, expected in ((0o755, "there\n"), (0o700, "")):
             made.home.chmod(mode)
-            box = replace(box, private=box.private.with_name(f"{box.private.name}-{mode}"))
+            box = replace(box, session_dir=box.session_dir.with_name(f"{box.session_dir.name}-{mode}"))
             place = replace(made, given=box)
             output, code = await place.run(f"{write} && cat ~/{CRATE} 2>/dev/null; id -u")
             assert (output, code) == (f"{expected}{NOBODY}\n", 0)
             assert await place.run(f"{write} && touch ~/.cargo/registry/new && echo ran") == ("ran\n", 0)
-            shutil.rmtree(box.private)
+            shutil.rmtree(box.session_dir)
 
 
 async def test_a_command_that_builds_nothing_pays_for_no_mount(place: Corner) -> None:

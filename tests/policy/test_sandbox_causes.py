@@ -30,7 +30,7 @@ class Place:
 
     def strict(self) -> SandboxRestrictions:
         box = SandboxSpec("strict", (self.ws,), (), self.home, self.ws.parent / "private")
-        return SandboxRestrictions(box, self.limits.guarded, self.limits.covered)
+        return SandboxRestrictions(box, self.limits.guarded, self.limits.masked)
 
     def why(self, output: str, command: str = "make", *, failed: bool = True, strict: bool = False) -> str:
         limits = self.strict() if strict else self.limits
@@ -266,7 +266,7 @@ def test_a_socket_of_the_home_is_named_where_the_sessions_home_has_none(place: P
     with socket.socket(socket.AF_UNIX) as host, socket.socket(socket.AF_UNIX) as inside:
         host.bind(str(path))
         assert place.why(output) == f"{path} is hidden from commands"
-        private = place.limits.box.private / "home/d.sock"
+        private = place.limits.spec.session_dir / "home/d.sock"
         private.parent.mkdir(parents=True)
         inside.bind(str(private))
         assert place.why(output) == ""

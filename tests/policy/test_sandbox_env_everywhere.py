@@ -27,7 +27,7 @@ def test_case_at_06_a_file_of_secrets_is_found_in_every_directory(tmp_path: Path
     file = put(tmp_path / directory / name)
     put(tmp_path / directory / ".env.example")
     found = scan(tmp_path)
-    assert found.secret == [file]
+    assert found.secrets == [file]
     assert set(file.parents) - {tmp_path, *tmp_path.parents} <= set(found.pinned)
 
 
@@ -39,7 +39,7 @@ def test_case_at_06_entries_beside_a_directory_hide_nothing_in_it(
     for number in range(30):
         (tmp_path / f"j{number}").touch()
         (tmp_path / f"d{number}").mkdir()
-    assert set(scan(tmp_path).secret) == set(files)
+    assert set(scan(tmp_path).secrets) == set(files)
 
 
 def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
@@ -54,12 +54,12 @@ def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     monkeypatch.setattr(protected_paths, "_change_time", ages.__getitem__)
     ordinary = [put(tmp_path / f"src/{number}/.env") for number in range(20)]
     found = merge_earlier(tmp_path, scan(tmp_path))
-    assert set(found.secret) >= {*users, *ordinary}
-    hidden = [file for file in found.secret if file in planted]
+    assert set(found.secrets) >= {*users, *ordinary}
+    hidden = [file for file in found.secrets if file in planted]
     assert hidden == planted[: len(hidden)]
-    assert found.unhidden == len(planted) - len(hidden) > 0
+    assert found.unhidden_count == len(planted) - len(hidden) > 0
     (told,) = protection_gaps([tmp_path])
-    assert told.startswith(f"{found.unhidden} files such as .env below build, dist and the like are too many")
+    assert told.startswith(f"{found.unhidden_count} files such as .env below build, dist and the like are too many")
 
 
 def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_case_at_06_a_workspace_that_is_too_large_is_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "a/b/c/.env")
-    assert not merge_earlier(tmp_path, scan(tmp_path)).is_cut
+    assert not merge_earlier(tmp_path, scan(tmp_path)).is_truncated
     assert protection_gaps([tmp_path]) == []
     monkeypatch.setattr(protected_paths, "MAX_DIRECTORIES", 1)
-    assert scan(tmp_path).is_cut
+    assert scan(tmp_path).is_truncated
     merge_earlier(tmp_path, scan(tmp_path))
     (told,) = protection_gaps([tmp_path])
     assert "more than 1 directories" in told
@@ -103,5 +103,5 @@ async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
 async def test_what_packages_bring_can_be_removed(place: Corner, directory: str) -> None:
     put(place.workspace / directory / ".env")
     place.own()
-    assert place.workspace / directory / ".env" not in scan(place.workspace).secret
+    assert place.workspace / directory / ".env" not in scan(place.workspace).secrets
     assert await place.run(f"rm -r {Path(directory).parts[0]}") == ("", 0)

@@ -40,7 +40,7 @@ async def test_a_home_that_is_a_link_is_the_one_it_leads_to(place: Corner) -> No
     link = place.root / "link"
     link.symlink_to(place.home)
     boxes = SandboxFactory("workspace", home=link)
-    box = boxes.box("s", Workspace.make(place.workspace))
+    box = boxes.create("s", Workspace.make(place.workspace))
     assert box is not None
     assert box.home == place.home
     assert await replace(place, called=str(link)).run(SCRIPT) == ("x\nran\n", 0)
@@ -74,9 +74,9 @@ async def test_where_nothing_may_be_written_commands_write_nothing(place: Corner
         (place.workspace / name / "HEAD").touch()
     (place.workspace / root).mkdir(parents=True, exist_ok=True)
     place.own()
-    box = SandboxFactory("workspace", home=place.home).box("s", Workspace.make(place.workspace / root))
+    box = SandboxFactory("workspace", home=place.home).create("s", Workspace.make(place.workspace / root))
     assert box is not None
-    inside = replace(place, given=replace(box, private=place.root / "private"))
+    inside = replace(place, given=replace(box, session_dir=place.root / "private"))
     output, code = await inside.run("echo x > planted; echo ran", cwd=place.workspace / root)
     assert "Read-only file system" in output
     assert (output.endswith("ran\n"), code) == (True, 0)

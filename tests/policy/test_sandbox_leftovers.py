@@ -36,7 +36,7 @@ from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.workspace import Workspace
 
 async def main(cwd, notes, script):
-    box = SandboxFactory("workspace", home=Path.home(), notes=Path(notes)).box("s", Workspace.make(Path(cwd)))
+    box = SandboxFactory("workspace", home=Path.home(), journal_dir=Path(notes)).create("s", Workspace.make(Path(cwd)))
     boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {"PATH": "/usr/bin:/bin"}, 60))
     async for piece in run(boxed.command):
         print(piece.decode(), flush=True)
@@ -64,7 +64,7 @@ def killed(cwd: Path, notes: Path, script: str) -> None:
 
 
 def boxes(notes: Path) -> SandboxFactory:
-    return SandboxFactory("workspace", home=Path.home(), notes=notes)
+    return SandboxFactory("workspace", home=Path.home(), journal_dir=notes)
 
 
 @pytest.fixture
@@ -79,21 +79,21 @@ def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: P
     notes = tmp_path / "notes"
     killed(ws, notes, PLANT)
     assert (ws / ".yarrow").is_dir()
-    told = boxes(notes).recovered()
+    told = boxes(notes).recover()
     assert all(str(ws / name) in told for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
     assert "a command left this when the service was killed" in told
     assert not any((ws / name).exists() for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
     kept = {entry.path for entry in list_entries(notes / STORE)}
     assert kept == {ws / name for name in (".yarrow", ".git/commondir", ".git/config.worktree")}
     assert [path.name for path in notes.iterdir()] == [STORE]
-    assert boxes(notes).recovered() == ""
+    assert boxes(notes).recover() == ""
 
 
 def test_a_repository_made_of_the_workspace_is_none_after_a_crash(tmp_path: Path) -> None:
     ws = Path(os.path.realpath(tmp_path)) / "plain"
     ws.mkdir()
     killed(ws, tmp_path / "notes", "mkdir objects refs; echo 'ref: x' > HEAD; echo ready; sleep 60")
-    assert str(ws / "HEAD") in boxes(tmp_path / "notes").recovered()
+    assert str(ws / "HEAD") in boxes(tmp_path / "notes").recover()
     assert not (ws / "HEAD").exists()
 
 
@@ -105,7 +105,7 @@ MADE = ("made/.git/config", "made/.git/hooks/pre-commit", "bare/config")
 
 def test_repositories_made_before_a_crash_run_nothing(ws: Path, tmp_path: Path) -> None:
     killed(ws, tmp_path / "notes", MAKE)
-    told = boxes(tmp_path / "notes").recovered()
+    told = boxes(tmp_path / "notes").recover()
     assert all(str(ws / name) in told for name in MADE)
     assert not (ws / "made/.git/hooks/pre-commit").exists()
     assert not any("evil" in (ws / name).read_text() for name in MADE if name.endswith("config"))
@@ -114,23 +114,23 @@ def test_repositories_made_before_a_crash_run_nothing(ws: Path, tmp_path: Path) 
 
 def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Path, tmp_path: Path) -> None:
     planted = {ws / name for name in (*MADE, ".git/commondir")}
-    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
     assert box is not None
     with ready(ws, tmp_path / "notes", "echo x > .git/commondir; " + MAKE):
         boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     with closing(boxed):
-        told = boxes(tmp_path / "notes").recovered()
+        told = boxes(tmp_path / "notes").recover()
         assert all(str(path) in told for path in planted)
         for path in planted:
             path.write_text("[core]\nfsmonitor = evil\n")
-        assert {entry.path for entry in boxed.take_away()} == planted
+        assert {entry.path for entry in boxed.quarantine_leftovers()} == planted
 
 
 def test_names_that_are_no_text_keep_nobody_from_working(ws: Path, tmp_path: Path) -> None:
     odd = ws / os.fsdecode(b"\xff\xfe")
     subprocess.run(["git", "init", "-q", str(odd)], check=True)
     killed(ws, tmp_path / "notes", "cd [!.]*; echo x > .git/commondir; echo ready; sleep 60")
-    assert "commondir (1): quarantined" in boxes(tmp_path / "notes").recovered()
+    assert "commondir (1): quarantined" in boxes(tmp_path / "notes").recover()
     assert not (odd / ".git/commondir").exists()
 
 
@@ -138,18 +138,18 @@ def test_a_directory_that_took_another_ones_place_is_left_alone(ws: Path, tmp_pa
     killed(ws, tmp_path / "notes", PLANT)
     ws.rename(tmp_path / "moved")
     (ws / ".yarrow").mkdir(parents=True)
-    assert boxes(tmp_path / "notes").recovered() == ""
+    assert boxes(tmp_path / "notes").recover() == ""
     assert (ws / ".yarrow").is_dir()
 
 
 def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    box = boxes(notes).box("s", Workspace.make(ws))
+    box = boxes(notes).create("s", Workspace.make(ws))
     assert box is not None
     boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     (ws / ".yarrow").mkdir()
-    assert boxes(notes).recovered() == ""
-    assert [entry.path for entry in boxed.take_away()] == [ws / ".yarrow"]
+    assert boxes(notes).recover() == ""
+    assert [entry.path for entry in boxed.quarantine_leftovers()] == [ws / ".yarrow"]
     boxed.close()
     assert [path.name for path in notes.iterdir()] == [STORE]
 
@@ -157,16 +157,16 @@ def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b'{"places": [], "roots": 3}', b"\0" * 100])
 def test_a_note_that_was_cut_short_is_no_obstacle(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "call-1.json").write_bytes(content)
-    assert boxes(tmp_path).recovered() == ""
+    assert boxes(tmp_path).recover() == ""
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_notes_that_cannot_be_written_keep_nobody_from_working() -> None:
     with corner("root" if os.geteuid() == 0 else "self") as place:
         (place.root / "file").touch()
-        box = replace(place.box, notes=place.root / "file/notes")
+        box = replace(place.box, journal_dir=place.root / "file/notes")
         boxed = SandboxedCommand(box, Command((PYTHON, "-V"), place.workspace, {}, 10))
-        assert boxed.take_away() == []
+        assert boxed.quarantine_leftovers() == []
         boxed.close()
 
 
@@ -181,15 +181,15 @@ def closed_off(folder: Path) -> None:
 
 def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
     made = boxes(ws.parent / "notes")
-    box = made.box("s", Workspace.make(ws))
+    box = made.create("s", Workspace.make(ws))
     assert box is not None
     boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
-    closed_off(box.private / "home")
+    closed_off(box.session_dir / "home")
     boxed.close()
     made.release("other")
-    assert box.private.is_dir()
+    assert box.session_dir.is_dir()
     made.release("s")
-    assert not box.private.exists()
+    assert not box.session_dir.exists()
     made.release("s")
 
 
@@ -231,7 +231,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
 def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
     assert box is not None
     boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     for name in ("a", "b", "c"):
@@ -247,7 +247,7 @@ def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
 
     monkeypatch.setattr(Quarantine, "take", failing)
     with closing(boxed):
-        taken = boxed.take_away()
+        taken = boxed.quarantine_leftovers()
     assert {entry.path for entry in taken if entry.item != entry.path} == {ws / "b/.git/config", ws / "c/.git/config"}
     stuck = [entry for entry in taken if entry.item == entry.path]
     assert {entry.path for entry in stuck} == {ws / "a/.git/config", ws / ".git/commondir"}
@@ -257,7 +257,7 @@ def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
 def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
     assert box is not None
     boxed = SandboxedCommand(box, Command(("true",), ws, {}, 10))
     for name in ("a", "b"):
@@ -272,7 +272,7 @@ def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
 
     monkeypatch.setattr(baseline, "executed_parts", failing)
     with closing(boxed):
-        taken = {entry.path for entry in boxed.take_away()}
+        taken = {entry.path for entry in boxed.quarantine_leftovers()}
     assert ws / "b/.git/config" in taken
     assert ws / "a/.git/HEAD" in taken
 
@@ -288,7 +288,7 @@ def test_case_at_12_a_large_note_is_read_whole(
         (ws / "many" / ("n" * 200 + str(number)) / ("m" * 240) / "hooks").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(ws / "users")], check=True)
     (ws / "users/.git/hooks/pre-push").write_text("mine")
-    left = Leftovers(PathGuard.of([], roots), baseline.take_baseline(roots, [], []))
+    left = Leftovers(PathGuard.for_paths([], roots), baseline.take_baseline(roots, [], []))
     note = JournalEntry(tmp_path / "notes", left)
     held = next((tmp_path / "notes").iterdir())
     assert held.stat().st_size <= most
@@ -306,7 +306,7 @@ def test_case_at_12_a_large_note_is_read_whole(
 def test_case_at_10_what_began_during_the_look_is_not_trusted(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_over: bool
 ) -> None:
-    box = boxes(tmp_path / "notes").box("s", Workspace.make(ws))
+    box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
     assert box is not None
     made = "a/b/c/d/e/f/g/h/made"  # deeper than what is mounted
     config = ws / made / ".git/config"
@@ -321,7 +321,7 @@ def test_case_at_10_what_began_during_the_look_is_not_trusted(
             with ready(ws, tmp_path / "notes", script):
                 looks.append(baseline.take_baseline(*given, **more))
             if is_over:
-                boxes(tmp_path / "notes").recovered()
+                boxes(tmp_path / "notes").recover()
         else:
             looks.append(baseline.take_baseline(*given, **more))
         return looks[-1]
@@ -331,4 +331,4 @@ def test_case_at_10_what_began_during_the_look_is_not_trusted(
     with closing(boxed):
         assert any(part.path == config for part in looks[0].trusted)
         config.write_text("[core]\nfsmonitor = evil\n")
-        assert [entry.path for entry in boxed.take_away()] == [config]
+        assert [entry.path for entry in boxed.quarantine_leftovers()] == [config]

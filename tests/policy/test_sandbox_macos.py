@@ -17,7 +17,7 @@ def box(tmp_path: Path, *, level: SandboxLevel = "workspace") -> SandboxSpec:
         writable=(workspace,),
         readable=(),
         home=home,
-        private=tmp_path / "private",
+        session_dir=tmp_path / "private",
         hidden=(tmp_path / "service",),
     )
 

@@ -157,10 +157,10 @@ async def test_what_one_command_plants_another_cannot_keep(place: Corner, where:
             path.write_text("[core]\nfsmonitor = evil\n")
         place.own()
         with closing(SandboxedCommand(replace(place.box, writable=(place.workspace / where,)), command)) as second:
-            assert {entry.path for entry in first.take_away()} == planted
+            assert {entry.path for entry in first.quarantine_leftovers()} == planted
             for path in planted:
                 path.write_text("[core]\nfsmonitor = evil\n")
-            assert {entry.path for entry in second.take_away()} == planted
+            assert {entry.path for entry in second.quarantine_leftovers()} == planted
 
 
 @pytest.mark.parametrize("name", ["commondir", "gitdir", "config", "HEAD", "index"])
@@ -236,7 +236,7 @@ async def test_the_repository_of_the_workspace_is_guarded_whoever_made_it(place:
 
 
 async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -> None:
-    noted = replace(place, given=replace(place.box, notes=place.root / "notes"))
+    noted = replace(place, given=replace(place.box, journal_dir=place.root / "notes"))
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     await noted.run("git clone -q . new")

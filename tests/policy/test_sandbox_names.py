@@ -36,22 +36,22 @@ def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/.env").touch()
     for _ in range(3):
-        assert scan(tmp_path).secret == [tmp_path / "a/.env"]
+        assert scan(tmp_path).secrets == [tmp_path / "a/.env"]
     assert sorted(reads) == [str(tmp_path), str(tmp_path / "a")]
 
 
 def test_what_comes_or_goes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
     (tmp_path / "a/b").mkdir(parents=True)
-    assert scan(tmp_path).secret == []
+    assert scan(tmp_path).secrets == []
     (tmp_path / "a/b/.env").touch()
-    assert scan(tmp_path).secret == [tmp_path / "a/b/.env"]
+    assert scan(tmp_path).secrets == [tmp_path / "a/b/.env"]
     # A program can set the times back that it may set.
     (tmp_path / "a/b/.env").rename(tmp_path / "a/b/.env.production")
     os.utime(tmp_path / "a/b", (0, 0))
-    assert scan(tmp_path).secret == [tmp_path / "a/b/.env.production"]
+    assert scan(tmp_path).secrets == [tmp_path / "a/b/.env.production"]
     (tmp_path / "a/b").rename(tmp_path / "a/c")
-    assert scan(tmp_path).secret == [tmp_path / "a/c/.env.production"]
+    assert scan(tmp_path).secrets == [tmp_path / "a/c/.env.production"]
     (tmp_path / "a/c/.git").mkdir()
     assert tmp_path / "a/c/.git" in scan(tmp_path).pinned
 
@@ -61,10 +61,10 @@ def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pyt
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "b/.env").touch()
-    assert list_directory(str(tmp_path / "a")).telling == ()
+    assert list_directory(str(tmp_path / "a")).notable == ()
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "b").rename(tmp_path / "a")
-    assert list_directory(str(tmp_path / "a")).telling == (".env",)
+    assert list_directory(str(tmp_path / "a")).notable == (".env",)
 
 
 def test_what_changed_just_now_is_read_again(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ WAYS = {
 
 
 def obeying(place: Corner, *names: str) -> Corner:
-    box = replace(place.box, kept=find_startup_files((place.workspace / name for name in names), (), {}))
+    box = replace(place.box, write_protected=find_startup_files((place.workspace / name for name in names), (), {}))
     return replace(place, given=box)
 
 
@@ -124,7 +124,7 @@ def test_case_rs_s3_file_tools_do_not_write_it(tmp_path: Path, reach: Callable[[
     (root / "way").symlink_to("a")
     (root / "hard.py").hardlink_to(root / "a/obeyed.py")
     obeyed = find_startup_files((root / "a", root / "missing.json"), (), {})
-    workspace = replace(Workspace.make(root), obeyed=obeyed)
+    workspace = replace(Workspace.make(root), startup_files=obeyed)
     assert isinstance(workspace.resolve_write(reach(root)), Refused)
     assert workspace.resolve_write(root / "other.py") == root / "other.py"
     assert workspace.resolve_read(root / "a/obeyed.py") == root / "a/obeyed.py"

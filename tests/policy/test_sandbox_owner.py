@@ -23,7 +23,7 @@ def given(place: Corner) -> Corner:
     for path in (place.workspace, *place.workspace.rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     place.home.chmod(0o700)
-    box = SandboxFactory("workspace", home=place.home, hidden=(place.service,)).box(
+    box = SandboxFactory("workspace", home=place.home, hidden=(place.service,)).create(
         place.root.name, Workspace.make(place.workspace)
     )
     assert box is not None
@@ -41,7 +41,7 @@ async def test_case_rb_16_commands_change_a_workspace_of_another_owner() -> None
         output, _ = await place.run("cat .env ~/papers.txt ~/.netrc; id -G; grep CapEff /proc/self/status")
         assert SECRET not in output
         assert output.endswith(f"{NOBODY}\nCapEff:\t0000000000000000\n")
-        said = SandboxFactory("workspace", home=place.home).identity(place.workspace)
+        said = SandboxFactory("workspace", home=place.home).describe_user(place.workspace)
         assert said == f"Yarrow runs as root; commands run as user {NOBODY}, who owns {place.workspace}"
 
 
@@ -51,7 +51,7 @@ async def test_a_workspace_that_its_owner_cannot_reach_is_said_and_works_as_root
         place = given(made)
         assert place.box.owner is None
         assert await place.run("cat file.txt") == ("mine\n", 0)
-        said = SandboxFactory("workspace", home=place.home).identity(place.workspace)
+        said = SandboxFactory("workspace", home=place.home).describe_user(place.workspace)
         assert said.endswith(f"that user has no access to {place.root}")
 
 
@@ -63,7 +63,7 @@ async def test_root_that_owns_the_workspace_works_beside_files_of_others() -> No
             os.chown(path, NOBODY, NOBODY)
         assert await made.run("cat theirs/file && echo more >> file.txt && id -u") == ("theirs\n0\n", 0)
         assert owner_of(made.workspace) is None
-        assert SandboxFactory("workspace", home=made.home).identity(made.workspace) == ""
+        assert SandboxFactory("workspace", home=made.home).describe_user(made.workspace) == ""
 
 
 @pytest.mark.parametrize("level", ["off", "workspace"])
@@ -71,7 +71,7 @@ def test_nothing_is_said_where_commands_run_as_root(level: str, tmp_path: Path) 
     boxes = SandboxFactory("off" if level == "off" else "workspace", home=tmp_path / "home")
     if level == "off":
         os.chown(tmp_path, NOBODY, NOBODY)
-    assert boxes.identity(tmp_path) == ""
+    assert boxes.describe_user(tmp_path) == ""
 
 
 def test_the_way_to_a_workspace_is_that_of_its_owner(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_the_way_to_a_workspace_is_that_of_its_owner(tmp_path: Path) -> None:
     below.mkdir(parents=True)
     for path in (tmp_path, *tmp_path.parents):
         if path.parent != path and path.stat().st_uid == 0 and not path.stat().st_mode & 1:
-            assert not owner.reaches(str(below))
+            assert not owner.can_reach(str(below))
             return
     for mode, user, group, reached in ((0o701, 0, 0, True), (0o770, 0, 0, False), (0o710, 0, NOBODY, True)):
         os.chown(tmp_path / "a", user, group)
         (tmp_path / "a").chmod(mode)
-        assert owner.reaches(str(below)) is reached
+        assert owner.can_reach(str(below)) is reached
     assert owner_problem(owner, below, temp_directory()) == ""

@@ -154,7 +154,7 @@ async def test_a_command_cannot_remove_a_worktree_of_the_user_and_is_told_the_wa
     with closing(
         SandboxedCommand(place.box, Command(("/bin/sh", "-c", script), place.workspace, {"PATH": ""}, 9.0))
     ) as boxed:
-        why = explain_failure(FinishedCommand(script, output, place.workspace, failed=True), boxed.limits)
+        why = explain_failure(FinishedCommand(script, output, place.workspace, failed=True), boxed.restrictions)
     assert why == "in is protected"
     assert (place.workspace / "in/.git").read_bytes() == pointer
     # The way out.

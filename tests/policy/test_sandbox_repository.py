@@ -47,11 +47,11 @@ def settle(place: Corner, reach: SandboxAccess = SandboxAccess()) -> Corner:  # 
     git(place.workspace, "commit", "-q", "-m", "topic")
     git(place.workspace, "switch", "-q", "main")
     place.own()
-    box = SandboxFactory("workspace", home=place.home, hidden=(place.service,), reach=reach).box(
+    box = SandboxFactory("workspace", home=place.home, hidden=(place.service,), access=reach).create(
         "s", Workspace.make(app)
     )
     assert box is not None
-    return replace(place, given=replace(box, private=place.root / "private"))
+    return replace(place, given=replace(box, session_dir=place.root / "private"))
 
 
 def state(repository: Path) -> tuple[str, ...]:
@@ -108,11 +108,11 @@ def test_the_line_at_the_start_names_the_repository(place: Corner) -> None:
     settle(place)
     app = place.workspace / "packages/app"
     said = f"Workspace: packages/app; commands can change the repository {place.workspace}"
-    assert SandboxFactory("workspace", home=place.home).around(app) == said
-    reading = SandboxFactory("strict", home=place.home, reach=SandboxAccess(repository="read"))
-    assert reading.around(app) == said.replace("change", "read")
-    assert SandboxFactory("workspace", home=place.root / "other").around(place.workspace) == ""
-    assert SandboxFactory("off", home=place.home).around(app) == ""
+    assert SandboxFactory("workspace", home=place.home).describe_repository(app) == said
+    reading = SandboxFactory("strict", home=place.home, access=SandboxAccess(repository="read"))
+    assert reading.describe_repository(app) == said.replace("change", "read")
+    assert SandboxFactory("workspace", home=place.root / "other").describe_repository(place.workspace) == ""
+    assert SandboxFactory("off", home=place.home).describe_repository(app) == ""
 
 
 def make_repository(top: Path) -> Path:
@@ -152,10 +152,10 @@ def test_a_repository_of_another_owner_is_not_taken(tmp_path: Path, given: str) 
 
 @pytest.mark.parametrize("has_network", [True, False])
 async def test_the_network_is_there_unless_the_settings_turn_it_off(place: Corner, *, has_network: bool) -> None:
-    box = SandboxFactory("workspace", home=place.home, reach=SandboxAccess(network=has_network)).box(
+    box = SandboxFactory("workspace", home=place.home, access=SandboxAccess(network=has_network)).create(
         "s", Workspace.make(place.workspace)
     )
     assert box is not None
-    place = replace(place, given=replace(box, private=place.root / "private"))
+    place = replace(place, given=replace(box, session_dir=place.root / "private"))
     output, _ = await place.run("readlink /proc/self/ns/net")
     assert (output.strip() == str(Path("/proc/self/ns/net").readlink())) is has_network

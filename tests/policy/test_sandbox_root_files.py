@@ -261,7 +261,7 @@ def test_a_session_does_not_wait_for_the_look_and_a_command_does(tmp_path: Path)
     for name in ("home", "ws"):
         (tmp_path / name).mkdir()
     with a_look_that_waits() as held, patch("yarrow.policy.sandbox.sandbox_spec.system.is_root", return_value=True):
-        box = SandboxFactory("workspace", home=tmp_path / "home").box("s", Workspace.make(tmp_path / "ws"))
+        box = SandboxFactory("workspace", home=tmp_path / "home").create("s", Workspace.make(tmp_path / "ws"))
         assert box is not None
         assert root_files.known_files(()) == RootFiles()
         waiting = threading.Thread(target=root_files.wait_for_scan, args=((),))

@@ -65,8 +65,8 @@ async def test_a_mount_of_settings_is_no_file_of_the_sessions_home(place: Corner
     put(place.home / "office/.gitconfig", "[help]\n\tformat = man\n")
     git(place.workspace, "config", "-f", str(place.home / ".gitconfig"), "include.path", "~/office/.gitconfig")
     place.own()
-    before = HomeChanges.look(place.box)
+    before = HomeChanges.snapshot(place.box)
     assert await place.run("git config help.format") == ("man\n", 0)
-    assert before.note() == ""
+    assert before.notice() == ""
     await place.run("echo x > ~/kept.txt")
-    assert before.written() == ["kept.txt"]
+    assert before.list_changed() == ["kept.txt"]

@@ -29,15 +29,15 @@ from yarrow.policy.workspace import Workspace
 git_directories.MAX_DIRECTORIES = {LIMIT}
 
 async def main(cwd, notes, script):
-    boxes = SandboxFactory("workspace", home=Path.home(), notes=Path(notes))
-    boxes.recovered()
-    box = boxes.box("s", Workspace.make(Path(cwd)))
+    boxes = SandboxFactory("workspace", home=Path.home(), journal_dir=Path(notes))
+    boxes.recover()
+    box = boxes.create("s", Workspace.make(Path(cwd)))
     boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
     async for piece in run(boxed.command):
         if script.endswith("kill"):
             print("killed", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-    print(json.dumps([str(entry.path) for entry in boxed.take_away()]))
+    print(json.dumps([str(entry.path) for entry in boxed.quarantine_leftovers()]))
     boxed.close()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -142,7 +142,9 @@ def test_regions_are_kept_until_all_of_them_was_judged(tmp_path: Path) -> None:
     assert read_regions(notes) == (UnscannedRegion(A, 2),)
     mark_scanned(notes, (B,), ())
     assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)),)
-    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if read_regions(notes)[0].holds(path)] == [A / "x/y"]
+    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if read_regions(notes)[0].contains(path)] == [
+        A / "x/y"
+    ]
     mark_scanned(notes, (B,), [C / "d"])
     assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)), UnscannedRegion(B, 2))
     mark_scanned(notes, (A,), [A / "1/2/3/4"])
@@ -165,6 +167,6 @@ def test_directories_beyond_are_those_of_one_depth(ws: Path, monkeypatch: pytest
     other = ws.with_name("other")
     (other / "x/y/z").mkdir(parents=True)
     found = scan_git_directories((ws, other))
-    mark_unscanned(None, (ws, other), found.beyond)
+    mark_unscanned(None, (ws, other), found.unscanned)
     assert read_regions(None) == (UnscannedRegion(ws, 3), UnscannedRegion(other, 3))
     mark_scanned(None, (ws, other), ())

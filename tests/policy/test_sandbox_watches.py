@@ -41,7 +41,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every directory counts as unchanged for long, so that no time but only reports can tell of a change."""
     monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.watches", own := DirectoryWatches())
     monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.watches", own)
-    own.want()
+    own.enable()
     monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", -1.0)
     yield
     while HELD:
@@ -82,14 +82,14 @@ def tree(root: Path, look: Callable[[str], DirectoryListing]) -> Tree:
     while waiting:
         with suppress(OSError):
             one = found[waiting[0]] = look(waiting[0])
-            waiting += sorted((*one.directories, *one.passed))
+            waiting += sorted((*one.subdirectories, *one.build_directories))
         del waiting[0]
     return {path: sorted_names(one) for path, one in found.items()}
 
 
 def sorted_names(one: DirectoryListing) -> DirectoryListing:
-    parts = (tuple(sorted(part)) for part in (one.telling, one.directories, one.passed, one.git))
-    return DirectoryListing(one.count, *parts)
+    parts = (tuple(sorted(part)) for part in (one.notable, one.subdirectories, one.build_directories, one.git_names))
+    return DirectoryListing(one.entry_count, *parts)
 
 
 def fresh(root: Path) -> Tree:
@@ -179,7 +179,7 @@ def test_commands_ask_for_directories_from_the_third_look_on_no_more(asked: list
         for _ in range(3):
             asked.clear()
             boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 9))
-            boxed.take_away()
+            boxed.quarantine_leftovers()
             boxed.close()
             counts.append(sum(path in within for path in asked))
         assert counts == [18, 9, 0]
@@ -243,9 +243,9 @@ def test_a_stale_look_is_not_believed(tmp_path: Path, change: Callable[[Path], o
     (root / "link").symlink_to("nowhere")
     root.with_name("elsewhere").mkdir()
     for _ in range(2):
-        assert scan_git_directories([root]).names == {}
+        assert scan_git_directories([root]).git_names == {}
     change(root)
-    assert any(".git" in found for found in scan_git_directories([root]).names.values())
+    assert any(".git" in found for found in scan_git_directories([root]).git_names.values())
     for path in set(fresh(root)) - {str(root)}:
         Path(path, "HEAD").touch()
     assert tree(root, start_scan(ENV_FILES)) == fresh(root)
@@ -257,15 +257,15 @@ from pathlib import Path
 from yarrow.policy.sandbox import directory_scan
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 directory_scan.SETTLED_SECONDS = -1.0
-directory_scan.watches.want()
+directory_scan.watches.enable()
 root, other = map(Path, sys.argv[1:])
-seen = [list(map(str, scan_git_directories([root]).names)) for _ in range(2)]
+seen = [list(map(str, scan_git_directories([root]).git_names)) for _ in range(2)]
 subprocess.run(["mount", "--bind", other, root / "a"], check=True)
-seen.append(list(map(str, scan_git_directories([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).git_names)))
 (root / "a/c/.git").mkdir(parents=True)
-seen.append(list(map(str, scan_git_directories([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).git_names)))
 subprocess.run(["umount", root / "a"], check=True)
-seen.append(list(map(str, scan_git_directories([root]).names)))
+seen.append(list(map(str, scan_git_directories([root]).git_names)))
 print(json.dumps(seen))
 """
 
@@ -289,7 +289,7 @@ from yarrow.policy.sandbox.git_directories import scan_git_directories
 from pathlib import Path
 inotify.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
 directory_scan.SETTLED_SECONDS = -1.0
-directory_scan.watches.want()
+directory_scan.watches.enable()
 asked, lstat = [], os.lstat
 directory_scan.os.lstat = lambda path: asked.append(path) or lstat(path)
 for _ in range(3):
@@ -313,12 +313,12 @@ def test_a_flood_of_changes_hides_none(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "f").touch()
     for _ in range(2):
-        assert scan_git_directories([tmp_path]).names == {}
+        assert scan_git_directories([tmp_path]).git_names == {}
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     for number in range(most // 2 + 1):
         (tmp_path / f"f{number or ''}").rename(tmp_path / f"f{number + 1}")
     (tmp_path / "a/.git").mkdir()
-    assert scan_git_directories([tmp_path]).names == {tmp_path / "a": (".git",)}
+    assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
 
 
 def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,26 +326,26 @@ def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.Monk
     for _ in range(2):
         tree(tmp_path, start_scan(ENV_FILES))
     monkeypatch.setattr("yarrow.platform.inotify.MAX_READS", 0)
-    assert directory_scan.watches.begin().same == {}
+    assert directory_scan.watches.begin_round().unchanged == {}
     (tmp_path / "a/.git").mkdir()
-    assert scan_git_directories([tmp_path]).names == {tmp_path / "a": (".git",)}
+    assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
 
 
 def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -> None:
     own = DirectoryWatches()
-    own.want()
-    own.begin()
+    own.enable()
+    own.begin_round()
     (tmp_path / "a").mkdir()
-    first = own.begin()
+    first = own.begin_round()
     assert first.watch(str(tmp_path))
     assert first.watch(str(tmp_path / "a"))
     (tmp_path / "a/b").mkdir()
-    second = own.begin()
+    second = own.begin_round()
     status = os.lstat(tmp_path / "a")
     first.confirm(str(tmp_path / "a"), (status.st_dev, status.st_ino, status.st_ctime_ns))
-    assert second.same == {}
+    assert second.unchanged == {}
     second.confirm(str(tmp_path / "a"), (status.st_dev, status.st_ino, status.st_ctime_ns))
-    assert set(second.same) == {str(tmp_path / "a")}
+    assert set(second.unchanged) == {str(tmp_path / "a")}
 
 
 def test_each_look_adds_a_few(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

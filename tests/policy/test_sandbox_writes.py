@@ -45,10 +45,10 @@ async def vanished(place: Corner, paths: list[str]) -> list[str]:
         f'for p in {quoted}; do mkdir -p -- "${{p%/*}}/" 2>/dev/null; {{ echo word > "$p"; }} 2>/dev/null '
         '&& printf "%s\\0" "$p"; done; true'
     )
-    strays = HomeChanges.look(place.box)
+    strays = HomeChanges.snapshot(place.box)
     output, code = await place.run(script, cwd=app)
     assert code == 0, output
-    named = [str(place.home / path) for path in strays.written()]
+    named = [str(place.home / path) for path in strays.list_changed()]
     written = [path for path in output.split("\0") if path]
     return [path for path in written if not is_found(path, place) and not any(is_below(path, one) for one in named)]
 
@@ -89,32 +89,32 @@ async def test_case_rs_s7_a_write_beside_the_workspace_fails(place: Corner, path
 
 
 async def test_case_rb_04_visible_files_of_the_home_are_named_and_dot_files_are_not(place: Corner) -> None:
-    strays = HomeChanges.look(place.box)
+    strays = HomeChanges.snapshot(place.box)
     await place.run("mkdir -p ~/new/deep ~/.cache/x; touch ~/new/deep/file ~/.cache/x/y ~/.npmrc; echo x > ~/report.md")
-    assert strays.written() == ["new", "report.md"]
-    assert "~/new, ~/report.md: only in this session's home" in strays.note()
-    strays = HomeChanges.look(place.box)
+    assert strays.list_changed() == ["new", "report.md"]
+    assert "~/new, ~/report.md: only in this session's home" in strays.notice()
+    strays = HomeChanges.snapshot(place.box)
     await place.run("cat ~/report.md; echo y >> ~/report.md; touch ~/new/second; rm ~/new/deep/file")
-    assert strays.written() == ["new/second", "report.md"]
-    strays = HomeChanges.look(place.box)
+    assert strays.list_changed() == ["new/second", "report.md"]
+    strays = HomeChanges.snapshot(place.box)
     await place.run("cat ~/report.md; ls -R ~; touch ~/.zshrc")
-    assert strays.note() == ""
+    assert strays.notice() == ""
 
 
 async def test_many_visible_files_are_counted(place: Corner) -> None:
-    strays = HomeChanges.look(place.box)
+    strays = HomeChanges.snapshot(place.box)
     await place.run(f"for i in $(seq {MAX_NAMED + 3}); do touch ~/f$i; done")
-    assert " and 3 more: only in" in strays.note()
+    assert " and 3 more: only in" in strays.notice()
 
 
 async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
     place = mono(place)
-    strays = HomeChanges.look(place.box)
+    strays = HomeChanges.snapshot(place.box)
     assert await place.run("touch file ~/.x && ls ~", cwd=place.home / "mono/packages/app") == (
         "mono\nread\ntools\n",
         0,
     )
-    assert strays.written() == []
+    assert strays.list_changed() == []
 
 
 @pytest.mark.parametrize("where", ["~/wt", "/tmp/wt", "/tmp/deep/er/wt"])
@@ -124,7 +124,7 @@ async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, whe
     assert (await place.run(f"git worktree add -q {where} -b topic && cd {where} && git status"))[1] == 0
     assert (await place.run(f"cd {where} && git commit -q --allow-empty -m second"))[1] == 0
     boxes = SandboxFactory("workspace", home=place.home)
-    made = boxes.box("s", Workspace.make(place.workspace))
+    made = boxes.create("s", Workspace.make(place.workspace))
     assert made is not None
     private = place.root / "private"
     places = ((private / "home", place.home), (private / "tmp", Path("/tmp")))
@@ -154,16 +154,16 @@ async def test_a_worktree_of_the_user_is_never_forgotten(place: Corner, tmp_path
 async def test_the_session_forgets_its_worktrees_when_it_ends(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     boxes = SandboxFactory("workspace", home=place.home)
-    box = boxes.box("s", Workspace.make(place.workspace))
+    box = boxes.create("s", Workspace.make(place.workspace))
     assert box is not None
-    (box.private / "tmp/wt").mkdir(parents=True)
+    (box.session_dir / "tmp/wt").mkdir(parents=True)
     registration = place.workspace / ".git/worktrees/wt"
     registration.mkdir(parents=True)
     (registration / "gitdir").write_text("/tmp/wt/.git\n")
-    (box.private / "tmp/wt/.git").write_text(f"gitdir: {registration}\n")
+    (box.session_dir / "tmp/wt/.git").write_text(f"gitdir: {registration}\n")
     boxes.release("s")
     assert not registration.exists()
-    assert not box.private.exists()
+    assert not box.session_dir.exists()
 
 
 async def test_a_directory_above_what_is_hidden_cannot_be_moved(place: Corner) -> None:
@@ -192,6 +192,6 @@ async def test_what_one_root_fixes_another_that_lies_in_it_does_not_open(place: 
 def test_the_look_at_the_home_is_part_of_each_command(place: Corner) -> None:
     boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 1.0))
     try:
-        assert boxed.strays.home == place.home
+        assert boxed.home_changes.home == place.home
     finally:
         boxed.close()

@@ -96,7 +96,7 @@ async def test_case_RS_S6_a_session_of_the_same_service_is_masked(user: str, mon
         monkeypatch.setattr("yarrow.policy.temp_dir._created", [])
         boxes = SandboxFactory("workspace", home=made.home)
         workspace = Workspace.make(made.workspace, read=[str(folder)])
-        given = [boxes.box(name, workspace) for name in ("one", "two")]
+        given = [boxes.create(name, workspace) for name in ("one", "two")]
         places: list[Corner] = [Corner(made.root, user, given=replace(box, owner=None)) for box in given if box]
         assert await places[0].run(f"echo {SECRET} > /tmp/x; cat /tmp/x") == (f"{SECRET}\n", 0)
         sources = "$(cut -d' ' -f4 /proc/self/mountinfo | grep yarrow-scratch)"

@@ -119,7 +119,7 @@ def test_a_path_leads_file_tools_where_it_leads_commands(scene: Scene, layout: d
             assert any(place.is_relative_to(root) for root in (scene.place.workspace, scene.tmp.directory))
         in_mask = inside.startswith(str(scene.place.root)) and not inside.startswith(str(scene.place.workspace))
         if inside and not in_mask:
-            assert str(workspace.named(workspace.real(path))) == inside
+            assert str(workspace.display_path(workspace.realpath(path))) == inside
 
 
 def test_a_path_in_the_workspace_costs_no_look_at_the_sessions_tmp(
@@ -134,7 +134,7 @@ def test_a_path_in_the_workspace_costs_no_look_at_the_sessions_tmp(
     monkeypatch.setattr("yarrow.policy.sandbox.bwrap_args.mount_targets_in_tmp", refuses)
     for name in ("file.txt", "link", "new", "sub/../file.txt", "../ws/file.txt"):
         assert not isinstance(scene.workspace.resolve_write(workspace / name), Refused)
-    assert scene.workspace.real(Path("/etc/passwd")) == Path("/etc/passwd")
+    assert scene.workspace.realpath(Path("/etc/passwd")) == Path("/etc/passwd")
 
 
 @pytest.mark.parametrize("shown", ["readable", "hidden", "home", "repository", "toolchain"])
@@ -155,11 +155,11 @@ def test_what_is_mounted_below_tmp_is_the_machines(scene: Scene, shown: str, mon
 
 
 def test_the_workspace_refuses_what_a_rule_denies_behind_a_symlink_of_the_session(scene: Scene) -> None:
-    scene.tmp.make()
+    scene.tmp.create()
     (scene.tmp.directory / "secret").write_text("x")
     (scene.tmp.directory / "link").symlink_to("/tmp/secret")
     rules = PathRules.make({"read(/tmp/secret)": "deny"}, "read", scene.place.workspace)
-    workspace = replace(scene.workspace, closed=DeniedPaths(rules))
+    workspace = replace(scene.workspace, denied=DeniedPaths(rules))
     for name in ("secret", "link"):
         refused = workspace.resolve_read(Path("/tmp", name))
         assert isinstance(refused, Refused)

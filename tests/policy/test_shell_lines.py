@@ -166,7 +166,7 @@ def test_case_rs_m6_a_deny_rule_sees_each_command_of_a_line(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["true; git push", "sudo git push", "git  push", "bash -c 'git push'", "'git' push"])
 def test_a_rule_that_allows_gains_nothing(line: str) -> None:
-    assert not verdict(line, {"bash(git push)": "auto"}, contained=True)
+    assert not verdict(line, {"bash(git push)": "auto"}, is_sandboxed=True)
 
 
 @pytest.mark.parametrize(

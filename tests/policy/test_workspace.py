@@ -154,7 +154,7 @@ def test_but_a_work_tree_that_is_kept_there_is_one(root: Path, inside: str, name
 
 
 def test_what_is_kept_is_read_and_not_written(root: Path) -> None:
-    made = replace(Workspace.make(root / "ws"), kept=(root / "ws/conf",))
+    made = replace(Workspace.make(root / "ws"), write_protected=(root / "ws/conf",))
     (root / "ws/innocent").symlink_to("conf")
     for name in ("conf", "conf/config.json", "conf/skills/x", "innocent/config.json"):
         refused = made.resolve_write(root / "ws" / name)

@@ -42,12 +42,12 @@ def house_of(
     parts = made.parts
     home = home or parts.home
     settings = replace(parts.settings, sandbox=level)
-    boxes = SandboxFactory(level, home=home, hidden=(parts.user_dir,), notes=parts.user_dir / "sandbox")
+    boxes = SandboxFactory(level, home=home, hidden=(parts.user_dir,), journal_dir=parts.user_dir / "sandbox")
     made.servicer = Servicer(
         replace(parts, sandboxes=boxes, settings=settings, home=home, registry=ToolRegistry(BUILTIN_TOOLS))
     )
-    unavailable_reason.forget()
-    start_probe.forget()
+    unavailable_reason.reset()
+    start_probe.reset()
     find_bwrap.cache_clear()
     return made
 
@@ -102,7 +102,8 @@ async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_p
     note = JournalEntry(
         notes,
         Leftovers(
-            PathGuard.of([house.cwd / ".yarrow"], [house.cwd]), take_baseline([house.cwd], [house.cwd / ".yarrow"], [])
+            PathGuard.for_paths([house.cwd / ".yarrow"], [house.cwd]),
+            take_baseline([house.cwd], [house.cwd / ".yarrow"], []),
         ),
     )
     (path,) = notes.iterdir()

@@ -40,7 +40,7 @@ async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> l
     ]
     house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
     make_repository(house.cwd)
-    boxes = SandboxFactory("workspace", home=house.home, notes=house.users / "sandbox")
+    boxes = SandboxFactory("workspace", home=house.home, journal_dir=house.users / "sandbox")
     house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=ToolRegistry([Bash(), Write()])))
     told: list[list[str]] = []
     session = ""

@@ -12,13 +12,13 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 class BoxesOf(SandboxFactory):
-    """Boxes of a machine with more such files than a sandbox masks."""
+    """Sandboxes of a machine with more such files than a sandbox masks."""
 
     def __init__(self, found: RootFiles) -> None:
         super().__init__("off", home=Path("/"))
         self._found = found
 
-    def unmasked(self, session_id: str) -> str:
+    def root_files_notice(self, session_id: str) -> str:
         assert session_id
         return self._found.notice()
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 def house(tmp_path: Path) -> House:
     assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     made = House(tmp_path, [[{"text": "hello"}]], rules={"bash": "auto"})
-    boxes = SandboxFactory("workspace", home=made.home, notes=made.users / "sandbox")
+    boxes = SandboxFactory("workspace", home=made.home, journal_dir=made.users / "sandbox")
     made.servicer = Servicer(replace(made.parts, sandboxes=boxes, registry=ToolRegistry([Bash()])))
     return made
 
@@ -56,7 +56,7 @@ async def test_what_a_killed_service_left_is_told_to_the_next_session(house: Hou
     notes = house.users / "sandbox"
     root = Workspace.make(house.cwd).writable[0]
     note = JournalEntry(
-        notes, Leftovers(PathGuard.of([root / ".yarrow"], [root]), take_baseline([root], [root / ".yarrow"], []))
+        notes, Leftovers(PathGuard.for_paths([root / ".yarrow"], [root]), take_baseline([root], [root / ".yarrow"], []))
     )
     (path,) = notes.iterdir()
     data = path.read_bytes()

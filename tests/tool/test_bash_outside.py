@@ -25,7 +25,7 @@ def boxed(ws: Path) -> ToolContext:
     """The context of a session whose service has the usual sandbox."""
     assert unavailable_reason() == ""
     context = context_of(ws)
-    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace))
+    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).create("s1", context.workspace))
 
 
 def allowed(context: ToolContext, where: Path | None = None) -> ToolContext:

@@ -28,7 +28,7 @@ def boxed(ws: Path) -> ToolContext:
     """The context of a session whose service has the usual sandbox."""
     assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     context = context_of(ws)
-    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace))
+    return replace(context, sandbox=SandboxFactory("workspace", home=Path.home()).create("s1", context.workspace))
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def _looked_for_anew() -> Iterator[None]:
     """What is remembered of the machine is forgotten after each test."""
     yield
     find_bwrap.cache_clear()
-    unavailable_reason.forget()
-    start_probe.forget()
+    unavailable_reason.reset()
+    start_probe.reset()
 
 
 async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
@@ -53,9 +53,9 @@ async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) ->
         (ws / name).write_text("4711\n")
     (ws / "way").symlink_to("secret")
     context = context_of(ws)
-    context = replace(context, workspace=replace(context.workspace, private=(ws / "token",)))
+    context = replace(context, workspace=replace(context.workspace, protected=(ws / "token",)))
     rules = {"read(way/**)": "deny", "read(/usr/**)": "deny", "read(*/open)": "deny"}
-    box = SandboxFactory("workspace", home=Path.home()).box("s1", context.workspace, find_denied_paths(rules, ws))
+    box = SandboxFactory("workspace", home=Path.home()).create("s1", context.workspace, find_denied_paths(rules, ws))
     command = {"command": "cat secret/plan way/plan token; ls secret; cat open"}
     outcome = await call("bash", replace(context, sandbox=box), command)
     assert outcome.text.count("4711") == 1  # what is named by `*` alone is not looked for
@@ -95,7 +95,7 @@ async def test_a_dry_run_names_the_level_and_starts_nothing(boxed: ToolContext) 
 async def test_sessions_share_no_home_and_no_tmp(ws: Path) -> None:
     context = context_of(ws)
     boxes = SandboxFactory("strict", home=Path.home())
-    first, second = (replace(context, sandbox=boxes.box(name, context.workspace)) for name in ("one", "two"))
+    first, second = (replace(context, sandbox=boxes.create(name, context.workspace)) for name in ("one", "two"))
     await call("bash", first, {"command": "echo mine > /tmp/x; echo mine > ~/x"})
     assert (await call("bash", first, {"command": "cat /tmp/x ~/x"})).done.text == "mine\nmine"
     assert (await call("bash", second, {"command": "cat /tmp/x ~/x 2>/dev/null; echo end"})).done.text == "end"
@@ -123,24 +123,28 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
     monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
     find_bwrap.cache_clear()
     assert find_bwrap() is None
-    unavailable_reason.forget()
-    start_probe.forget()
+    unavailable_reason.reset()
+    start_probe.reset()
     try:
         usual, strict = SandboxFactory("workspace", home=Path.home()), SandboxFactory("strict", home=Path.home())
-        assert usual.box("s", workspace) is None
+        assert usual.create("s", workspace) is None
         assert usual.warning((Path("/ws"),)).startswith(
             "shell commands run without a sandbox, with your rights: bubblewrap is not"
         )
         with pytest.raises(ConfigError, match="bubblewrap is not installed"):
-            strict.box("s", workspace)
-        assert (strict.warning((Path("/ws"),)), NO_SANDBOX.warning((Path("/ws"),)), NO_SANDBOX.box("s", workspace)) == (
+            strict.create("s", workspace)
+        assert (
+            strict.warning((Path("/ws"),)),
+            NO_SANDBOX.warning((Path("/ws"),)),
+            NO_SANDBOX.create("s", workspace),
+        ) == (
             "",
             "",
             None,
         )
     finally:
-        unavailable_reason.forget()
-        start_probe.forget()
+        unavailable_reason.reset()
+        start_probe.reset()
         find_bwrap.cache_clear()
 
 
@@ -151,13 +155,13 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
     find_bwrap.cache_clear()
-    unavailable_reason.forget()
-    start_probe.forget()
+    unavailable_reason.reset()
+    start_probe.reset()
     try:
         assert unavailable_reason() == "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
     finally:
-        unavailable_reason.forget()
-        start_probe.forget()
+        unavailable_reason.reset()
+        start_probe.reset()
         find_bwrap.cache_clear()
 
 
@@ -168,8 +172,8 @@ def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("yarrow.policy.sandbox.probe.SYSTEM_PATH", ())
     find_bwrap.cache_clear()
-    start_probe.forget()
-    unavailable_reason.forget()
+    start_probe.reset()
+    unavailable_reason.reset()
     with ThreadPoolExecutor(8) as threads:
         early = [threads.submit(start_probe) for _ in range(8)]
         asked = [threads.submit(unavailable_reason) for _ in range(8)]
@@ -232,7 +236,7 @@ async def test_a_recorded_secret_is_open_unless_a_rule_denies_it(tracking: ToolC
     assert ".env" in (await call("find", tracking, {"pattern": ".env"})).done.text
     assert "hold secrets" in (await call("write", tracking, {"path": ".env", "content": "x"})).failed.text
     denied = find_denied_paths({"read(.env)": "deny"}, tracking.cwd)
-    box = SandboxFactory("workspace", home=Path.home()).box("s1", tracking.workspace, denied)
+    box = SandboxFactory("workspace", home=Path.home()).create("s1", tracking.workspace, denied)
     assert "KEY" not in (await call("bash", replace(tracking, sandbox=box), {"command": "cat .env"})).text
 
 
@@ -253,7 +257,7 @@ async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
     boxed: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert boxed.sandbox is not None
-    context = replace(boxed, sandbox=replace(boxed.sandbox, notes=tmp_path / "notes"))
+    context = replace(boxed, sandbox=replace(boxed.sandbox, journal_dir=tmp_path / "notes"))
     reached, goes_on = threading.Event(), threading.Event()
 
     def binding() -> bool:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 def boxed(ws: Path, level: str = "workspace", home: Path | None = None) -> ToolContext:
     assert unavailable_reason() == ""
     context = context_of(ws)
-    box = SandboxFactory(level, home=home or Path.home()).box("s1", context.workspace)  # type: ignore[arg-type]
+    box = SandboxFactory(level, home=home or Path.home()).create("s1", context.workspace)  # type: ignore[arg-type]
     return replace(context, sandbox=box)
 
 

@@ -56,5 +56,5 @@ async def test_also_what_they_are_links_to(home: Path) -> None:
 
 
 def test_a_home_may_be_the_root() -> None:
-    assert CredentialPaths.of(Path("/")).has("/.ssh/id")
-    assert not CredentialPaths.of(Path("/")).has("/etc/ssh/id")
+    assert CredentialPaths.for_home(Path("/")).has("/.ssh/id")
+    assert not CredentialPaths.for_home(Path("/")).has("/etc/ssh/id")

@@ -42,8 +42,8 @@ class ToolAuthorizer:
         equipment, consent = self._equipment, self._equipment.consent
         request = describe_call(tool, arguments, context, contained=equipment.contained)
         context = _deny_paths(context, request, consent.rules)
-        if rule := _closes_where_it_runs(context.workspace.closed, request):
-            return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.like.cwd}.")
+        if rule := _closes_where_it_runs(context.workspace.denied, request):
+            return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.allow_key.cwd}.")
         if context.dry_run and not tool.read_only:
             # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
             denied = denial(match_rules(consent.rules, request)) or _undescribed(
@@ -74,27 +74,27 @@ def _deny_paths(context: ToolContext, request: CallDescription, rules: Mapping[s
     if not rules:
         return context
     if request.kind is ToolKind.FILE:
-        by_path = PathRules.make(rules, request.tool, context.cwd, writes=not request.read_only)
-        first = by_path.first(request.subject, *request.names)
-        closed = DeniedPaths(by_path, excused=first.rule if first and first.verdict is RuleEffect.ASK else "")
-        return replace(context, workspace=replace(context.workspace, closed=closed))
+        by_path = PathRules.make(rules, request.tool, context.cwd, writes=not request.is_read_only)
+        first = by_path.match(request.subject, *request.literal_paths)
+        closed = DeniedPaths(by_path, exempt=first.rule if first and first.effect is RuleEffect.ASK else "")
+        return replace(context, workspace=replace(context.workspace, denied=closed))
     # What these touch is known when they do: whatever they read, or write, obeys the rules for that.
     reading, writing = (PathRules.make(rules, READ_RULE, context.cwd, writes=writes) for writes in (False, True))
     if request.kind is ToolKind.SHELL:
         reading, writing = _denying(reading), _denying(writing)
-    workspace = replace(context.workspace, closed=DeniedPaths(reading), unwritable=DeniedPaths(writing))
+    workspace = replace(context.workspace, denied=DeniedPaths(reading), denied_writes=DeniedPaths(writing))
     return replace(context, workspace=workspace)
 
 
 def _denying(by_path: PathRules) -> PathRules:
-    return PathRules(tuple(one for one in by_path.rules if one.verdict is RuleEffect.DENY))
+    return PathRules(tuple(one for one in by_path.rules if one.effect is RuleEffect.DENY))
 
 
 def _closes_where_it_runs(closed: DeniedPaths, request: CallDescription) -> str:
     """Return the rule that closes the directory of a shell's call, empty for none."""
     if request.kind is not ToolKind.SHELL or not closed.rules.rules:
         return ""
-    return closed.against(str(_real(Path(request.like.cwd))))
+    return closed.rule_for(str(_real(Path(request.allow_key.cwd))))
 
 
 def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> CallDescription:
@@ -124,7 +124,7 @@ def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, containe
         where = str(_real(Path(where)))
     like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
     request = CallDescription(
-        tool.name, ToolKind.SHELL, tool.read_only, command, like, contained=contained and not leaves
+        tool.name, ToolKind.SHELL, tool.read_only, command, like, is_sandboxed=contained and not leaves
     )
     return replace(request, **_way_out(arguments, context)) if leaves else request
 
@@ -132,14 +132,20 @@ def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, containe
 def _file_request(tool: Tool, named: str, context: ToolContext) -> CallDescription:
     path, workspace, writes = locate(named, context.cwd), context.workspace, not tool.read_only
     real = _real_in(workspace, path, writes=writes)
-    place = workspace.named(directory := real if _is_directory(real) else real.parent)
+    place = workspace.display_path(directory := real if _is_directory(real) else real.parent)
     # What is allowed in the session's own /tmp is not allowed in that of the machine.
     subject = str(place) if place == directory else f"{SESSION_PREFIX}{place}"
     like = AllowedCall(tool.name, subject, str(context.cwd))
     outside = _outside(path, workspace, writes=writes)
     names = (os.path.normpath(path),)
     return CallDescription(
-        tool.name, ToolKind.FILE, tool.read_only, str(workspace.named(real)), like, names=names, outside=outside
+        tool.name,
+        ToolKind.FILE,
+        tool.read_only,
+        str(workspace.display_path(real)),
+        like,
+        literal_paths=names,
+        is_outside=outside,
     )
 
 
@@ -149,8 +155,8 @@ def _undeclared(request: CallDescription, arguments: Struct) -> CallDescription:
     Its `path` may be no path of a file, and is not all that it may touch: it is asked about as a tool of unknown reach.
     """
     subject = _as_json(arguments)
-    like = AllowedCall(request.tool, subject, request.like.cwd)
-    return replace(request, declared=False, outside=False, arguments=subject, like=like)
+    like = AllowedCall(request.tool, subject, request.allow_key.cwd)
+    return replace(request, declares_access=False, is_outside=False, arguments=subject, allow_key=like)
 
 
 def _as_json(arguments: Struct) -> str:
@@ -177,7 +183,7 @@ def _undescribed(request: CallDescription, mode: PermissionMode) -> Deny | None:
     """Return why a dry run does not describe a call as one that it would make; None when it does."""
     if not request.leaves_sandbox:
         return None
-    where = f"It would ask to run this outside the sandbox, in {request.like.cwd}:\n{request.subject}"
+    where = f"It would ask to run this outside the sandbox, in {request.allow_key.cwd}:\n{request.subject}"
     return refused_by_mode(request, mode) or Deny(f"Not run: this is a dry run. {where}")
 
 
@@ -204,11 +210,11 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
 def _with_extra_root(context: ToolContext, request: CallDescription) -> ToolContext:
     """Return the context with what was allowed for this one call: a directory outside the workspace, or no sandbox."""
     if request.leaves_sandbox:
-        return replace(context, sandbox=None, outside=Path(request.like.cwd))
-    if not request.outside:
+        return replace(context, sandbox=None, outside=Path(request.allow_key.cwd))
+    if not request.is_outside:
         return context
-    place, workspace = Path(request.like.subject), context.workspace
-    if request.read_only:
+    place, workspace = Path(request.allow_key.subject), context.workspace
+    if request.is_read_only:
         wider = replace(workspace, readable=(*workspace.readable, place))
     else:
         wider = replace(workspace, writable=(*workspace.writable, place))
@@ -231,7 +237,7 @@ def _real(path: Path) -> Path:
 
 def _real_in(workspace: Workspace, path: Path, *, writes: bool) -> Path:
     try:
-        return workspace.real(path, writes=writes)
+        return workspace.realpath(path, writes=writes)
     except (OSError, ValueError):  # the tool says so
         return path
 

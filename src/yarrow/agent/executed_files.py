@@ -96,8 +96,8 @@ class ExecutedFiles:
                 f"{format_path(path, context.cwd)} ({quote_path(command[:COMMAND_CHARACTERS])})"
                 for path, command in commands
             ],
-            [format_path(path, context.cwd) for path in found.places],
-            [quote_path(text) for text in found.unread],
+            [format_path(path, context.cwd) for path in found.directories],
+            [quote_path(text) for text in found.unchecked],
         )
 
     def _add(self, paths: list[str], context: ToolContext) -> None:
@@ -119,7 +119,7 @@ def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, 
 
 
 def _real(path: str, context: ToolContext) -> Path:
-    return context.workspace.real(locate(path, context.cwd))
+    return context.workspace.realpath(locate(path, context.cwd))
 
 
 def _is_executed(path: Path, roots: list[Path]) -> bool:

@@ -131,21 +131,21 @@ class PermissionBroker:
         Raises `StorageError`. When this is cancelled the answer is no.
         """
         redactor = self._desk.redactor
-        holds_key = redactor.redact_struct(request.like) != request.like
+        holds_key = redactor.redact_struct(request.allow_key) != request.allow_key
         told = PermissionRequest(
             new_id(),
             call.id,
             call.name,
             redactor.redact_json(call.arguments),
             redactor.redact_text(reason),
-            request.contained,
+            request.is_sandboxed,
             outside=request.leaves_sandbox,
             model_reason=redactor.redact_text(request.model_reason),
-            cwd=redactor.redact_text(request.like.cwd) if request.kind is ToolKind.SHELL else "",
-            rule=redactor.redact_json(msgspec.json.encode(request.like).decode()),
+            cwd=redactor.redact_text(request.allow_key.cwd) if request.kind is ToolKind.SHELL else "",
+            rule=redactor.redact_json(msgspec.json.encode(request.allow_key).decode()),
             rule_file="" if holds_key else consent.file,
         )
-        question = _PendingRequest(told, request.like, consent)
+        question = _PendingRequest(told, request.allow_key, consent)
         question.holds_key = holds_key
         await run_shielded(self._begin(question))
         timer = self._call_later(consent.timeout, lambda: question.decide_if_unclaimed(_TOO_LATE))

@@ -77,8 +77,8 @@ def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path,
         settings.sandbox,
         home=home,
         hidden=(_resolve(user_dir), _resolve(session_root.expanduser())),
-        notes=_resolve(user_dir) / "sandbox",
-        reach=SandboxAccess(settings.workspace.repository, settings.sandbox_network == "on"),
+        journal_dir=_resolve(user_dir) / "sandbox",
+        access=SandboxAccess(settings.workspace.repository, settings.sandbox_network == "on"),
     )
 
 

@@ -22,6 +22,6 @@ class CallOnce(Generic[T]):
                 self._returned.append(self._function())
             return self._returned[0]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Call the function anew when it is asked for again."""
         self._returned.clear()

@@ -22,27 +22,27 @@ class CredentialPaths(Struct, frozen=True):
     """Files and directories that hold keys; paths are as they are compared, each with a slash behind it."""
 
     home: str
-    places: tuple[str, ...]
-    named: tuple[str, ...] = ()
+    paths: tuple[str, ...]
+    readable: tuple[str, ...] = ()
     """Places of keys that `workspace.read` names: they are shown."""
     writable: tuple[str, ...] = ()
     """Roots of the workspace, where a name alone makes no file secret."""
 
     @classmethod
-    def of(cls, home: Path, readable: Sequence[Path] = (), writable: Sequence[Path] = ()) -> "CredentialPaths":
+    def for_home(cls, home: Path, readable: Sequence[Path] = (), writable: Sequence[Path] = ()) -> "CredentialPaths":
         """Return those of a home, and what they lead to where they are symlinks, as it was a second ago at most."""
         now = time.monotonic()
         key = (home, tuple(readable), tuple(writable))
         at, known = _cache.get(key, (0.0, None))
         if known is None or now - at > CACHE_SECONDS:
-            known = cls._of(*key)
+            known = cls._find(*key)
             if len(_cache) >= MAX_CACHED:
                 _cache.clear()
             _cache[key] = (now, known)
         return known
 
     @classmethod
-    def _of(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "CredentialPaths":
+    def _find(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "CredentialPaths":
         real = os.path.realpath(home).rstrip("/")
         named = [f"{real}/{name}" for name in SECRET_PATHS]
         linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (for each call)
@@ -52,7 +52,7 @@ class CredentialPaths(Struct, frozen=True):
         )
         return cls(
             everything.home,
-            everything.places,
+            everything.paths,
             tuple(_normalize(str(root)) for root in readable if everything.has(str(root))),
             everything.writable,
         )
@@ -60,9 +60,9 @@ class CredentialPaths(Struct, frozen=True):
     def has(self, real: str) -> bool:
         """Whether a real path is one of them, or lies in one."""
         path = _normalize(real)
-        if self.shows(real):
+        if self.is_readable(real):
             return False
-        if path.startswith(self.places):
+        if path.startswith(self.paths):
             return True
         if not path.startswith(self.home) or path[len(self.home) : len(self.home) + 1] != ".":
             return False
@@ -75,9 +75,9 @@ class CredentialPaths(Struct, frozen=True):
             return False
         return _has_secret_name(below, real)
 
-    def shows(self, real: str) -> bool:
+    def is_readable(self, real: str) -> bool:
         """Whether a real path is, or lies in, a place of keys that `workspace.read` names."""
-        return bool(self.named) and _normalize(real).startswith(self.named)
+        return bool(self.readable) and _normalize(real).startswith(self.readable)
 
 
 def _has_secret_name(below: str, real: str) -> bool:

@@ -20,7 +20,7 @@ from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import read_path
 
 MAX_DIRECTORIES = 20_000
-"""Directories of one repository that are looked at closer; with more it is `unread`."""
+"""Directories of one repository that are looked at closer; with more it is `unchecked`."""
 COMMON_NAMES = ("objects", "refs")
 """Names that a later run may add to a work tree without being noticed."""
 _GIT_NAME = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(GIT_NAMES)))})(?:/|$)", re.IGNORECASE)
@@ -29,9 +29,9 @@ _GIT_NAME = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(GIT_NAMES)))
 class EmbeddedRepositories(Struct, frozen=True):
     """What a run added to repositories."""
 
-    places: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
     """Directories that git would take for a git directory once it has checked them out."""
-    unread: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     """Repositories that could not be checked, each with the reason."""
 
 
@@ -42,15 +42,17 @@ def find_embedded_repositories(before: WorkspaceRepositories, after: WorkspaceRe
         return EmbeddedRepositories()
     search = _Search(program, before, after)
     if len(after.states) >= MAX_REPOSITORIES > len(before.states):
-        search.unread.append(f"more than {MAX_REPOSITORIES:,} repositories")
+        search.unchecked.append(f"more than {MAX_REPOSITORIES:,} repositories")
     for directory, state in after.states.items():
         if state != before.states.get(directory) or state.is_partial:
-            search.of(directory)
+            search.check(directory)
     # The commit of a submodule needs no reference: the index of the repository around it names it.
     for directory in after.states if search.submodules else ():
-        search.of_submodules(directory)
-    search.of_parts([path for path, names in after.partial.items() if names != before.partial.get(path)])
-    return EmbeddedRepositories(tuple(search.places), tuple(search.unread))
+        search.check_submodules(directory)
+    search.check_partial(
+        [path for path, names in after.partial_directories.items() if names != before.partial_directories.get(path)]
+    )
+    return EmbeddedRepositories(tuple(search.directories), tuple(search.unchecked))
 
 
 class _Search:
@@ -63,12 +65,12 @@ class _Search:
         self._after = after
         self._read: dict[Path, set[str]] = {}
         """Commits, by repository: its worktrees have them in common."""
-        self.places: dict[Path, None] = {}
+        self.directories: dict[Path, None] = {}
         self.submodules: set[str] = set()
         """Commits of submodules."""
-        self.unread: list[str] = []
+        self.unchecked: list[str] = []
 
-    def of(self, directory: Path) -> None:
+    def check(self, directory: Path) -> None:
         """Look at what became other in a git directory."""
         had, has = self._before.states.get(directory, RepositoryState()), self._after.states[directory]
         read = self._read.setdefault(common_directory(directory) or directory, set())
@@ -77,46 +79,48 @@ class _Search:
         read |= added
         more = (*(["--all"] if has.is_partial else ()), *(["--reflog"] if appended is None else ()))
         history = GitHistory(directory, self._program, self._deadline)
-        with self._noting(directory):
-            found = [*history.of_commits(added, had.commits, *more)] if added or more else []
+        with self._recording_unchecked(directory):
+            found = [*history.commit_changes(added, had.commits, *more)] if added or more else []
             if has.index and has.index != had.index:
-                found += history.of_index(had.head)
+                found += history.index_changes(had.head)
             self.submodules |= {change.object for change in found if change.mode == GITLINK}
-            self._note(directory, _embedded_directories(history, found, had.head))
-        replacing = sorted(one.partition(" ")[0] for one in has.replacing - had.replacing)
-        self.places |= dict.fromkeys(directory / name for name in replacing)
+            self._add(directory, _embedded_directories(history, found, had.head))
+        replacing = sorted(one.partition(" ")[0] for one in has.replacements - had.replacements)
+        self.directories |= dict.fromkeys(directory / name for name in replacing)
 
-    def of_submodules(self, directory: Path) -> None:
+    def check_submodules(self, directory: Path) -> None:
         """Look at those commits of submodules that a git directory has."""
         history = GitHistory(directory, self._program, self._deadline)
-        with self._noting(directory):
+        with self._recording_unchecked(directory):
             known = self._before.states.get(directory, self._after.states[directory]).commits
-            self._note(directory, _embedded_directories(history, list(history.of_commits(self.submodules, known)), ""))
+            self._add(
+                directory, _embedded_directories(history, list(history.commit_changes(self.submodules, known)), "")
+            )
 
-    def of_parts(self, parts: Sequence[Path]) -> None:
+    def check_partial(self, parts: Sequence[Path]) -> None:
         """Look whether git has what directories of a work tree lack to be git directories."""
         trees = {tree: directory for directory in self._after.states if (tree := _work_tree(directory)) is not None}
         for path in parts:
             tree = next((above for above in path.parents if above in trees), None)
             if tree is not None:
                 history = GitHistory(trees[tree], self._program, self._deadline)
-                with self._noting(trees[tree]):
-                    held = self._after.partial[path]
+                with self._recording_unchecked(trees[tree]):
+                    held = self._after.partial_directories[path]
                     lacking = GIT_DIRECTORY_NAMES - {name.casefold() for name in held}
                     within = path.relative_to(tree)
                     if is_complete((*held, *(name for name in lacking if history.tracks(str(within / name))))):
-                        self.places[path] = None
+                        self.directories[path] = None
 
     @contextmanager
-    def _noting(self, directory: Path) -> Generator[None]:
+    def _recording_unchecked(self, directory: Path) -> Generator[None]:
         try:
             yield
         except UnreadableHistory as error:
-            self.unread.append(f"{directory}: {error}")
+            self.unchecked.append(f"{directory}: {error}")
 
-    def _note(self, directory: Path, paths: Iterable[PurePath]) -> None:
+    def _add(self, directory: Path, paths: Iterable[PurePath]) -> None:
         tree = _work_tree(directory) or directory
-        self.places |= dict.fromkeys(tree / path for path in sorted(paths))
+        self.directories |= dict.fromkeys(tree / path for path in sorted(paths))
 
 
 def _embedded_directories(history: GitHistory, found: Sequence[TreeChange], head: str) -> set[PurePath]:
@@ -134,7 +138,7 @@ def _embedded_directories(history: GitHistory, found: Sequence[TreeChange], head
         (path, change.object) for change in found if change.mode == TREE and (path := PurePath(change.path)) in names
     ]
     trees += [(path, f"{head}:{path}") for path in names if head and "\n" not in str(path)]
-    held = history.names([tree for _, tree in trees]) if trees else {}
+    held = history.tree_names([tree for _, tree in trees]) if trees else {}
     for path, tree in trees:
         names[path].update(held.get(tree, ()))
     work = _work_tree(history.directory)
@@ -152,7 +156,7 @@ def _is_nearly_complete(names: Iterable[str]) -> bool:
 def _git_names_at(work: Path | None, path: PurePath) -> tuple[str, ...]:
     if work is not None:
         with suppress(OSError):
-            return list_directory(str(work / path)).git
+            return list_directory(str(work / path)).git_names
     return ()
 
 

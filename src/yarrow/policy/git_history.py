@@ -66,38 +66,38 @@ class GitHistory(Struct, frozen=True):
     deadline: float
     """Time of the monotonic clock at which git is ended."""
 
-    def of_commits(self, added: Iterable[str], known: Iterable[str], *more: str) -> Iterator[TreeChange]:
+    def commit_changes(self, added: Iterable[str], known: Iterable[str], *more: str) -> Iterator[TreeChange]:
         """Yield what commits change that are reached from some objects, and not from others. Raises Unread.
 
         `more` are options of `git rev-list` that add objects.
         """
         words = "\n".join((*added, *(f"^{one}" for one in known)))
         listing = ("rev-list", "--ignore-missing", f"--max-count={MAX_COMMITS + 1}", *more, "--stdin")
-        commits = self._answer(listing, f"{words}\n".encode())
+        commits = self._run_git(listing, f"{words}\n".encode())
         if commits.count(b"\n") > MAX_COMMITS:
             raise UnreadableHistory(f"more than {MAX_COMMITS:,} commits")
         if commits:
             differing = ("diff-tree", "--stdin", "--no-commit-id", "--root", "-r", "-t", "-m", "--no-renames", "-z")
-            yield from _parse_changes(self._answer(differing, commits))
+            yield from _parse_changes(self._run_git(differing, commits))
 
-    def of_index(self, head: str) -> Iterator[TreeChange]:
+    def index_changes(self, head: str) -> Iterator[TreeChange]:
         """Yield what the index changes of a commit, of the empty tree without one. Raises Unread."""
         against = head or self._empty_tree()
-        yield from _parse_changes(self._answer(("diff-index", "--cached", "-r", "--no-renames", "-z", against)))
+        yield from _parse_changes(self._run_git(("diff-index", "--cached", "-r", "--no-renames", "-z", against)))
 
     def tracks(self, path: str) -> bool:
         """Whether the index or any commit has a path, in any case. Raises Unread."""
         words = ("--", f":(literal,icase){path}")
-        if self._answer(("rev-list", "--all", "--reflog", "--max-count=1", *words)):
+        if self._run_git(("rev-list", "--all", "--reflog", "--max-count=1", *words)):
             return True
-        return bool(self._answer(("diff-index", "--cached", "--name-only", self._empty_tree(), *words)))
+        return bool(self._run_git(("diff-index", "--cached", "--name-only", self._empty_tree(), *words)))
 
     def _empty_tree(self) -> str:
-        return self._answer(("hash-object", "-t", "tree", "--stdin")).decode().strip()
+        return self._run_git(("hash-object", "-t", "tree", "--stdin")).decode().strip()
 
-    def names(self, trees: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def tree_names(self, trees: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the names in each tree; none for what is not a tree. Raises Unread."""
-        data = self._answer(("cat-file", "--batch"), "".join(f"{tree}\n" for tree in trees).encode())
+        data = self._run_git(("cat-file", "--batch"), "".join(f"{tree}\n" for tree in trees).encode())
         found: dict[str, tuple[str, ...]] = {}
         at = 0
         for tree in trees:
@@ -111,7 +111,7 @@ class GitHistory(Struct, frozen=True):
                 at += size + 1
         return found
 
-    def _answer(self, words: Sequence[str], given: bytes = b"") -> bytes:
+    def _run_git(self, words: Sequence[str], given: bytes = b"") -> bytes:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise UnreadableHistory(TIMED_OUT)
@@ -142,7 +142,7 @@ class GitHistory(Struct, frozen=True):
             raise UnreadableHistory(TIMED_OUT)
         if process.returncode and words != IS_REPOSITORY:
             # An unreadable parent keeps nobody from checking a commit out; what is no repository cannot be used at all.
-            if self._answer(IS_REPOSITORY):
+            if self._run_git(IS_REPOSITORY):
                 raise UnreadableHistory("objects that git cannot read")
             return b""
         return answer

@@ -45,9 +45,9 @@ class RepositoryState(Struct, frozen=True):
     """Commit that is checked out; empty for none."""
     commits: frozenset[str] = frozenset()
     """Objects that references name."""
-    replacing: frozenset[str] = frozenset()
+    replacements: frozenset[str] = frozenset()
     """References to objects that replace others."""
-    logs: tuple[int, ...] = (0,) * len(REFLOGS)
+    reflog_sizes: tuple[int, ...] = (0,) * len(REFLOGS)
     """Bytes of each of `REFLOGS`."""
     is_partial: bool = False
     """Whether there are more references than were read."""
@@ -58,13 +58,13 @@ class WorkspaceRepositories(Struct, frozen=True):
 
     states: dict[Path, RepositoryState] = {}
     """State of each git directory."""
-    partial: dict[Path, tuple[str, ...]] = {}
+    partial_directories: dict[Path, tuple[str, ...]] = {}
     """Names of git in directories of work trees that lack others to be git directories."""
 
 
 def scan_repositories(roots: Sequence[Path]) -> WorkspaceRepositories:
     """Look at the repositories of a workspace, and at that which a root is a worktree of."""
-    names = scan_git_directories(roots).names
+    names = scan_git_directories(roots).git_names
     complete = frozenset(path for path, held in names.items() if is_complete(held))
     outside = (path for root in roots if (path := _external_git_directory(root)) is not None)
     found = dict.fromkeys((*outside, *sorted(complete, key=_depth)))
@@ -82,7 +82,7 @@ def scan_repositories(roots: Sequence[Path]) -> WorkspaceRepositories:
 def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
     """Return the commits that were appended to the reflogs of a git directory; None when there are too many."""
     found = set[str]()
-    for log, size in zip(REFLOGS, before.logs, strict=True):
+    for log, size in zip(REFLOGS, before.reflog_sizes, strict=True):
         now = _size_of(directory / log)
         start = size if size <= now else 0  # a shorter one was written anew
         if now - start > LOG_BYTES:
@@ -111,8 +111,8 @@ def _repository_state(directory: Path, known: dict[Path, _References]) -> Reposi
         index=_identity(directory / "index"),
         head=_resolve_head(read_content(directory / "HEAD", REFERENCE_BYTES), references),
         commits=frozenset((*references.values(), *(one.decode() for one in _OBJECT_ID.findall(pseudo)))),
-        replacing=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACE_PREFIX)),
-        logs=tuple(_size_of(directory / log) for log in REFLOGS),
+        replacements=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACE_PREFIX)),
+        reflog_sizes=tuple(_size_of(directory / log) for log in REFLOGS),
         is_partial=known[common].is_partial or own.is_partial,
     )
 

@@ -47,7 +47,7 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
     )
 
     above = frozenset(real.parents)
-    found = scan_git_directories([root for root in roots if root != Path(root.anchor)]).names
+    found = scan_git_directories([root for root in roots if root != Path(root.anchor)]).git_names
     pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))
     return any(common_directory(directory) in above for directory in pointing)
 

@@ -79,10 +79,10 @@ async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
                 yield piece
                 quiet_at = child.now() + OUTPUT_PAUSE_SECONDS if piece else math.inf
             timed_out = child.is_running()
-            left = not timed_out and await child.has_left_some()
+            left = not timed_out and await child.has_left_processes()
         finally:
             await child.end()
-        for piece in child.last_words():
+        for piece in child.final_output():
             yield piece
         yield Exit(child.exit_code(), timed_out, left)
     finally:
@@ -103,12 +103,12 @@ class _Child:
             finally:
                 os.close(inlet)
             undo.pop_all()
-        self._family = open_process_tree(self._process.pid, marker)
+        self._process_tree = open_process_tree(self._process.pid, marker)
         self._has_launcher = command.has_launcher
         self._exited = self._watch()
         self._at_end_of_file = False
         self._ended_at = 0.0
-        self._heard_at = 0.0
+        self._last_output_at = 0.0
         self._deadline = self.now() + command.timeout
 
     def now(self) -> float:
@@ -124,21 +124,21 @@ class _Child:
         # One piece per round of the event loop, so that a flood leaves room for everybody else.
         await asyncio.sleep(0)
         while not self._is_over():
-            if piece := self._take():
-                self._heard_at = self.now()
+            if piece := self._read_pipe():
+                self._last_output_at = self.now()
                 return piece
             if self.now() >= until:
                 return b""
             if not self._is_over():  # the end of the pipe may have been met just now
-                await self._news(until)
+                await self._wait_for_change(until)
         return None
 
-    async def has_left_some(self) -> bool:
+    async def has_left_processes(self) -> bool:
         """Whether processes of it still run, and are not just about to end."""
-        if not self._family.alive():
+        if not self._process_tree.alive():
             return False
         await asyncio.sleep(OUTPUT_PAUSE_SECONDS)
-        return bool(self._family.alive())
+        return bool(self._process_tree.alive())
 
     async def end(self) -> None:
         """Leave nothing of it alive; a cancel that comes meanwhile cuts the grace short, and is raised at the end."""
@@ -146,14 +146,14 @@ class _Child:
         # A launcher that is told at once would take all it launched with it, and nothing could end in order.
         told: set[int] = {self._process.pid} if self._has_launcher else set()
         start = self.now()
-        while (alive := self._family.alive()) or not self._exited.done():
+        while (alive := self._process_tree.alive()) or not self._exited.done():
             waited = self.now() - start
             if waited > GRACE_SECONDS + KILL_SECONDS:
                 break
             if cancelled or waited > GRACE_SECONDS:
-                self._family.kill(alive)
+                self._process_tree.kill(alive)
             else:
-                self._family.send(signal.SIGTERM, [target for target in alive if target not in told])
+                self._process_tree.send(signal.SIGTERM, [target for target in alive if target not in told])
                 told.update(alive)
             try:
                 await asyncio.sleep(POLL_SECONDS)
@@ -162,10 +162,10 @@ class _Child:
         if cancelled:
             raise asyncio.CancelledError
 
-    def last_words(self) -> list[bytes]:
+    def final_output(self) -> list[bytes]:
         """Return what is still in the pipe, at most `MAX_FINAL_OUTPUT_BYTES`."""
         pieces: list[bytes] = []
-        while sum(map(len, pieces)) < MAX_FINAL_OUTPUT_BYTES and (piece := self._take()):
+        while sum(map(len, pieces)) < MAX_FINAL_OUTPUT_BYTES and (piece := self._read_pipe()):
             pieces.append(piece)
         return pieces
 
@@ -207,13 +207,13 @@ class _Child:
         if self._at_end_of_file:
             return True
         self._ended_at = self._ended_at or self.now()
-        return self.now() >= self._patience()
+        return self.now() >= self._drain_deadline()
 
-    def _patience(self) -> float:
+    def _drain_deadline(self) -> float:
         """Return until when an ended process's pipe is read."""
-        return min(max(self._ended_at, self._heard_at) + DRAIN_IDLE_SECONDS, self._ended_at + MAX_DRAIN_SECONDS)
+        return min(max(self._ended_at, self._last_output_at) + DRAIN_IDLE_SECONDS, self._ended_at + MAX_DRAIN_SECONDS)
 
-    def _take(self) -> bytes:
+    def _read_pipe(self) -> bytes:
         """Return what is in the pipe now."""
         if self._at_end_of_file:
             return b""
@@ -224,7 +224,7 @@ class _Child:
         self._at_end_of_file = not piece
         return piece
 
-    async def _news(self, until: float) -> None:
+    async def _wait_for_change(self, until: float) -> None:
         """Return when the pipe can be read, when the process ends, or at `until`."""
         wake: asyncio.Future[None] = self._loop.create_future()
         sources: list[asyncio.Future[None] | asyncio.Future[int | None]] = [wake]
@@ -232,7 +232,7 @@ class _Child:
             sources.append(self._exited)
             until = min(until, self._deadline)
         else:
-            until = min(until, self._patience())
+            until = min(until, self._drain_deadline())
         if not self._at_end_of_file:
             system.watch_readable(self._loop, self._pipe, partial(_set_done, wake))
         try:

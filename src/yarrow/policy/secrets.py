@@ -29,9 +29,9 @@ MAX_CACHED_VARIABLES = 1_024
 class SecretFiles(Struct, frozen=True):
     """Which files are taken to hold secrets, by their names; in what is configured `*` is any text."""
 
-    more: tuple[str, ...] = ()
+    extra_names: tuple[str, ...] = ()
     """Names besides those of env files."""
-    fewer: tuple[str, ...] = ()
+    exempt_names: tuple[str, ...] = ()
     """Names of env files that hold none."""
 
     def has(self, name: str) -> bool:
@@ -39,13 +39,13 @@ class SecretFiles(Struct, frozen=True):
 
         Another word is another file: `.envrc` holds what a shell runs, and `.environment` whatever it does.
         """
-        if not self.more and not name.startswith("."):  # asked of each name of a tree
+        if not self.extra_names and not name.startswith("."):  # asked of each name of a tree
             return False
         name = name.casefold()
-        if _matches(self.more, name):
+        if _matches(self.extra_names, name):
             return True
         rest = name.removeprefix(ENV_FILE)
-        if not name.startswith(ENV_FILE) or rest[:1].isalnum() or _matches(self.fewer, name):
+        if not name.startswith(ENV_FILE) or rest[:1].isalnum() or _matches(self.exempt_names, name):
             return False
         return re.split(r"[^a-z0-9]+", rest)[-1] not in EXAMPLE_SUFFIXES
 

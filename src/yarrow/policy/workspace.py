@@ -52,15 +52,15 @@ class Workspace(Struct, frozen=True):
     writable: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
     """Roots that may be read besides the writable ones."""
-    private: tuple[Path, ...] = ()
+    protected: tuple[Path, ...] = ()
     """Files and directories of the service itself, such as its token: nobody reads or writes them."""
-    kept: tuple[Path, ...] = ()
+    write_protected: tuple[Path, ...] = ()
     """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
-    obeyed: tuple[Path, ...] = ()
+    startup_files: tuple[Path, ...] = ()
     """Files and directories that the next start executes or obeys, such as an extension: nobody writes to them."""
-    closed: DeniedPaths = DeniedPaths()
+    denied: DeniedPaths = DeniedPaths()
     """What the rules of the settings keep from the tool that is given this."""
-    unwritable: DeniedPaths = DeniedPaths()
+    denied_writes: DeniedPaths = DeniedPaths()
     """What the rules keep from being written besides."""
     secrets: SecretFiles = ENV_FILES
     """Files that nobody reads or writes."""
@@ -77,47 +77,47 @@ class Workspace(Struct, frozen=True):
         readable = tuple(_configured_path("workspace.read", text, cwd) for text in read)
         return cls(writable=(_realpath(cwd), *writable), readable=readable)
 
-    def real(self, path: Path, *, writes: bool = False) -> Path:
+    def realpath(self, path: Path, *, writes: bool = False) -> Path:
         """Return the real path of an absolute one, which may lie in the session's own /tmp. Raises OSError, ValueError.
 
         `writes` says whether a missing file is made.
         """
         return _realpath(path) if self.tmp is None else self.tmp.resolve(path, writes=writes)
 
-    def named(self, real: Path) -> Path:
+    def display_path(self, real: Path) -> Path:
         """Return the name of a real path that the user and the model know."""
-        return real if self.tmp is None else Path(self.tmp.named(str(real)))
+        return real if self.tmp is None else Path(self.tmp.display_path(str(real)))
 
-    def beside(self, path: Path) -> Path:
+    def suggestion_path(self, path: Path) -> Path:
         """Return where to look for names like that of a missing file. Raises OSError, ValueError."""
-        real = self.real(path, writes=True)
-        return path if self.named(real) == real else real
+        real = self.realpath(path, writes=True)
+        return path if self.display_path(real) == real else real
 
     def resolve_read(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be read."""
-        real = self._resolved(path, writes=False)
+        real = self._resolve(path, writes=False)
         if isinstance(real, Refused):
             return real
-        if self._is_secret(path, real) and not self._is_shown(real):
+        if self._is_secret(path, real) and not self._is_recorded_by_git(real):
             return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
-        if closed := self._closed(path, real):
+        if closed := self._denied(path, real):
             return closed
         if _innermost_root(real, self._roots()) is None and not is_output_file(real):
             return Refused(
-                f"{_describe(path, self.named(real))} lies outside the workspace ({self.writable[0]}) and is not read. "
-                "The user can allow it with the setting workspace.read or workspace.extra."
+                f"{_describe(path, self.display_path(real))} lies outside the workspace ({self.writable[0]}) "
+                "and is not read. The user can allow it with the setting workspace.read or workspace.extra."
             )
         return real
 
     def resolve_write(self, path: Path) -> Path | Refused:
         """Return the real path of an absolute one, when it may be written; links are followed, and then checked."""
-        real = self._resolved(path, writes=True)
+        real = self._resolve(path, writes=True)
         if isinstance(real, Refused):
             return real
         if self._is_secret(path, real):
             return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
-        named = self.named(real)
-        if closed := self._closed(path, real) or _denied_by(self.unwritable, path, named):
+        named = self.display_path(real)
+        if closed := self._denied(path, real) or _denied_by(self.denied_writes, path, named):
             return closed
         root = _innermost_root(real, self._writable())
         if root is None:
@@ -127,10 +127,14 @@ class Workspace(Struct, frozen=True):
             )
         literal = Path(os.path.normpath(path))
         if (
-            any(system.is_within(one, own) for own in (*self.kept, *self.obeyed) for one in (real, literal))
-            or _is_write_protected(named, self.named(root))
+            any(
+                system.is_within(one, own)
+                for own in (*self.write_protected, *self.startup_files)
+                for one in (real, literal)
+            )
+            or _is_write_protected(named, self.display_path(root))
             or _is_write_protected(literal, _innermost_root(literal, self.writable) or root)
-            or is_hard_link_of(real, self.obeyed)
+            or is_hard_link_of(real, self.startup_files)
             # Last, since it may look through the whole workspace.
             or is_executed_by_git(real, root, self.writable)
         ):
@@ -139,21 +143,21 @@ class Workspace(Struct, frozen=True):
             )
         return real
 
-    def leaves_out(self, real: str) -> bool:
+    def is_excluded(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a real path below what it was given."""
         name = system.normcase(real)
-        named = real if self.tmp is None else self.tmp.named(real)
-        return bool(self.closed.against(named)) or any(name == system.normcase(str(own)) for own in self.private)
+        named = real if self.tmp is None else self.tmp.display_path(real)
+        return bool(self.denied.rule_for(named)) or any(name == system.normcase(str(own)) for own in self.protected)
 
-    def keys(self) -> CredentialPaths:
+    def credential_paths(self) -> CredentialPaths:
         """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
-        return CredentialPaths.of(Path.home(), self.readable, self.writable)
+        return CredentialPaths.for_home(Path.home(), self.readable, self.writable)
 
     def is_secret_name(self, real: str) -> bool:
         """Whether a tool that lists or searches passes over a file because of its name."""
-        return self.secrets.has(real.rpartition("/")[2]) and not self._is_shown(Path(real))
+        return self.secrets.has(real.rpartition("/")[2]) and not self._is_recorded_by_git(Path(real))
 
-    def linked(self) -> SecretLinks:
+    def secret_links(self) -> SecretLinks:
         """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
         return SecretLinks(self.writable, self.readable, self.secrets)
 
@@ -164,52 +168,56 @@ class Workspace(Struct, frozen=True):
         """
         if real in self.readable:  # named by the user
             return False
-        keys = self.keys()
+        keys = self.credential_paths()
         if keys.has(str(real)):
             return True
-        if keys.shows(str(real)):
+        if keys.is_readable(str(real)):
             return False
         if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
             return False
-        is_own = self.named(real) != real  # whose links commands made
+        is_own = self.display_path(real) != real  # whose links commands made
         names = (real.name, *((path.name,) if is_own else (link.name for link in follow_links(path))))
-        return any(map(self.secrets.has, names)) or self.linked().has(str(real))
+        return any(map(self.secrets.has, names)) or self.secret_links().has(str(real))
 
-    def _is_shown(self, real: Path) -> bool:
+    def _is_recorded_by_git(self, real: Path) -> bool:
         """Whether commands can read a file despite its name: git has recorded what it holds."""
         is_near = _innermost_root(real, self.writable) is not None
-        return is_near and is_recorded(real) and not self.keys().has(str(real))
+        return is_near and is_recorded(real) and not self.credential_paths().has(str(real))
 
-    def _closed(self, path: Path, real: Path) -> Refused | None:
-        if any(system.is_within(real, own) for own in self.private):
+    def _denied(self, path: Path, real: Path) -> Refused | None:
+        if any(system.is_within(real, own) for own in self.protected):
             return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
-        return _denied_by(self.closed, path, self.named(real))
+        return _denied_by(self.denied, path, self.display_path(real))
 
     def open_read(self, path: Path, flags: int = READ_FLAGS) -> int | Refused:
         """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
 
         Raises OSError.
         """
-        return self._opened(lambda: self.resolve_read(path), lambda root, real: open_beneath(root, real, flags))
+        return self._open_with_retries(
+            lambda: self.resolve_read(path), lambda root, real: open_beneath(root, real, flags)
+        )
 
     def open_parent(self, path: Path, *, make: bool) -> tuple[int, str] | Refused:
         """Return a descriptor of the directory of what may be written, and the last name of it; none of a root itself.
 
         Directories that are missing are made if `make` says so. Raises OSError.
         """
-        return self._opened(
+        return self._open_with_retries(
             lambda: self.resolve_write(path),
-            lambda root, real: self._parent(root, real, make=make),
+            lambda root, real: self._open_parent(root, real, make=make),
         )
 
-    def _parent(self, root: Path, real: Path, *, make: bool) -> tuple[int, str]:
+    def _open_parent(self, root: Path, real: Path, *, make: bool) -> tuple[int, str]:
         if make and self.tmp is not None and root == self.tmp.directory:
-            self.tmp.make()
+            self.tmp.create()
         if real == root:
             return open_directory(root, root), ""
         return open_directory(root, real.parent, make=make), real.name
 
-    def _opened(self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]) -> T | Refused:
+    def _open_with_retries(
+        self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]
+    ) -> T | Refused:
         """Resolve and open, again when a link was put in the way between the two."""
         for tries_left in range(MAX_OPEN_TRIES - 1, -1, -1):
             real = resolve()
@@ -225,12 +233,12 @@ class Workspace(Struct, frozen=True):
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _resolved(self, path: Path, *, writes: bool) -> Path | Refused:
+    def _resolve(self, path: Path, *, writes: bool) -> Path | Refused:
         if odd := system.explain_invalid_name(str(path)):
             return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
         try:
             os.fsencode(path)
-            return self.real(path, writes=writes)
+            return self.realpath(path, writes=writes)
         except (OSError, ValueError) as error:  # a NUL, or a character that no file name can hold
             return Refused(f"{str(path)!r} is not a path: {error}.")
 
@@ -309,7 +317,7 @@ def _is_write_protected(path: Path, root: Path) -> bool:
 
 def _denied_by(closed: DeniedPaths, path: Path, real: Path) -> Refused | None:
     """Return why the rules close a path, None if they do not."""
-    if rule := closed.against(str(real), os.path.normpath(path)):
+    if rule := closed.rule_for(str(real), os.path.normpath(path)):
         return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
     return None
 

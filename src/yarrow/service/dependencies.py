@@ -88,4 +88,4 @@ class Dependencies(Struct, frozen=True):
     def secret_files(self) -> SecretFiles:
         """Return which files are closed for what they hold."""
         configured = self.settings.secret_files
-        return SecretFiles(more=configured.more, fewer=configured.fewer)
+        return SecretFiles(extra_names=configured.more, exempt_names=configured.fewer)

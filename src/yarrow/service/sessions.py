@@ -238,12 +238,18 @@ class Sessions:
             extra = self._dependencies.settings.workspace.extra
             roots = (entry.cwd, *(Path(name).expanduser().resolve() for name in extra))
             entry.warnings += filter(
-                None, (boxes.warning(roots), boxes.around(entry.cwd), boxes.identity(entry.cwd), boxes.recovered())
+                None,
+                (
+                    boxes.warning(roots),
+                    boxes.describe_repository(entry.cwd),
+                    boxes.describe_user(entry.cwd),
+                    boxes.recover(),
+                ),
             )
 
     def _root_file_notices(self, entry: LoadedSession) -> tuple[Notice, ...]:
         """Return what there is to say of files for root only, once for each session."""
-        text = "" if entry.has_reported_root_files else self._dependencies.sandboxes.unmasked(entry.id)
+        text = "" if entry.has_reported_root_files else self._dependencies.sandboxes.root_files_notice(entry.id)
         if not text:
             return ()
         entry.has_reported_root_files = True
@@ -260,17 +266,17 @@ class Sessions:
         dependencies = self._dependencies
         workspace = replace(
             workspace,
-            private=dependencies.protected_files,
-            kept=dependencies.write_protected_dirs(entry.cwd),
-            obeyed=dependencies.startup_files,
+            protected=dependencies.protected_files,
+            write_protected=dependencies.write_protected_dirs(entry.cwd),
+            startup_files=dependencies.startup_files,
             secrets=dependencies.secret_files(),
         )
         if entry.state.header.dry_run:
-            sandbox = self._dependencies.sandboxes.planned(workspace)
+            sandbox = self._dependencies.sandboxes.describe(workspace)
         else:
             self._warn_about_sandbox(entry)
             denied = find_denied_paths(self._dependencies.permission_config.rules, entry.cwd)
-            sandbox = self._dependencies.sandboxes.box(entry.id, workspace, denied)
+            sandbox = self._dependencies.sandboxes.create(entry.id, workspace, denied)
         if sandbox is not None:
             workspace = replace(workspace, tmp=SessionTmp(sandbox))
         keys = ProviderKeys(

@@ -130,7 +130,7 @@ async def _run_command(command: Command, boxed: "SandboxedCommand | None") -> As
     finally:
         if boxed is not None:
             if not boxed.is_over:
-                await asyncio.to_thread(boxed.take_away)
+                await asyncio.to_thread(boxed.quarantine_leftovers)
             boxed.close()
 
 

@@ -185,27 +185,27 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
     """Return notes of what the sandbox did that a model would wonder at."""
     named = partial(format_path, cwd=command.cwd)
     notes: list[str] = []
-    if taken := boxed.take_away():
+    if taken := boxed.quarantine_leftovers():
         notes.append(describe_entries(taken, named))
     is_git = "git" in command.argv[-1]
-    closed = _closed(boxed.covered, output, named, is_git=is_git)
+    closed = _closed(boxed.masked, output, named, is_git=is_git)
     if closed and is_git:
         left_out = " ".join(f"':(exclude){name}'" for name in closed)
         notes.append(
             f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
             f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
         )
-    if stray := boxed.strays.note():
+    if stray := boxed.home_changes.notice():
         notes.append(stray)
-    notes += protection_gaps(boxed.limits.box.writable)
+    notes += protection_gaps(boxed.restrictions.spec.writable)
     if boxed.was_emptied:
         notes.append("before this command /tmp and the home held too much, and were emptied")
     ran = FinishedCommand(command.argv[-1], output, command.cwd, failed=end.code != 0)
-    why = explain_failure(ran, boxed.limits)
+    why = explain_failure(ran, boxed.restrictions)
     if closed and is_git:
         why = f"{', '.join(closed)} is closed to commands" if ran.failed else ""
     if why := why or _describe_refused_settings(taken, named):
-        way = STRICT_HINT if boxed.limits.box.level == "strict" else OUTSIDE_HINT
+        way = STRICT_HINT if boxed.restrictions.spec.level == "strict" else OUTSIDE_HINT
         notes.append(f"sandbox: {why}. {way}")
     return notes
 

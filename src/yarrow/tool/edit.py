@@ -51,7 +51,7 @@ def _plan_edit(arguments: EditArguments, context: ToolContext) -> ChangePlanner:
     def plan(data: bytes | None) -> PlannedChange:
         if data is None:
             return ToolFailed(
-                f"{describe_missing(context.workspace.beside(path), name)} To make a new file, use write."
+                f"{describe_missing(context.workspace.suggestion_path(path), name)} To make a new file, use write."
             )
         if kind := find_binary_kind(data[:SNIFF_BYTES]):
             return ToolFailed(f"{name} is {kind}, and is not edited.")

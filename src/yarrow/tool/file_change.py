@@ -110,7 +110,7 @@ class WritableFile:
 
     def _file_above(self) -> Path:
         """Return the file in the place of a directory."""
-        return next(parent for parent in self._path.parents if self._workspace.real(parent).exists())
+        return next(parent for parent in self._path.parents if self._workspace.realpath(parent).exists())
 
     def _read_version(self) -> _FileVersion | None:
         if self._directory is None:

@@ -33,7 +33,7 @@ def complete_files(
     """
     below, slash, name = prefix.rpartition("/")
     found: Smallest[list[str]] = Smallest(limit)
-    linked = workspace.linked()
+    linked = workspace.secret_links()
     deadline = time.monotonic() + MAX_LISTING_SECONDS
     for entry in walk(directory, stop):
         if time.monotonic() > deadline:
@@ -41,7 +41,7 @@ def complete_files(
         *above, last = entry.path.split("/")
         # By its name alone a file is meant wherever it lies; with a slash the path says where.
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
-        if not is_meant or workspace.leaves_out(real := f"{directory}/{entry.path}"):
+        if not is_meant or workspace.is_excluded(real := f"{directory}/{entry.path}"):
             continue
         if entry.is_dir or not (workspace.is_secret_name(real) or linked.has(real)):
             # The nearest first: fewer names before more.

@@ -96,8 +96,8 @@ class _FindSearch:
         self._prefix = prefix
         self._root = root
         self._workspace = workspace
-        self._linked = workspace.linked()
-        self._keys = workspace.keys()
+        self._linked = workspace.secret_links()
+        self._keys = workspace.credential_paths()
         self._glob = glob
         self._was_slow = False
         self._start()
@@ -163,7 +163,7 @@ class _FindSearch:
         is_secret = self._arguments.type == "file" and (self._workspace.is_secret_name(real) or self._linked.has(real))
         if is_secret or self._keys.has(real):
             self._secrets += 1
-        elif self._workspace.leaves_out(real):
+        elif self._workspace.is_excluded(real):
             self._closed += 1
         else:
             self._found.add(path.split("/"))

@@ -116,8 +116,8 @@ class _GrepSearch:
         )
         self._target = target
         self._workspace = workspace
-        self._linked = workspace.linked()
-        self._keys = workspace.keys()
+        self._linked = workspace.secret_links()
+        self._keys = workspace.credential_paths()
         self._is_file = target.is_file()
         self._glob = glob
         self._large = LargeFiles(prefix)
@@ -235,7 +235,9 @@ class _GrepSearch:
         real = str(self._target) if self._is_file else f"{self._target}/{path}"
         if self._workspace.is_secret_name(real) or (self._glob and not self._glob.matches(path)):
             return False
-        return self._is_file or not (self._linked.has(real) or self._keys.has(real) or self._workspace.leaves_out(real))
+        return self._is_file or not (
+            self._linked.has(real) or self._keys.has(real) or self._workspace.is_excluded(real)
+        )
 
 
 def _list_notes(directory: Path, workspace: Workspace) -> list[str]:
@@ -243,4 +245,4 @@ def _list_notes(directory: Path, workspace: Workspace) -> list[str]:
     secret = (path for path in directory.iterdir() if workspace.is_secret_name(str(path)))
     names = sorted(quote_path(path.name) for path in secret if path.is_symlink() or not path.is_dir())
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""
-    return [note for note in (secrets, workspace.closed.note()) if note]
+    return [note for note in (secrets, workspace.denied.notice()) if note]

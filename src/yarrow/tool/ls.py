@@ -63,8 +63,8 @@ class Ls:
 
 def make_closed_filter(directory: Path, context: ToolContext) -> Callable[[str], bool]:
     """Return what tells whether the rules of the settings close a name of a directory."""
-    real = context.workspace.real(directory)
-    return lambda name: context.workspace.leaves_out(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
+    real = context.workspace.realpath(directory)
+    return lambda name: context.workspace.is_excluded(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
 
 
 def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> str:

@@ -87,7 +87,7 @@ def _keys(context: CheckContext) -> list[Check]:
     from yarrow.policy.credential_paths import CredentialPaths
 
     checks = list[Check]()
-    keys = CredentialPaths.of(context.home)
+    keys = CredentialPaths.for_home(context.home)
     for number, text in enumerate(context.loaded.settings.workspace.read):
         path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
         if keys.has(str(path)):

@@ -18,13 +18,13 @@ _SPLIT_OPTIONS = ("-S", "--split-string")
 class _Prefix(Struct, frozen=True):
     """A program or builtin that runs the command after it."""
 
-    takes: str = ""
+    value_options: str = ""
     """Short options that take the next word."""
-    long: tuple[str, ...] = ()
+    long_value_options: tuple[str, ...] = ()
     """Long options that take the next word."""
-    words: int = 0
+    own_words: int = 0
     """Words of its own before the command."""
-    prints: str = ""
+    print_options: str = ""
     """Short options with which it runs nothing."""
 
 
@@ -32,7 +32,7 @@ _PREFIXES: Mapping[str, _Prefix] = {
     "env": _Prefix("uC", ("--unset", "--chdir")),
     "sudo": _Prefix("ughpCrtDURT", ("--user", "--group", "--host", "--prompt", "--chdir", "--chroot")),
     "doas": _Prefix("uC"),
-    "command": _Prefix(prints="vV"),
+    "command": _Prefix(print_options="vV"),
     "builtin": _Prefix(),
     "exec": _Prefix("a"),
     "nohup": _Prefix(),
@@ -40,16 +40,16 @@ _PREFIXES: Mapping[str, _Prefix] = {
     "time": _Prefix("fo", ("--format", "--output")),
     "nice": _Prefix("n", ("--adjustment",)),
     "ionice": _Prefix("cn", ("--class", "--classdata")),
-    "chrt": _Prefix(words=1),
-    "taskset": _Prefix(words=1),
+    "chrt": _Prefix(own_words=1),
+    "taskset": _Prefix(own_words=1),
     "stdbuf": _Prefix("ioe", ("--input", "--output", "--error")),
-    "timeout": _Prefix("ks", ("--kill-after", "--signal"), words=1),
-    "flock": _Prefix("wE", ("--timeout", "--wait"), words=1),
-    "chroot": _Prefix(words=1),
+    "timeout": _Prefix("ks", ("--kill-after", "--signal"), own_words=1),
+    "flock": _Prefix("wE", ("--timeout", "--wait"), own_words=1),
+    "chroot": _Prefix(own_words=1),
     "watch": _Prefix("n", ("--interval",)),
     "xargs": _Prefix("nIPLdasE", ("--max-args", "--replace", "--max-procs", "--delimiter", "--arg-file")),
     "busybox": _Prefix(),
-    "function": _Prefix(words=1),
+    "function": _Prefix(own_words=1),
 }
 
 
@@ -114,10 +114,12 @@ def _skip_options(texts: Sequence[str], name: int, prefix: _Prefix) -> int:
         at += 1
         if option == "--":
             break
-        if not option.startswith("--") and any(letter in prefix.prints for letter in option):
+        if not option.startswith("--") and any(letter in prefix.print_options for letter in option):
             return name
-        at += option in prefix.long or (not option.startswith("--") and option[-1:] in tuple(prefix.takes))
-    return at + prefix.words
+        at += option in prefix.long_value_options or (
+            not option.startswith("--") and option[-1:] in tuple(prefix.value_options)
+        )
+    return at + prefix.own_words
 
 
 def _name(word: str) -> str:

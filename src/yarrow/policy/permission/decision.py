@@ -50,7 +50,7 @@ def decide(
     if call.leaves_sandbox and call.is_strict:
         return Deny(_STRICT_TEXT)
     # What was allowed without a sandbox is allowed in one too, and not the other way round.
-    if call.like in allowed or (call.contained and replace(call.like, uncontained=True) in allowed):
+    if call.allow_key in allowed or (call.is_sandboxed and replace(call.allow_key, uncontained=True) in allowed):
         return Allow()
     reason = _ask_reason(mode, rule, call)
     if not reason:
@@ -60,7 +60,7 @@ def decide(
 
 def refused_by_mode(call: CallDescription, mode: PermissionMode) -> Deny | None:
     """Return the refusal of a mode in which nothing may be changed; None for a call that may run in it."""
-    if call.read_only:
+    if call.is_read_only:
         return None
     if mode is PermissionMode.PLAN:
         return Deny(_PLAN_TEXT)
@@ -69,27 +69,27 @@ def refused_by_mode(call: CallDescription, mode: PermissionMode) -> Deny | None:
 
 def denial(rule: RuleMatch | None) -> Deny | None:
     """Return what a rule that denies says; None for any other."""
-    if rule is None or rule.verdict is not RuleEffect.DENY:
+    if rule is None or rule.effect is not RuleEffect.DENY:
         return None
     return Deny(f"Not run: the rule {rule.rule!r} of the user's settings denies it. Go on without it.")
 
 
 def _ask_reason(mode: PermissionMode, rule: RuleMatch | None, call: CallDescription) -> str:
     """Return why a person should be asked; empty when there is no reason to."""
-    if rule and rule.verdict is RuleEffect.ASK:
+    if rule and rule.effect is RuleEffect.ASK:
         return f'rule "{rule.rule}": ask'
     if call.leaves_sandbox:
         return "it would run outside the sandbox"
     # A rule for a whole tool says nothing about where it may go; one that names the place does.
-    if call.outside and not (rule and rule.has_pattern):
+    if call.is_outside and not (rule and rule.has_pattern):
         return f"{call.subject} is outside the workspace"
-    if rule or call.read_only or mode is PermissionMode.AUTO:
+    if rule or call.is_read_only or mode is PermissionMode.AUTO:
         return ""
     match call.kind:
-        case ToolKind.FILE if call.declared:
+        case ToolKind.FILE if call.declares_access:
             return ""
         case ToolKind.SHELL:
-            return "" if call.contained else "it runs without a sandbox"
+            return "" if call.is_sandboxed else "it runs without a sandbox"
         case ToolKind.FILE | ToolKind.OTHER:
             return "it may change something outside the workspace"
         case _:

@@ -21,7 +21,7 @@ _TRAILING_WILDCARDS = re.compile(r"(?:/\*+)+$")
 class PathRule(Struct, frozen=True):
     """One rule, ready to be matched."""
 
-    verdict: RuleEffect
+    effect: RuleEffect
     rule: str
     rank: tuple[bool, int, RuleEffect, str]
     """What a greater one of wins, as for all rules."""
@@ -54,13 +54,13 @@ class PathRules(Struct, frozen=True):
             found.append(PathRule(verdict, rule, rank, compiled))
         return cls(tuple(sorted(found, key=lambda one: one.rank, reverse=True)))
 
-    def first(self, *paths: str) -> PathRule | None:
+    def match(self, *paths: str) -> PathRule | None:
         """Return the rule that counts for a file; of its absolute paths the first is the real one, others name it.
 
         One that denies wins over all others; of these the longest pattern wins, and of two as long the stricter.
         """
         for one in self.rules:
-            names = paths if one.verdict is not RuleEffect.AUTO else paths[:1]
+            names = paths if one.effect is not RuleEffect.AUTO else paths[:1]
             if any(one.pattern.fullmatch(f"{system.normcase(name)}/") for name in names):
                 return one
         return None
@@ -70,21 +70,21 @@ class DeniedPaths(Struct, frozen=True):
     """What the rules keep from a tool, also where it lies below of what the tool may see."""
 
     rules: PathRules = PathRules()
-    excused: str = ""
+    exempt: str = ""
     """The rule that a person was asked about for this call."""
 
-    def against(self, *paths: str) -> str:
-        """Return the rule that closes a file, of which `paths` are as in `PathRules.first`; empty when none does."""
-        one = self.rules.first(*paths)
-        return one.rule if one and self._closes(one) else ""
+    def rule_for(self, *paths: str) -> str:
+        """Return the rule that closes a file, of which `paths` are as in `PathRules.match`; empty when none does."""
+        one = self.rules.match(*paths)
+        return one.rule if one and self._denies(one) else ""
 
-    def note(self) -> str:
+    def notice(self) -> str:
         """Return which rules may keep something back from a search; empty when none does."""
-        kept = ", ".join(repr(one.rule) for one in self.rules.rules if self._closes(one))
+        kept = ", ".join(repr(one.rule) for one in self.rules.rules if self._denies(one))
         return f"left out, if there: what the user's settings close by {kept}" if kept else ""
 
-    def _closes(self, one: PathRule) -> bool:
-        return one.verdict is RuleEffect.DENY or (one.verdict is RuleEffect.ASK and one.rule != self.excused)
+    def _denies(self, one: PathRule) -> bool:
+        return one.effect is RuleEffect.DENY or (one.effect is RuleEffect.ASK and one.rule != self.exempt)
 
 
 def find_denied_paths(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:

@@ -23,16 +23,16 @@ class CallDescription(Struct, frozen=True):
 
     tool: str
     kind: ToolKind
-    read_only: bool
+    is_read_only: bool
     subject: str
     """What rules match: a shell's command, a file tool's path with no link left, any other tool's arguments as JSON."""
-    like: AllowedCall
+    allow_key: AllowedCall
     """What this call and every one that is like it come to."""
-    names: tuple[str, ...] = ()
+    literal_paths: tuple[str, ...] = ()
     """Of a file, the absolute path as the call names it, links and all."""
-    contained: bool = False
+    is_sandboxed: bool = False
     """Whether it runs in a sandbox."""
-    outside: bool = False
+    is_outside: bool = False
     """Whether its path lies outside the workspace."""
     leaves_sandbox: bool = False
     """Whether the call asks to run outside the sandbox that the session's commands run in."""
@@ -40,7 +40,7 @@ class CallDescription(Struct, frozen=True):
     """Whether that sandbox may not be left."""
     model_reason: str = ""
     """The model's own words for why, on one line."""
-    declared: bool = True
+    declares_access: bool = True
     """Whether the tool itself says what it touches."""
     arguments: str = ""
     """Arguments as JSON of a tool that does not say what it touches: what rules match besides."""

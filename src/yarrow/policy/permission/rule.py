@@ -16,7 +16,7 @@ class RuleEffect(IntEnum):
 class RuleMatch(Struct, frozen=True):
     """What the rules say of a call, and the rule that says so."""
 
-    verdict: RuleEffect
+    effect: RuleEffect
     rule: str
     has_pattern: bool
 

@@ -30,9 +30,9 @@ def match_rules(rules: Mapping[str, str], request: CallDescription) -> RuleMatch
             rank = len(pattern) + 1 if pattern is not None else int(tool != "*")
             found.append((verdict is RuleEffect.DENY, rank, verdict, rule))
     if request.kind is ToolKind.FILE:
-        cwd = Path(request.like.cwd)
-        by_path = PathRules.make(rules, request.tool, cwd, writes=not request.read_only)
-        first = by_path.first(request.subject, *request.names)
+        cwd = Path(request.allow_key.cwd)
+        by_path = PathRules.make(rules, request.tool, cwd, writes=not request.is_read_only)
+        first = by_path.match(request.subject, *request.literal_paths)
         found += [first.rank] if first else []
     if not found:
         return None
@@ -50,7 +50,7 @@ def _matches(pattern: str | None, verdict: RuleEffect, request: CallDescription)
     # What a shell makes of a text is not known without being one: such a pattern spares a question inside a sandbox,
     # and grants nothing where there is none.
     grants = verdict is RuleEffect.AUTO and request.kind is ToolKind.SHELL
-    if grants and (not request.contained or METACHARACTERS.search(request.subject)):
+    if grants and (not request.is_sandboxed or METACHARACTERS.search(request.subject)):
         return False
     if _compile(pattern).fullmatch(request.subject):
         return True

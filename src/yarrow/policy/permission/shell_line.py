@@ -44,13 +44,13 @@ class SimpleCommand(Struct, frozen=True):
     words: tuple[Word, ...]
     source: str
 
-    def spelled(self) -> str:
+    def normalized(self) -> str:
         """Return it without prefixes, quotes, redirections and double blanks."""
         words = [word for word in self.words if not word.redirects]
         texts = [word.text for word in words]
         return " ".join(texts[command_starts([word.source for word in words], texts)[-1] :])
 
-    def forms(self) -> Iterator[str]:
+    def spellings(self) -> Iterator[str]:
         """Yield the spellings that a pattern may match: without prefixes, quotes, redirections and double blanks."""
         first = self.words[0].start
         words = [word for word in self.words if not word.redirects]
@@ -79,13 +79,13 @@ class Pipeline(Struct, frozen=True):
     text: str
     """The text that they are written in."""
 
-    def forms(self) -> Iterator[str]:
+    def spellings(self) -> Iterator[str]:
         """Yield the spellings of each part of the pipeline that has a pipe in it."""
         for first, last in combinations(range(len(self.commands)), 2):
             end = self.commands[last]
             yield self.text[self.commands[first].words[0].start : end.words[0].start + len(end.source)]
             for joined in (" | ", "|"):
-                yield joined.join(one.spelled() for one in self.commands[first : last + 1])
+                yield joined.join(one.normalized() for one in self.commands[first : last + 1])
 
 
 class _HereDocument(Struct):
@@ -102,7 +102,7 @@ class _HereDocument(Struct):
 def spellings(line: str) -> frozenset[str]:
     """Return the spellings of all simple commands of a line."""
     whole = " ".join(line.split())
-    return frozenset([whole, line.strip(), *(form for one in parse_commands(line) for form in one.forms())])
+    return frozenset([whole, line.strip(), *(form for one in parse_commands(line) for form in one.spellings())])
 
 
 def parse_commands(line: str, depth: int = 0) -> Iterator[SimpleCommand | Pipeline]:

@@ -116,19 +116,19 @@ def take_baseline(  # noqa: PLR0913 (a look is handed on)
     *,
     others: Sequence[Baseline] = (),
     secrets: SecretFiles = ENV_FILES,
-    look: ListDirectory | None = None,
+    lister: ListDirectory | None = None,
     unjudged: tuple[UnscannedRegion, ...] = (),
 ) -> Baseline:
-    """Look at the workspace of a command that is about to run, beside others; `look` in place of a look of its own."""
-    found = scan_git_directories(roots, secrets, look=look)
+    """Look at the workspace of a command that is about to run, beside others; `lister` in place of one of its own."""
+    found = scan_git_directories(roots, secrets, lister=lister)
     sound = (path for path in protected if not _is_in(unjudged, path.parent))
     kept = frozenset(path for path in sound if all(_is_sound(path, other) for other in (*_running, *others)))
     trusted, known, pointers = set[PathDigest](), set[PathDigest](), set[PathDigest]()
     saved: dict[Path, SavedFile] = {}
-    seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.names.items()}
+    seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.git_names.items()}
     for directory, names in seen.items():
         known.update(escaping_pointers(directory, names, roots))
-        if not names or (not may_be_git_directory(directory, names) and directory not in found.linked):
+        if not names or (not may_be_git_directory(directory, names) and directory not in found.symlinked):
             continue
         all_parts = list(executed_parts(directory, roots))
         (trusted if is_complete(names) else known).update(all_parts)
@@ -141,12 +141,12 @@ def take_baseline(  # noqa: PLR0913 (a look is handed on)
         seals=frozenset(PathDigest(path, file_signature(path)) for path in kept),
         missing=frozenset(missing),
         names=seen,
-        beyond=found.beyond,
+        beyond=found.unscanned,
         trusted=frozenset(trusted),
         known=frozenset(known),
         pointers=frozenset(pointers),
         saved=saved,
-        closed=frozenset(part for part in found.closed if not _is_in(unjudged, part.path)),
+        closed=frozenset(part for part in found.unreadable if not _is_in(unjudged, part.path)),
         unjudged=unjudged,
     )
 
@@ -160,14 +160,14 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
     """Return what to quarantine after a command, or after a service was killed, of what was found."""
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Finding] = {}
-    for directory, names in found.names.items():
+    for directory, names in found.git_names.items():
         for part in escaping_pointers(directory, names, before.roots):
             if part not in before.known and part.path not in before.protected:
                 verdicts.setdefault(part.path, Finding(part.path, EXECUTED_REASON, before.saved.get(part.path)))
-        if may_be_git_directory(directory, names) or directory in found.linked:
+        if may_be_git_directory(directory, names) or directory in found.symlinked:
             for verdict in _findings_or_error(directory, names, before):
                 verdicts.setdefault(verdict.path, verdict)
-    for part in found.closed - before.closed:
+    for part in found.unreadable - before.closed:
         if is_owned_by_user(part.path):
             verdicts.setdefault(part.path, Finding(part.path, UNLISTED_REASON))
     return list(verdicts.values())
@@ -175,7 +175,7 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
 
 def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
     """Yield the git directories and files `.git` that a workspace has and did not have before a command."""
-    for directory, names in found.names.items():
+    for directory, names in found.git_names.items():
         if _is_in(before.unjudged, directory):  # it may be older
             continue
         had = before.names.get(directory, ())
@@ -230,7 +230,7 @@ def _harmless_remainder(path: Path, before: Baseline) -> SavedFile | None:
 
 
 def _is_in(regions: Sequence[UnscannedRegion], directory: Path) -> bool:
-    return any(region.holds(directory) for region in regions)
+    return any(region.contains(directory) for region in regions)
 
 
 def _new_git_names(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:

@@ -49,19 +49,19 @@ MAX_WORDS = 8_900
 class WorkspaceMounts(Struct, frozen=True):
     """What was found of the workspace of a sandbox, and how it is bound."""
 
-    found: Sequence[ScanResult]
-    covers: Mapping[Path, Path]
+    scans: Sequence[ScanResult]
+    masks: Mapping[Path, Path]
     """What stands in the place of each file of secrets."""
-    hold: Callable[[Path], int | None] | None
+    open_path: Callable[[Path], int | None] | None
     """Returns a descriptor of what is at a path, None when nothing is; None where the launcher takes paths alone."""
-    copies: GitConfigCopies | None = None
+    config_copies: GitConfigCopies | None = None
     """Configurations of git that the command can change in copies."""
     caches: CacheMounts = NO_CACHES
     """Caches of package managers."""
 
 
 def build_arguments(
-    box: SandboxSpec, workplace: WorkspaceMounts, environment: Mapping[str, str], *, cwd: Path
+    spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str], *, cwd: Path
 ) -> list[str]:
     """Return the words that follow `bwrap`, up to the command.
 
@@ -70,72 +70,76 @@ def build_arguments(
     """
     # No namespace of control groups: the paths in /proc would not fit the mounts below /sys, on which Java fails.
     words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")]
-    if box.level == "strict" or not box.network:
+    if spec.level == "strict" or not spec.network:
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc"]
     words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a tmpfs of its own)
-    plan = mount_plan(box, workplace, environment)
-    places = {str(sandbox_home(box.home)): str(box.private / "home"), "/tmp": str(box.private / "tmp")}  # noqa: S108
-    clear_mount_points(plan, places | workplace.caches.places)
-    words += render_mounts(plan if box.owner is None else _reachable_mounts(plan, box, box.owner))
+    plan = mount_plan(spec, mounts, environment)
+    places = {str(sandbox_home(spec.home)): str(spec.session_dir / "home"), "/tmp": str(spec.session_dir / "tmp")}  # noqa: S108
+    clear_mount_points(plan, places | mounts.caches.session_directories)
+    words += render_mounts(plan if spec.owner is None else _reachable_mounts(plan, spec, spec.owner))
     if len(words) > MAX_WORDS:
-        told = f"{len(workplace.covers):,} files such as .env, or many repositories: more than a sandbox can keep apart"
+        told = f"{len(mounts.masks):,} files such as .env, or many repositories: more than a sandbox can keep apart"
         raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
-    return [*words, *(() if workplace.copies is None else (GUARDS_MARK,)), "--chdir", str(cwd)]
+    return [*words, *(() if mounts.config_copies is None else (GUARDS_MARK,)), "--chdir", str(cwd)]
 
 
-def wrap_launcher(workplace: WorkspaceMounts, program: Sequence[str]) -> list[str]:
+def wrap_launcher(mounts: WorkspaceMounts, program: Sequence[str]) -> list[str]:
     """Return the command line that runs bubblewrap where symlinks lead to the copies of git's configurations.
 
     `program` is the command line of bubblewrap.
     """
-    if workplace.copies is None:
+    if mounts.config_copies is None:
         return list(program)
-    guards = [mount for path in workplace.copies.configs for mount in _bind_mounts(path, workplace, writable=False)]
-    return workplace.copies.launching(render_mounts(guards), program)
+    guards = [mount for path in mounts.config_copies.configs for mount in _bind_mounts(path, mounts, writable=False)]
+    return mounts.config_copies.wrap_launcher(render_mounts(guards), program)
 
 
-def mount_plan(box: SandboxSpec, workplace: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
+def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
     """Return the mounts over a read-only view of the machine, in the order in which they are made."""
-    home = sandbox_home(box.home)
-    root_masks, root_masks_in_readable = _root_file_masks(box)
-    sight = _visible_programs(box, environment)
-    caches = workplace.caches
+    home = sandbox_home(spec.home)
+    root_masks, root_masks_in_readable = _root_file_masks(spec)
+    sight = _visible_programs(spec, environment)
+    caches = mounts.caches
     cached = (mount.target for mount in caches.mounts)
-    roots = (*(target for _, target in sight.shown), *cached, *map(str, box.readable), *map(str, box.writable))
+    roots = (*(target for _, target in sight.shown), *cached, *map(str, spec.readable), *map(str, spec.writable))
     return [
         *_kernel_masks(),
         *_hidden_masks(),
         *root_masks,
-        BindMount(str(box.private / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
+        BindMount(str(spec.session_dir / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
         *_parent_masks("/tmp", (str(home), *roots)),  # noqa: S108
-        BindMount(str(box.private / "home"), str(home), writable=True),
+        BindMount(str(spec.session_dir / "home"), str(home), writable=True),
         *_parent_masks(str(home), roots),
-        *(() if workplace.copies is None else (workplace.copies.mount(),)),
-        *(BindMount(source, target, optional=True) for source, target in sight.shown if not caches.hides(target)),
-        *_resolver_mounts(box),
-        *(bind_self(path, optional=True) for path in box.readable),
+        *(() if mounts.config_copies is None else (mounts.config_copies.mount(),)),
+        *(BindMount(source, target, optional=True) for source, target in sight.shown if not caches.covers(target)),
+        *_resolver_mounts(spec),
+        *(bind_self(path, optional=True) for path in spec.readable),
         *root_masks_in_readable,
         *caches.mounts,
-        *_settings_mounts(box),
-        *(mount for path in box.writable for mount in _bind_mounts(path, workplace, writable=path not in box.locked)),
-        *_guard_mounts(box, workplace),
-        *_secret_file_masks(box, workplace, environment),
+        *_settings_mounts(spec),
+        *(
+            mount
+            for path in spec.writable
+            for mount in _bind_mounts(path, mounts, writable=path not in spec.read_only_roots)
+        ),
+        *_guard_mounts(spec, mounts),
+        *_secret_file_masks(spec, mounts, environment),
         # Last, so that they stay hidden where one of them lies inside of what is shown.
-        *_secret_masks(box, home, sight),
-        *_socket_masks(box, sight, environment),
+        *_secret_masks(spec, home, sight),
+        *_socket_masks(spec, sight, environment),
     ]
 
 
-def _reachable_mounts(plan: Sequence[Mount], box: SandboxSpec, owner: CommandUser) -> list[Mount]:
+def _reachable_mounts(plan: Sequence[Mount], spec: SandboxSpec, owner: CommandUser) -> list[Mount]:
     """Return the mounts that the owner of the workspace can reach, as the launcher runs with no other rights."""
-    own = (f"{box.private}/", "/dev/")
+    own = (f"{spec.session_dir}/", "/dev/")
     sources = [mount.source if isinstance(mount, BindMount) else mount.target for mount in plan]
     return [
         mount
         for mount, source in zip(plan, sources, strict=True)
-        if source.startswith(own) or owner.reaches(os.path.realpath(source))
+        if source.startswith(own) or owner.can_reach(os.path.realpath(source))
     ]
 
 
@@ -155,14 +159,14 @@ def _hidden_masks() -> list[Mount]:
     return places + [BindMount(str(DEV_NULL), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
 
 
-def _root_file_masks(box: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
+def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
     """Return masks of what only root can read: those of the machine, and those below what `workspace.read` shows.
 
     What `workspace.read` names, and what lies below a directory that it names, is shown.
     """
-    if not box.runs_as_root:
+    if not spec.runs_as_root:
         return [], []
-    readable, writable = tuple(map(str, box.readable)), tuple(map(str, box.writable))
+    readable, writable = tuple(map(str, spec.readable)), tuple(map(str, spec.writable))
     # What lies in the workspace is bound over a mask anyway, and each mount costs time.
     files, closed = (
         [path for path in paths if path not in (*readable, *writable) and not _lies_in(path, writable)]
@@ -192,60 +196,60 @@ def _split_targets(place: str, targets: Iterable[str]) -> Iterator[tuple[str, st
             yield top, rest
 
 
-def mount_targets_in_tmp(box: SandboxSpec, environment: Mapping[str, str]) -> tuple[str, ...]:
+def mount_targets_in_tmp(spec: SandboxSpec, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths below /tmp where commands see something else than the session's own: mounts and masks."""
     tmp = "/tmp"  # noqa: S108 (the session's own is meant)
-    shown_there = (target for _, target in _visible_programs(box, environment).shown)
-    targets = (str(sandbox_home(box.home)), *shown_there, *map(str, box.readable), *map(str, box.writable))
+    shown_there = (target for _, target in _visible_programs(spec, environment).shown)
+    targets = (str(sandbox_home(spec.home)), *shown_there, *map(str, spec.readable), *map(str, spec.writable))
     places = {f"{top}/{rest}" if rest and top.startswith(".") else top for top, rest in _split_targets(tmp, targets)}
-    hidden = (str(path) for path in box.hidden if path.is_relative_to(tmp))
+    hidden = (str(path) for path in spec.hidden if path.is_relative_to(tmp))
     return (*(f"{tmp}/{place}" for place in sorted(places)), *hidden)
 
 
-def _resolver_mounts(box: SandboxSpec) -> list[Mount]:
+def _resolver_mounts(spec: SandboxSpec) -> list[Mount]:
     """Return the mounts of the file that names the name servers, wherever symlinks lead to it through hidden places."""
-    if box.level != "workspace" or not box.network:
+    if spec.level != "workspace" or not spec.network:
         return []
     *_, end = trail = list(follow_symlinks("/etc/resolv.conf"))
-    hidden = hidden_directories(box.home)
+    hidden = hidden_directories(spec.home)
     places = (stage for stage in trail if stage.startswith(tuple(f"{place}/" for place in hidden)))
     return [BindMount(end, place, optional=True) for place in places]
 
 
-def _visible_programs(box: SandboxSpec, environment: Mapping[str, str]) -> VisiblePrograms:
-    around = program_scope(box.home, box.writable, box.readable)
-    return find_visible_programs(replace(around, restricted=_root_directories(box)), environment)
+def _visible_programs(spec: SandboxSpec, environment: Mapping[str, str]) -> VisiblePrograms:
+    around = program_scope(spec.home, spec.writable, spec.readable)
+    return find_visible_programs(replace(around, restricted=_root_directories(spec)), environment)
 
 
-def _root_directories(box: SandboxSpec) -> tuple[str, ...]:
+def _root_directories(spec: SandboxSpec) -> tuple[str, ...]:
     """Return the directories that only root can read, as far as they are known."""
-    return root_files.known_files(tuple(map(str, box.readable))).directories if box.runs_as_root else ()
+    return root_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
 
 
-def _secret_masks(box: SandboxSpec, home: Path, sight: VisiblePrograms) -> list[Mount]:
+def _secret_masks(spec: SandboxSpec, home: Path, sight: VisiblePrograms) -> list[Mount]:
     """Return the masks of keys, where they are shown, and of the service's own directories.
 
     A place of keys that `workspace.read` names is shown, whatever is masked above it.
     """
-    seen = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
-    secrets = find_home_secrets(box.home)
-    bare = [path for path in secrets if home != box.home or str(path) in seen or _lies_in(str(path), seen)]
+    seen = (*(target for _, target in sight.shown), *map(str, spec.readable), *map(str, spec.writable))
+    secrets = find_home_secrets(spec.home)
+    bare = [path for path in secrets if home != spec.home or str(path) in seen or _lies_in(str(path), seen)]
     keys = [*bare, *map(Path, sight.masked), *resolve_symlinks(secrets)]
-    named = _readable_credentials(box)
+    named = _readable_credentials(spec)
     if not named:
-        return mask_paths((*keys, *box.hidden))
+        return mask_paths((*keys, *spec.hidden))
     others = (path for path in keys if not any(path.is_relative_to(place) for place in named))
-    return [*mask_paths(others), *(bind_self(path, optional=True) for path in named), *mask_paths(box.hidden)]
+    return [*mask_paths(others), *(bind_self(path, optional=True) for path in named), *mask_paths(spec.hidden)]
 
 
-def _socket_masks(box: SandboxSpec, sight: VisiblePrograms, environment: Mapping[str, str]) -> list[Mount]:
+def _socket_masks(spec: SandboxSpec, sight: VisiblePrograms, environment: Mapping[str, str]) -> list[Mount]:
     """Return the masks of sockets of daemons; a session's own are in the workspace, and `strict` has none at all."""
-    if box.level != "workspace":
+    if spec.level != "workspace":
         return []
-    hidden = hidden_directories(box.home)
-    shown_again = (*(target for _, target in sight.shown), *map(str, box.readable), *map(str, box.writable))
+    hidden = hidden_directories(spec.home)
+    shown_again = (*(target for _, target in sight.shown), *map(str, spec.readable), *map(str, spec.writable))
     others = (
-        path for path in map(os.path.realpath, find_daemon_sockets()) if not _lies_in(path, map(str, box.writable))
+        path for path in map(os.path.realpath, find_daemon_sockets()) if not _lies_in(path, map(str, spec.writable))
     )
     named = (*others, *map(os.path.realpath, find_client_sockets(environment)))
     return mask_paths(Path(path) for path in named if not _lies_in(path, hidden) or _lies_in(path, shown_again))
@@ -255,76 +259,76 @@ def _lies_in(path: str, places: Iterable[str]) -> bool:
     return any(path.startswith(f"{place}/") for place in places)
 
 
-def _readable_credentials(box: SandboxSpec) -> list[Path]:
-    if not box.readable:
+def _readable_credentials(spec: SandboxSpec) -> list[Path]:
+    if not spec.readable:
         return []
-    keys = CredentialPaths.of(box.home)
-    return [path for path in box.readable if keys.has(str(path))]
+    keys = CredentialPaths.for_home(spec.home)
+    return [path for path in spec.readable if keys.has(str(path))]
 
 
-def _settings_mounts(box: SandboxSpec) -> list[Mount]:
+def _settings_mounts(spec: SandboxSpec) -> list[Mount]:
     """Return the mounts of the person's settings of git and cargo, without the tokens in them."""
-    is_bare = sandbox_home(box.home) != box.home
+    is_bare = sandbox_home(spec.home) != spec.home
     mounts: list[Mount] = []
-    for path, source in copy_settings(box.home, box.private / "settings", box.writable):
-        is_shown = path in box.readable or any(path.is_relative_to(root) for root in box.writable)
+    for path, source in copy_settings(spec.home, spec.session_dir / "settings", spec.writable):
+        is_shown = path in spec.readable or any(path.is_relative_to(root) for root in spec.writable)
         if not is_shown and not (is_bare and source == path):
             mounts.append(BindMount(str(source), str(path), optional=True))
     return mounts
 
 
-def _guard_mounts(box: SandboxSpec, workplace: WorkspaceMounts) -> list[Mount]:
+def _guard_mounts(spec: SandboxSpec, mounts: WorkspaceMounts) -> list[Mount]:
     """Return the mounts that keep git's own files as they are, and hidden ones where they are.
 
     Roots can lie in each other: the directories of all come first, since each covers what is mounted below it.
     """
-    found = [one for root, one in zip(box.writable, workplace.found, strict=False) if root not in box.locked]
-    above = {path for root in box.writable for place in box.hidden for path in directories_between(root, place)}
+    found = [one for root, one in zip(spec.writable, mounts.scans, strict=False) if root not in spec.read_only_roots]
+    above = {path for root in spec.writable for place in spec.hidden for path in directories_between(root, place)}
     pinned = sorted({*above, *(path for one in found for path in one.pinned)})
-    copied = frozenset[Path]() if workplace.copies is None else workplace.copies.configs
-    fixed = dict.fromkeys(path for one in found for path in one.fixed if path not in copied)
-    closed = dict.fromkeys(path for one in workplace.found for path in one.closed)
+    copied = frozenset[Path]() if mounts.config_copies is None else mounts.config_copies.configs
+    fixed = dict.fromkeys(path for one in found for path in one.read_only if path not in copied)
+    closed = dict.fromkeys(path for one in mounts.scans for path in one.unreadable)
     return [
-        *(mount for path in pinned for mount in _bind_mounts(path, workplace, writable=True)),
-        *(mount for path in fixed for mount in _bind_mounts(path, workplace, writable=False)),
+        *(mount for path in pinned for mount in _bind_mounts(path, mounts, writable=True)),
+        *(mount for path in fixed for mount in _bind_mounts(path, mounts, writable=False)),
         *(EmptyMount(str(path)) for path in closed),
     ]
 
 
-def _secret_file_masks(box: SandboxSpec, workplace: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
-    mounts: list[Mount] = []
-    for path, cover in workplace.covers.items():
-        is_within = any(path.is_relative_to(root) for root in box.writable)
+def _secret_file_masks(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
+    found: list[Mount] = []
+    for path, cover in mounts.masks.items():
+        is_within = any(path.is_relative_to(root) for root in spec.writable)
         # Where a link leads out of the workspace, what is hidden anyway needs no cover, and could not be given one.
-        if path not in box.readable and (is_within or host_path(box, path, environment) == path):
-            mounts.append(BindMount(str(cover), str(path), optional=True))
-    return mounts
+        if path not in spec.readable and (is_within or host_path(spec, path, environment) == path):
+            found.append(BindMount(str(cover), str(path), optional=True))
+    return found
 
 
-def _bind_mounts(path: Path, workplace: WorkspaceMounts, *, writable: bool) -> list[Mount]:
+def _bind_mounts(path: Path, mounts: WorkspaceMounts, *, writable: bool) -> list[Mount]:
     """Return a bind of a path on itself; by a descriptor, a link that is put there meanwhile changes nothing."""
-    if workplace.hold is None:
+    if mounts.open_path is None:
         return [bind_self(path, writable=writable, optional=True)]
-    descriptor = workplace.hold(path)
+    descriptor = mounts.open_path(path)
     return [] if descriptor is None else [DescriptorMount(descriptor, str(path), writable=writable)]
 
 
-def host_path(box: SandboxSpec, path: Path, environment: Mapping[str, str]) -> Path | None:
+def host_path(spec: SandboxSpec, path: Path, environment: Mapping[str, str]) -> Path | None:
     """Return where outside that lies which a real path leads to inside, None where it is hidden."""
-    home, secrets = sandbox_home(box.home), find_home_secrets(box.home)
-    if any(path.is_relative_to(root) for root in (*box.hidden, *secrets, *resolve_symlinks(secrets))):
+    home, secrets = sandbox_home(spec.home), find_home_secrets(spec.home)
+    if any(path.is_relative_to(root) for root in (*spec.hidden, *secrets, *resolve_symlinks(secrets))):
         return None
-    if any(path.is_relative_to(root) for root in (*box.writable, *box.readable)):
+    if any(path.is_relative_to(root) for root in (*spec.writable, *spec.readable)):
         return path
     if any(
-        path.is_relative_to(target) for source, target in _visible_programs(box, environment).shown if source == target
+        path.is_relative_to(target) for source, target in _visible_programs(spec, environment).shown if source == target
     ):
         return path
     for place, name in ((home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
         if path.is_relative_to(place):
-            return box.private / name / path.relative_to(place)
+            return spec.session_dir / name / path.relative_to(place)
     hidden = [
         *(cached_realpath(name) for name in (*HIDDEN_DIRECTORIES, *HIDDEN_SYSTEM_DIRECTORIES)),
-        *_root_directories(box),
+        *_root_directories(spec),
     ]
     return None if any(path.is_relative_to(name) and str(path) != name for name in hidden) else path

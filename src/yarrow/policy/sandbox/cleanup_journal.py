@@ -42,22 +42,22 @@ class StoredBaseline(Struct, frozen=True):
 class Leftovers(Struct, frozen=True):
     """What a command may leave that must not stay."""
 
-    watched: PathGuard
-    before: Baseline
+    guard: PathGuard
+    baseline: Baseline
     """What its workspace held."""
-    made: tuple[Path, ...] = ()
+    new_repositories: tuple[Path, ...] = ()
     """Git directories that earlier commands made."""
 
-    def take_away(self, quarantine: Quarantine) -> list[QuarantineEntry]:
+    def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
         """Quarantine it, put back what was there before, and return the entries.
 
         An error keeps nothing else in place: it becomes an entry, and the workspace is looked at again.
         """
-        taken = self.watched.take_away(quarantine)
-        REGISTER.add(self.made)
+        taken = self.guard.quarantine(quarantine)
+        REGISTER.add(self.new_repositories)
         failed: dict[Path, QuarantineEntry] = {}
         for _ in range(MAX_SCANS):
-            found = list(_scan_and_quarantine(self.before, quarantine))
+            found = list(_scan_and_quarantine(self.baseline, quarantine))
             taken += [entry for entry in found if entry.item != entry.path]
             failed = {entry.path: entry for entry in found if entry.item == entry.path}
             if not found:
@@ -85,7 +85,7 @@ def _scan_and_quarantine(before: Baseline, quarantine: Quarantine) -> Iterator[Q
 
 
 def _quarantine_finding(verdict: Finding, quarantine: Quarantine) -> QuarantineEntry | None:
-    entry = GuardedPath.at(verdict.path).take_away(quarantine, reason=verdict.reason)
+    entry = GuardedPath.for_path(verdict.path).quarantine(quarantine, reason=verdict.reason)
     if entry is not None and entry.item != entry.path and verdict.saved is not None:
         with suppress(OSError):
             _restore_file(verdict.path, verdict.saved)
@@ -147,7 +147,7 @@ def other_baselines(directory: Path) -> list[Baseline]:
             with suppress(OSError, msgspec.MsgspecError):
                 descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
                 try:
-                    found.append(_decode_entry(descriptor).before)
+                    found.append(_decode_entry(descriptor).baseline)
                 finally:
                     os.close(descriptor)
     return found
@@ -177,8 +177,8 @@ def _recover_entry(directory: Path, name: str) -> list[QuarantineEntry]:
         taken: list[QuarantineEntry] = []
         with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
             left = _decode_entry(descriptor)
-            mark_unscanned(directory, left.before.roots, left.before.beyond)
-            taken = left.take_away(Quarantine(directory / STORE))
+            mark_unscanned(directory, left.baseline.roots, left.baseline.beyond)
+            taken = left.quarantine(Quarantine(directory / STORE))
         (directory / name).unlink(missing_ok=True)
         return taken
     finally:
@@ -191,10 +191,10 @@ def _encode_entry(left: Leftovers) -> bytes:
     Without the names it still says what is trusted: after a crash, what a command turned into a git directory is
     quarantined by its executable part instead of by what completed it.
     """
-    before = left.before
+    before = left.baseline
     for names in (tuple(before.names.items()), ()):
         stored = StoredBaseline(replace(before, names={}, saved={}), names, tuple(before.saved.items()))
-        data = msgspec.json.encode((left.watched, stored), enc_hook=encode_path)
+        data = msgspec.json.encode((left.guard, stored), enc_hook=encode_path)
         if len(data) <= MAX_ENTRY_BYTES:
             return data
     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))

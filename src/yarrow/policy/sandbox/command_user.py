@@ -20,11 +20,11 @@ class CommandUser(Struct, frozen=True):
     uid: int
     gid: int
 
-    def becoming(self) -> tuple[str, ...]:
+    def setpriv_words(self) -> tuple[str, ...]:
         """Return the words that run the rest of a command line as this user, without any of root's groups."""
         return (_setpriv() or "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--")
 
-    def reaches(self, path: str) -> bool:
+    def can_reach(self, path: str) -> bool:
         """Whether the user can pass through each directory above a real path."""
         while path != "/":
             path = os.path.dirname(path)  # noqa: PTH120 (for each mount)
@@ -37,21 +37,21 @@ class CommandUser(Struct, frozen=True):
                 return False
         return True
 
-    def own(self, path: str) -> None:
+    def chown(self, path: str) -> None:
         """Give a file or a directory to the user, or a symlink itself. Raises OSError."""
         os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
-    def receive(self, private: Path) -> None:
+    def chown_session_dir(self, session_dir: Path) -> None:
         """Give a session's directories to the user, who can pass through those above. Raises OSError."""
-        for directory in (private.parent, private):
+        for directory in (session_dir.parent, session_dir):
             directory.chmod(0o711)
         for name in SESSION_DIRECTORIES:
-            directory = private / name
+            directory = session_dir / name
             with suppress(FileNotFoundError):
                 os.chown(directory, self.uid, self.gid, follow_symlinks=False)
-        for path in (private / "configs").rglob("*"):
+        for path in (session_dir / "configs").rglob("*"):
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
-        with suppress(FileNotFoundError), os.scandir(private / "settings") as entries:
+        with suppress(FileNotFoundError), os.scandir(session_dir / "settings") as entries:
             for entry in entries:
                 os.chown(entry.path, self.uid, self.gid, follow_symlinks=False)
 
@@ -71,7 +71,7 @@ def owner_problem(owner: CommandUser, workspace: Path, scratch: Path) -> str:
     """Return why commands of a workspace cannot run as its owner, as part of a sentence; empty when they can."""
     if not _setpriv():
         return "setpriv (util-linux) is not installed"
-    closed = next((path for path in (workspace, scratch) if not owner.reaches(str(path))), None)
+    closed = next((path for path in (workspace, scratch) if not owner.can_reach(str(path))), None)
     return f"that user has no access to {closed.parent}" if closed else ""
 
 

@@ -33,15 +33,15 @@ GIT_NAMES = GIT_DIRECTORY_NAMES | {".git", "config", "config.worktree", "hooks"}
 class DirectoryListing(Struct, frozen=True):
     """What a directory holds."""
 
-    count: int
+    entry_count: int
     """How many entries."""
-    telling: tuple[str, ...]
+    notable: tuple[str, ...]
     """Repositories, files of secrets, and the `HEAD` of a directory that is itself a repository."""
-    directories: tuple[str, ...]
+    subdirectories: tuple[str, ...]
     """The paths of what is to be looked at in turn."""
-    passed: tuple[str, ...] = ()
+    build_directories: tuple[str, ...] = ()
     """The paths of other directories, in which only git directories matter."""
-    git: tuple[str, ...] = ()
+    git_names: tuple[str, ...] = ()
     """The names that are among `GIT_NAMES` in any case: a file system may not tell them apart."""
 
 
@@ -66,13 +66,13 @@ def start_scan(secrets: SecretFiles) -> ListDirectory:
 
     It looks once at each directory, so that what is before one command is seen at one moment.
     """
-    known, seen, begun = _cache.setdefault(secrets, {}), dict[str, DirectoryListing](), watches.begin()
+    known, seen, begun = _cache.setdefault(secrets, {}), dict[str, DirectoryListing](), watches.begin_round()
     for directory in begun.changed:
         for others in _cache.values():
             others.pop(directory, None)
-    same = begun.same
+    same = begun.unchanged
 
-    def look(directory: str) -> DirectoryListing:
+    def list_one(directory: str) -> DirectoryListing:
         names = seen.get(directory)
         if names is None:
             before = known.get(directory)
@@ -98,7 +98,7 @@ def start_scan(secrets: SecretFiles) -> ListDirectory:
             known[directory] = (state, names)
         return names
 
-    return look
+    return list_one
 
 
 def is_complete(names: Iterable[str]) -> bool:

@@ -68,19 +68,19 @@ class DirectoryWatches:
         self._numbers: dict[str, int] = {}  # negative where changes are not reported
         self._paths: dict[int, tuple[str, ...]] = {}  # several where one directory is mounted twice
         self._tops: dict[str, tuple[int, int]] = {}
-        self._same: dict[str, DirectoryState] = {}
+        self._unchanged: dict[str, DirectoryState] = {}
 
-    def want(self) -> None:
+    def enable(self) -> None:
         """Watch directories from the next look on; until a first command was run, it would not be worth it."""
         self._is_wanted = True
 
-    def begin(self) -> "WatchRound":
+    def begin_round(self) -> "WatchRound":
         """Take in what changed until now, and return what one look at a workspace needs."""
         with self._lock:
-            changed = self._take()
-            return WatchRound(self, self._round, same=self._same, changed=changed)
+            changed = self._take_reports()
+            return WatchRound(self, self._round, same=self._unchanged, changed=changed)
 
-    def _take(self) -> frozenset[str]:
+    def _take_reports(self) -> frozenset[str]:
         """Return the directories in which names changed, and those that are others now."""
         if self._changes is None:
             self._start()
@@ -95,7 +95,7 @@ class DirectoryWatches:
         if not reports:
             return frozenset()
         self._round += 1
-        return frozenset(self._doubted(dict.fromkeys(reports)))
+        return frozenset(self._drop_doubtful(dict.fromkeys(reports)))
 
     def _start(self) -> None:
         if self._is_wanted and (now := time.monotonic()) >= self._resume_at:
@@ -107,12 +107,12 @@ class DirectoryWatches:
     def _room(self) -> int:
         return 0 if self._changes is None else min(MAX_WATCHED, self._changes.room) - self._added
 
-    def _doubted(self, reports: Iterable[tuple[int, str, str]]) -> Iterator[str]:
+    def _drop_doubtful(self, reports: Iterable[tuple[int, str, str]]) -> Iterator[str]:
         """Drop the states that reports made doubtful; yield the directories that must be read again."""
         gone: dict[str, None] = {}
         for number, kind, name in reports:
             for path in self._paths.get(number, ()):
-                self._same.pop(path, None)
+                self._unchanged.pop(path, None)
                 if kind == "gone":
                     gone[path] = None
                 elif kind == "names":
@@ -132,7 +132,7 @@ class DirectoryWatches:
             if path.rpartition("/")[0] in dropped:
                 dropped.add(path)
         for path in dropped:
-            self._same.pop(path, None)
+            self._unchanged.pop(path, None)
             self._tops.pop(path, None)
             number = self._numbers.pop(path, -1)
             others = tuple(other for other in self._paths.pop(number, ()) if other != path)
@@ -177,7 +177,7 @@ class DirectoryWatches:
                 if top != state[:2]:
                     self._drop((path,))
             elif number == self._round and self._changes is not None and state[0] in self._changes.devices:
-                self._same[path] = state
+                self._unchanged[path] = state
 
 
 class WatchRound:
@@ -189,7 +189,7 @@ class WatchRound:
         self._watches = watches
         self._number = number
         self._left = MAX_ADDED
-        self.same = same
+        self.unchanged = same
         """States of directories that did not change."""
         self.changed = changed
         """Directories of which an earlier look says nothing any more."""

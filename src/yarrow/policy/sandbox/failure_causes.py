@@ -106,21 +106,21 @@ class FinishedCommand(Struct, frozen=True):
 class SandboxRestrictions(Struct, frozen=True):
     """What a sandbox kept from a command."""
 
-    box: SandboxSpec
+    spec: SandboxSpec
     guarded: tuple[Path, ...]
     """Files and directories of the workspace that were mounted so that they could not be changed or moved."""
-    covered: tuple[Path, ...]
+    masked: tuple[Path, ...]
     """Files of secrets that could not be read."""
 
     def is_read_only(self, path: Path) -> bool:
         """Whether a write to a path fails inside and would not fail outside."""
-        is_open = any(path.is_relative_to(root) for root in self.box.writable) and self.guard(path) is None
+        is_open = any(path.is_relative_to(root) for root in self.spec.writable) and self.guard(path) is None
         return not is_open and not self._is_private(path) and _writable(path)
 
     def _is_private(self, path: Path) -> bool:
         """Whether a path is the session's own inside: not where it lies beside a root, in a directory made for that."""
         tops = [place / path.relative_to(place).parts[0] for place in SESSION_DIRECTORIES if place in path.parents]
-        return any(not any(root.is_relative_to(top) for root in self.box.writable) for top in tops)
+        return any(not any(root.is_relative_to(top) for root in self.spec.writable) for top in tops)
 
     def guard(self, path: Path) -> Path | None:
         """Return the innermost of what is guarded that a path is or lies in."""
@@ -130,15 +130,15 @@ class SandboxRestrictions(Struct, frozen=True):
 class FailureEvidence(Struct, frozen=True):
     """A command that ended, and the lines of its output that may say why it failed."""
 
-    ran: FinishedCommand
-    limits: SandboxRestrictions
+    finished: FinishedCommand
+    restrictions: SandboxRestrictions
     lines: list[str]
 
-    def matching(self, pattern: re.Pattern[str]) -> bool:
+    def has_line_like(self, pattern: re.Pattern[str]) -> bool:
         """Whether a line begins as a pattern says."""
         return any(map(pattern.match, self.lines))
 
-    def holding(self, pattern: re.Pattern[str]) -> list[str]:
+    def lines_with(self, pattern: re.Pattern[str]) -> list[str]:
         """Return the lines that hold what a pattern says."""
         return [line for line in self.lines if pattern.search(line)]
 
@@ -163,21 +163,25 @@ def explain_failure(ran: FinishedCommand, limits: SandboxRestrictions) -> str:
 
 
 def _no_network(seen: FailureEvidence) -> str:
-    is_so = seen.limits.box.level == "strict" and seen.ran.failed and bool(seen.holding(_NETWORK))
+    is_so = seen.restrictions.spec.level == "strict" and seen.finished.failed and bool(seen.lines_with(_NETWORK))
     return "commands have no network" if is_so else ""
 
 
 def _no_signing(seen: FailureEvidence) -> str:
-    return "commands have no signing keys" if seen.matching(_SIGNING) and _has_keys(seen.limits.box.home) else ""
+    return (
+        "commands have no signing keys"
+        if seen.has_line_like(_SIGNING) and _has_keys(seen.restrictions.spec.home)
+        else ""
+    )
 
 
 def _no_agent(seen: FailureEvidence) -> str:
-    is_so = seen.matching(_SSH) and _has_keys(seen.limits.box.home)
+    is_so = seen.has_line_like(_SSH) and _has_keys(seen.restrictions.spec.home)
     return "commands have no SSH keys and no agent" if is_so else ""
 
 
 def _no_credentials(seen: FailureEvidence) -> str:
-    is_so = seen.matching(_CREDENTIALS) and _has_credentials(seen.limits.box.home)
+    is_so = seen.has_line_like(_CREDENTIALS) and _has_credentials(seen.restrictions.spec.home)
     return "commands have no credentials of yours" if is_so else ""
 
 
@@ -185,60 +189,67 @@ def _protected_path(seen: FailureEvidence) -> str:
     for path in _paths_in(seen, _BUSY):
         if os.path.ismount(path):
             continue
-        if guarded := seen.limits.guard(path):
+        if guarded := seen.restrictions.guard(path):
             return f"{_display_path(guarded, seen)} is protected"
-        if path in seen.limits.covered:
+        if path in seen.restrictions.masked:
             return f"{_display_path(path, seen)} is closed to commands"
-        if path.is_relative_to(seen.limits.box.home) and os.path.lexists(path):  # a file of settings that is shown
+        if path.is_relative_to(seen.restrictions.spec.home) and os.path.lexists(
+            path
+        ):  # a file of settings that is shown
             return f"{_display_path(path, seen)} is protected"
     return ""
 
 
 def _hidden_path(seen: FailureEvidence) -> str:
     """Return what is there for the user and not for commands, but for places of keys."""
-    keys = CredentialPaths.of(seen.limits.box.home)
+    keys = CredentialPaths.for_home(seen.restrictions.spec.home)
     for path in _paths_in(seen, _MISSING):
         for one in (path, *([path.parent] if os.access(path.parent, os.W_OK) else [])):  # where it would be made
-            if os.path.lexists(one) and not keys.has(str(one)) and not _is_visible(one, seen.limits.box):
+            if os.path.lexists(one) and not keys.has(str(one)) and not _is_visible(one, seen.restrictions.spec):
                 return f"{_display_path(one, seen)} is hidden from commands"
     return ""
 
 
-def _is_visible(path: Path, box: SandboxSpec) -> bool:
-    inside = host_path(box, path, os.environ)
+def _is_visible(path: Path, spec: SandboxSpec) -> bool:
+    inside = host_path(spec, path, os.environ)
     return inside is not None and os.path.lexists(inside)
 
 
 def _read_only(seen: FailureEvidence) -> str:
     for path in _paths_in(seen, _READ_ONLY):
-        if seen.limits.is_read_only(path):
+        if seen.restrictions.is_read_only(path):
             return f"{_display_path(path, seen)} is read-only"
     return ""
 
 
 def _no_socket(seen: FailureEvidence) -> str:
-    for line in seen.holding(_SOCKET_FAILED):
+    for line in seen.lines_with(_SOCKET_FAILED):
         for name in _SOCKET.findall(line):
             path = _socket(name.rstrip("."))
-            if path is not None and not _is_socket(host_path(seen.limits.box, path, os.environ)):
+            if path is not None and not _is_socket(host_path(seen.restrictions.spec, path, os.environ)):
                 return f"{path} is hidden from commands"
     return ""
 
 
 def _masked_file(seen: FailureEvidence) -> str:
     for path in _paths_in(seen, _DENIED):
-        if path in seen.limits.covered and os.access(path, os.R_OK):
+        if path in seen.restrictions.masked and os.access(path, os.R_OK):
             return f"{_display_path(path, seen)} is closed to commands"
     names = {path.name for path in _paths_in(seen, _SPECIAL)}  # a copy of what covers it
     return next(
-        (f"{_display_path(path, seen)} is closed to commands" for path in seen.limits.covered if path.name in names), ""
+        (
+            f"{_display_path(path, seen)} is closed to commands"
+            for path in seen.restrictions.masked
+            if path.name in names
+        ),
+        "",
     )
 
 
 def _no_setuid(seen: FailureEvidence) -> str:
-    if _SETTING_BITS.search(seen.ran.command) and seen.matching(_BITS_REFUSED):
+    if _SETTING_BITS.search(seen.finished.command) and seen.has_line_like(_BITS_REFUSED):
         return "setuid and setgid bits cannot be set"
-    return "setuid programs such as sudo get no rights" if seen.holding(_SETUID) else ""
+    return "setuid programs such as sudo get no rights" if seen.lines_with(_SETUID) else ""
 
 
 GIT_DETECTORS: tuple[Detector, ...] = (
@@ -255,7 +266,7 @@ OTHER_DETECTORS: tuple[Detector, ...] = (_no_socket, _masked_file, _no_setuid, _
 
 def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]:
     """Yield the paths, as they may be meant, of the lines that hold what a pattern says."""
-    places = [seen.ran.cwd, *_named_directories(seen.ran)]
+    places = [seen.finished.cwd, *_named_directories(seen.finished)]
     lines = _error_lines(seen, pattern)
     for count, found in enumerate(one for line in lines for one in _PATH.finditer(line, _message_start(line))):
         if count >= MAX_PATHS:
@@ -273,11 +284,11 @@ def _message_start(line: str) -> int:
 
 def _error_lines(seen: FailureEvidence, pattern: re.Pattern[str]) -> list[str]:
     """Return the lines that hold what a pattern says, without lines of files that a search found."""
-    return [line for line in seen.holding(pattern) if not _FILE_LINE.match(line) and not _SEARCH_ERROR.match(line)]
+    return [line for line in seen.lines_with(pattern) if not _FILE_LINE.match(line) and not _SEARCH_ERROR.match(line)]
 
 
 def _display_path(path: Path, seen: FailureEvidence) -> str:
-    return str(path.relative_to(seen.ran.cwd) if path.is_relative_to(seen.ran.cwd) else path)
+    return str(path.relative_to(seen.finished.cwd) if path.is_relative_to(seen.finished.cwd) else path)
 
 
 def _named_directories(ran: FinishedCommand) -> list[Path]:

@@ -29,7 +29,7 @@ class MountDescriptors:
         self._open.append(descriptor)
         return descriptor
 
-    def hold(self, path: Path) -> int | None:
+    def open_path(self, path: Path) -> int | None:
         """Return a descriptor of what a path without links leads to, None when nothing is there any more.
 
         Raises OSError when a link stands in the way: whatever was looked at before is not there now.

@@ -51,9 +51,9 @@ class GitConfigCopy(Struct, frozen=True):
 
     config: Path
     """The user's file."""
-    content: bytes
+    original: bytes
     """Content before the command."""
-    own: Path
+    copy: Path
     """The copy, outside of the sandbox."""
 
 
@@ -64,45 +64,45 @@ class GitConfigCopies(Struct, frozen=True):
     """Python that mounts the symlinks."""
     directory: Path
     links: tuple[Path, ...]
-    all: tuple[GitConfigCopy, ...]
+    copies: tuple[GitConfigCopy, ...]
     sets_file_mode: bool
     """Whether the command names `core.fileMode`; else git has changed it because it found a symlink."""
 
     @property
     def configs(self) -> frozenset[Path]:
         """The user's files."""
-        return frozenset(copy.config for copy in self.all)
+        return frozenset(copy.config for copy in self.copies)
 
     def mount(self) -> BindMount:
         """Return the mount of the copies."""
         return BindMount(str(self.directory), SANDBOX_DIRECTORY, writable=True)
 
-    def launching(self, guards: Sequence[str], program: Sequence[str]) -> list[str]:
+    def wrap_launcher(self, guards: Sequence[str], program: Sequence[str]) -> list[str]:
         """Return the command line that mounts the symlinks and becomes a program; `guards` are for where it cannot."""
-        pairs = zip(self.links, self.all, strict=True)
+        pairs = zip(self.links, self.copies, strict=True)
         links = [word for link, copy in pairs for word in (str(link), str(copy.config))]
         words = [GUARDS_MARK, str(len(links)), *links, str(len(guards)), *guards, *program]
         return [self.interpreter, "-I", "-S", str(MOUNT_PROGRAM), *words]
 
-    def take_over(self, quarantine: Quarantine) -> list[QuarantineEntry]:
+    def apply_changes(self, quarantine: Quarantine) -> list[QuarantineEntry]:
         """Replace the user's files by the copies with harmless changes; quarantine others and return the entries."""
         entries: list[QuarantineEntry] = []
-        for copy in self.all:
-            content = _read(self.directory, copy.own)
-            if content is None or content == copy.content:
+        for copy in self.copies:
+            content = _read(self.directory, copy.copy)
+            if content is None or content == copy.original:
                 continue
             if not self.sets_file_mode:
-                content = _with_file_mode(content, copy.content)
-            is_harmless = is_settable_change(copy.config, decode_config(copy.content), decode_config(content))
+                content = _with_file_mode(content, copy.original)
+            is_harmless = is_settable_change(copy.config, decode_config(copy.original), decode_config(content))
             if not (is_harmless and _replace(copy, content)):
                 with suppress(OSError):
                     reason = CHANGED_REASON if is_harmless else EXECUTES_REASON
-                    entries.append(quarantine.keep(content, copy.config, reason=reason))
+                    entries.append(quarantine.store_content(content, copy.config, reason=reason))
         return entries
 
 
 def copy_git_configs(
-    fixed: Iterable[Path], private: Path, roots: Sequence[Path], *, command: str
+    fixed: Iterable[Path], session_dir: Path, roots: Sequence[Path], *, command: str
 ) -> GitConfigCopies | None:
     """Return copies of the configurations among some read-only files; None where the command changes none.
 
@@ -112,7 +112,7 @@ def copy_git_configs(
         return None
     names = ("config", WORKTREE_CONFIG)
     configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")]
-    directory = private / COPIES / os.urandom(8).hex()
+    directory = session_dir / COPIES / os.urandom(8).hex()
     made: list[GitConfigCopy] = []
     for config in configs[:MAX_COPIES]:
         content = _read(Path("/"), config)
@@ -121,7 +121,7 @@ def copy_git_configs(
             own.parent.mkdir(mode=0o700, parents=True)
             own.write_bytes(content)
             made.append(GitConfigCopy(config, content, own))
-    links = tuple(_link(private / LINKS, number) for number in range(len(made)))
+    links = tuple(_link(session_dir / LINKS, number) for number in range(len(made)))
     return (
         GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold()) if made else None
     )
@@ -184,7 +184,7 @@ def _replace(copy: GitConfigCopy, content: bytes) -> bool:
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(system.open_at(directory, lock, making, mode=0o600), "wb") as file:
-            is_same = _read(Path("/"), copy.config) == copy.content
+            is_same = _read(Path("/"), copy.config) == copy.original
             if is_same:
                 _write_like(file, content, system.stat_at(directory, copy.config.name))
         if is_same:

@@ -55,13 +55,13 @@ class PathDigest(Struct, frozen=True):
 class GitScan(Struct, frozen=True):
     """The directories of a workspace that have names of git."""
 
-    names: dict[Path, tuple[str, ...]]
+    git_names: dict[Path, tuple[str, ...]]
     """These names, by directory."""
-    linked: frozenset[Path]
+    symlinked: frozenset[Path]
     """Directories that a symlink called `.git` leads to."""
-    beyond: frozenset[Path]
+    unscanned: frozenset[Path]
     """Directories that were not looked into."""
-    closed: frozenset[PathDigest]
+    unreadable: frozenset[PathDigest]
     """Directories that cannot be listed."""
 
 
@@ -71,14 +71,14 @@ def scan_git_directories(
     *,
     but: Iterable[Path] | None = None,
     closed: Collection[PathDigest] | None = None,
-    look: ListDirectory | None = None,
+    lister: ListDirectory | None = None,
 ) -> GitScan:
     """Look at all directories below some roots, except `but`; without it at most at `MAX_DIRECTORIES`.
 
     If `closed` is given, directories that cannot be listed are opened to their owner, unless they are among these: git
-    needs no list to find what it executes. `look` is used in place of one of its own.
+    needs no list to find what it executes. `lister` is used in place of one of its own.
     """
-    look = look or start_scan(secrets)
+    lister = lister or start_scan(secrets)
     avoided = frozenset(map(str, but or ()))
     names: dict[str, tuple[str, ...]] = {}
     level = outermost(roots)
@@ -89,18 +89,18 @@ def scan_git_directories(
         below: list[str] = []
         for directory in level:
             try:
-                found = look(directory)
+                found = lister(directory)
             except OSError as error:
-                found = _open_unlisted(directory, error, closed, opened=partial(_list_opened, directory, tops, look))
+                found = _open_unlisted(directory, error, closed, opened=partial(_list_opened, directory, tops, lister))
                 if isinstance(found, PathDigest):
                     left.add(found)
                     continue
-            if found.git:
+            if found.git_names:
                 if closed is not None and not os.access(directory, os.X_OK):
                     _open_with_parent(directory, tops)
-                names[directory] = found.git
-            below += found.directories
-            below += found.passed
+                names[directory] = found.git_names
+            below += found.subdirectories
+            below += found.build_directories
         looked += len(level)
         level = [path for path in below if path not in avoided] if avoided else below
     found_names = {Path(directory): git for directory, git in names.items()}
@@ -121,11 +121,11 @@ def _open_unlisted(
     return part if closed is None or part in closed else opened() or part
 
 
-def _list_opened(directory: str, tops: frozenset[str], look: ListDirectory) -> DirectoryListing | None:
+def _list_opened(directory: str, tops: frozenset[str], lister: ListDirectory) -> DirectoryListing | None:
     """Return what a directory holds once it is opened to its owner; None where that is impossible."""
     _open_with_parent(directory, tops)
     with suppress(OSError):
-        return look(directory)
+        return lister(directory)
     return None
 
 

@@ -14,13 +14,13 @@ from yarrow.policy.sandbox.protected_paths import ScanResult, directories_betwee
 
 def add_hard_links(roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
     """Add to what was found of each root the names there of any file of secrets that has several."""
-    wanted = {identity for one in found for path in one.secret if (identity := hard_link_identity(path))}
+    wanted = {identity for one in found for path in one.secrets if (identity := hard_link_identity(path))}
     if not wanted:  # as nearly always
         return
     for root, one in zip(roots, found, strict=True):
         for path in find_by_identity(root, wanted):
-            if path not in one.secret:
-                one.secret.append(path)
+            if path not in one.secrets:
+                one.secrets.append(path)
                 one.pinned += directories_between(root, path)
         one.pinned = sorted(set(one.pinned))
 

@@ -29,18 +29,18 @@ class HomeChanges(Struct, frozen=True):
     """Where commands see the directory."""
     mounted: frozenset[str]
     """Names in it that are mount points."""
-    box: SandboxSpec
+    spec: SandboxSpec
     before: HomeState
 
     @classmethod
-    def look(cls, box: SandboxSpec) -> "HomeChanges":
+    def snapshot(cls, spec: SandboxSpec) -> "HomeChanges":
         """Look before a command."""
-        home, directory = sandbox_home(box.home), box.private / "home"
-        roots = (path for path in (*box.writable, *box.readable) if path != home and path.is_relative_to(home))
+        home, directory = sandbox_home(spec.home), spec.session_dir / "home"
+        roots = (path for path in (*spec.writable, *spec.readable) if path != home and path.is_relative_to(home))
         mounted = frozenset(path.relative_to(home).parts[0] for path in roots)
-        return cls(directory, home, mounted, box, _read_state(directory, mounted))
+        return cls(directory, home, mounted, spec, _read_state(directory, mounted))
 
-    def written(self) -> list[str]:
+    def list_changed(self) -> list[str]:
         """Return what commands wrote since, below the home, without what lies in a directory that is one of them.
 
         An empty directory is none: it may be a mount point.
@@ -56,12 +56,14 @@ class HomeChanges(Struct, frozen=True):
 
     def _settings(self) -> set[str]:
         """Return where settings of the person are mounted, which makes an empty file for each."""
-        shown = (path for path, _ in copy_settings(self.box.home, self.box.private / "settings", self.box.writable))
+        shown = (
+            path for path, _ in copy_settings(self.spec.home, self.spec.session_dir / "settings", self.spec.writable)
+        )
         return {str(path.relative_to(self.home)) for path in shown if path.is_relative_to(self.home)}
 
-    def note(self) -> str:
+    def notice(self) -> str:
         """Return, in a sentence for the model, what commands wrote there; empty for nothing."""
-        written = self.written()
+        written = self.list_changed()
         if not written:
             return ""
         names = ", ".join(f"~/{path}" for path in written[:MAX_NAMED])

@@ -24,7 +24,7 @@ def program_scope(home: Path, writable: Sequence[Path], readable: Sequence[Path]
         homes=(cached_realpath("/home"),),
         writable=tuple(map(str, writable)),
         readable=tuple(map(str, readable)),
-        closed=tuple(map(str, find_home_secrets(home))),
+        secret_paths=tuple(map(str, find_home_secrets(home))),
     )
 
 

@@ -11,18 +11,18 @@ PROFILE_HEADER = '(version 1)\n(allow default)\n(deny file-write*)\n(deny file-r
 ALWAYS_WRITABLE = ("/dev/null", "/dev/zero", "/dev/tty", "/dev/stdout", "/dev/stderr")
 
 
-def build_profile(box: SandboxSpec, found: Iterable[ScanResult]) -> str:
+def build_profile(spec: SandboxSpec, found: Iterable[ScanResult]) -> str:
     """Return the profile. What comes later counts more, so that what is protected stands behind what is writable."""
     lines = [PROFILE_HEADER.rstrip("\n")]
-    lines += [_rule("allow file-write*", "subpath", root) for root in (*box.writable, box.private)]
+    lines += [_rule("allow file-write*", "subpath", root) for root in (*spec.writable, spec.session_dir)]
     lines += [_rule("allow file-write*", "literal", Path(name)) for name in ALWAYS_WRITABLE]
-    for path in (*find_home_secrets(box.home), *box.hidden):
+    for path in (*find_home_secrets(spec.home), *spec.hidden):
         lines.append(_rule("deny file-read* file-write*", "subpath", path))
     for one in found:
-        lines += [_rule("deny file-write*", "subpath", path) for path in (*one.fixed, *one.missing)]
+        lines += [_rule("deny file-write*", "subpath", path) for path in (*one.read_only, *one.absent)]
         lines += [_rule("deny file-write-unlink", "literal", path) for path in one.pinned]
-        lines += [_rule("deny file-read* file-write*", "literal", path) for path in one.secret]
-    if box.level == "strict":
+        lines += [_rule("deny file-read* file-write*", "literal", path) for path in one.secrets]
+    if spec.level == "strict":
         lines.append("(deny network*)")
     return "\n".join(lines) + "\n"
 

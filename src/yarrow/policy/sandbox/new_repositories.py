@@ -56,7 +56,7 @@ class RepositoryRegister:
                 with suppress(OSError):  # the next process guards them
                     _write(self._directory / REGISTER_FILE, self._known)
 
-    def held(self, roots: Sequence[Path]) -> tuple[Path, ...]:
+    def existing(self, roots: Sequence[Path]) -> tuple[Path, ...]:
         """Return what commands made and is there, below some roots; a command may put another in its place."""
         return tuple(
             path for path in self._known if any(path.is_relative_to(root) for root in roots) and self.has(path)

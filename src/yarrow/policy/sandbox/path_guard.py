@@ -33,7 +33,7 @@ class GuardedPath(Struct, frozen=True):
     """Identity of what the first name of `below` already is, such as a file or a symlink; empty when absent."""
 
     @classmethod
-    def at(cls, path: Path) -> "GuardedPath":
+    def for_path(cls, path: Path) -> "GuardedPath":
         """Return the place of a path that is absent."""
         base = next(above for above in path.parents if above.is_dir() and not above.is_symlink())
         below = path.relative_to(base)
@@ -44,7 +44,7 @@ class GuardedPath(Struct, frozen=True):
         """The absent path."""
         return self.base / self.below
 
-    def take_away(self, quarantine: Quarantine, *, reason: str = GUARDED_REASON) -> QuarantineEntry | None:
+    def quarantine(self, quarantine: Quarantine, *, reason: str = GUARDED_REASON) -> QuarantineEntry | None:
         """Quarantine what came to be there and return its entry; None for nothing.
 
         An unexpected error becomes an entry that names it, so that whatever else was planted is still quarantined.
@@ -52,11 +52,11 @@ class GuardedPath(Struct, frozen=True):
         if self.identity is None:
             return None
         try:
-            return self._found(quarantine, reason)
+            return self._quarantine_in_base(quarantine, reason)
         except Exception as error:  # noqa: BLE001 (a command may have provoked it, to keep what it planted elsewhere)
             return failed_entry(self.path, f"{reason}; it could not be moved: {type(error).__name__}")
 
-    def _found(self, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
+    def _quarantine_in_base(self, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
         try:
             directory = open_directory(Path("/"), self.base)
         except OSError:
@@ -65,11 +65,11 @@ class GuardedPath(Struct, frozen=True):
             status = os.fstat(directory)
             if (status.st_dev, status.st_ino) != self.identity:
                 return None
-            return self._taken(directory, quarantine, reason)
+            return self._quarantine_below(directory, quarantine, reason)
         finally:
             os.close(directory)
 
-    def _taken(self, base: int, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
+    def _quarantine_below(self, base: int, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
         first = self.below.parts[0]
         if self.first and file_signature(self.base / first) == self.first:
             return None  # as before the command, so nothing came to be below it
@@ -95,16 +95,16 @@ class PathGuard(Struct, frozen=True):
     """Directories that must not become a git directory themselves, whose `config` git would obey."""
 
     @classmethod
-    def of(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "PathGuard":
+    def for_paths(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "PathGuard":
         """Return what to watch before a command runs; a root that is a git directory already is the user's."""
-        places = tuple(GuardedPath.at(path) for path in dict.fromkeys(missing))
+        places = tuple(GuardedPath.for_path(path) for path in dict.fromkeys(missing))
         return cls(places, tuple(root for root in roots if root.is_dir() and not os.path.lexists(root / "HEAD")))
 
-    def take_away(self, quarantine: Quarantine) -> list[QuarantineEntry]:
+    def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
         """Quarantine what came to be, and return the entries."""
-        taken = [place.take_away(quarantine) for place in self.places]
-        heads = (GuardedPath.at(root / "HEAD") for root in self.roots if _is_bare(root))
-        taken += [head.take_away(quarantine, reason=BARE_ROOT_REASON) for head in heads]
+        taken = [place.quarantine(quarantine) for place in self.places]
+        heads = (GuardedPath.for_path(root / "HEAD") for root in self.roots if _is_bare(root))
+        taken += [head.quarantine(quarantine, reason=BARE_ROOT_REASON) for head in heads]
         return [entry for entry in taken if entry is not None]
 
 

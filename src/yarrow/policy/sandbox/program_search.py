@@ -50,7 +50,7 @@ class ProgramScope(Struct, frozen=True):
     writable: tuple[str, ...] = ()
     """Roots of the workspace: what lies there is shown anyway, and symlinks in it lead nowhere else."""
     readable: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()
+    secret_paths: tuple[str, ...] = ()
     """Places of secrets: never shown by another name."""
     restricted: tuple[str, ...] = ()
     """Directories that only root can read: hidden, and they may be installations of programs."""
@@ -59,12 +59,12 @@ class ProgramScope(Struct, frozen=True):
 class ProgramFinder:
     """One search; `shown` maps the paths of a sandbox to what is shown there."""
 
-    def __init__(self, around: ProgramScope) -> None:
-        self._around = around
+    def __init__(self, scope: ProgramScope) -> None:
+        self._scope = scope
         self._waiting: deque[str] = deque()
-        self._met: set[str] = set()
+        self._seen: set[str] = set()
         self._found: dict[str, str] = {}
-        self.watched: set[str] = set()
+        self.dependencies: set[str] = set()
         """Paths on which the result depends."""
         self.directories: set[str] = set()
         """Real paths of the directories of programs, and of installations."""
@@ -72,18 +72,18 @@ class ProgramFinder:
     def find(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return what is shown, by where; a path below another one of them is left out."""
         for entry in environment.get("PATH", "").split(os.pathsep):
-            self._await(entry)
+            self._enqueue(entry)
         for name in VARIABLES:
             value = environment.get(name, "")
             for place in value.split(os.pathsep) if value else ():
-                self._variable(place)
+                self._add_variable(place)
         for name in LIBRARY_VARIABLES:
             value = environment.get(name, "")
             for place in value.split(os.pathsep) if value else ():
-                self._library(place)
-        self._toolchains()
-        while self._waiting and len(self._met) < MAX_DIRECTORIES:
-            self._directory(self._waiting.popleft())
+                self._add_library(place)
+        self._add_toolchains()
+        while self._waiting and len(self._seen) < MAX_DIRECTORIES:
+            self._add_directory(self._waiting.popleft())
         return self._outermost()
 
     def show(self, path: str, *, is_named: bool = False) -> bool:
@@ -93,35 +93,35 @@ class ProgramFinder:
         """
         trail = list(follow_symlinks(path))
         real = trail[-1]
-        self.watched.update((path, *(stage for stage in trail[1:])))
+        self.dependencies.update((path, *(stage for stage in trail[1:])))
         if not os.path.lexists(real) or self._is_broad(real) or not self._is_trusted(trail):
             return False
-        if any(self._is_closed(stage) for stage in trail) and not (is_named and len(trail) == 1):
+        if any(self._is_secret(stage) for stage in trail) and not (is_named and len(trail) == 1):
             return False
         for stage in trail:
             if self.is_hidden(stage) and len(self._found) < MAX_SHOWN:
                 self._found.setdefault(stage, real)
         return True
 
-    def _await(self, entry: str) -> None:
+    def _enqueue(self, entry: str) -> None:
         if not entry.startswith("/") or re.fullmatch(WINDOWS_DRIVE, entry):
             return
         path = os.path.normpath(entry)
-        if path not in SYSTEM_PROGRAMS and path not in self._met:
-            self._met.add(path)
+        if path not in SYSTEM_PROGRAMS and path not in self._seen:
+            self._seen.add(path)
             self._waiting.append(path)
 
-    def _variable(self, place: str) -> None:
+    def _add_variable(self, place: str) -> None:
         if not place.startswith("/"):
             return
         path = os.path.normpath(place)
         if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119 (texts throughout)
-            self._await(path)
+            self._enqueue(path)
         elif self.is_hidden(path) or len(list(follow_symlinks(path))) > 1:
-            self._installation(path)
-            self._await(f"{path}/bin")
+            self._add_installation(path)
+            self._enqueue(f"{path}/bin")
 
-    def _library(self, place: str) -> None:
+    def _add_library(self, place: str) -> None:
         """Show a directory of libraries, or an archive, without dot files and without repositories that lie in it."""
         path = os.path.normpath(place)
         if not place.startswith("/") or not self.is_hidden(path):
@@ -131,15 +131,15 @@ class ProgramFinder:
         if not os.path.isdir(real):  # noqa: PTH112
             if not any(is_secret_file(*os.path.split(stage)) for stage in trail):
                 self.show(path)
-        elif self._is_trusted(trail) and not any(self._is_closed(stage) or self._holds_more(stage) for stage in trail):
+        elif self._is_trusted(trail) and not any(self._is_secret(stage) or self._holds_more(stage) for stage in trail):
             names = self._names(real)
             others = {name for name in names if name.startswith(".") or os.path.lexists(f"{real}/{name}/.git")}
             others.update(name for name in names if is_secret_file(real, name) or is_secret_name(name))
             for name in ("",) if not others and not self._is_broad(real) else sorted(names - others):
                 self.show(f"{path}/{name}".rstrip("/"))
 
-    def _toolchains(self) -> None:
-        home = self._around.home
+    def _add_toolchains(self) -> None:
+        home = self._scope.home
         top = self._names(home)
         for name in TOOLCHAIN_DIRECTORIES:
             first, _, rest = name.partition("/")
@@ -147,27 +147,27 @@ class ProgramFinder:
                 continue
             path = f"{home}/{name}"
             if rest:
-                self.watched.add(os.path.dirname(path))  # noqa: PTH120
+                self.dependencies.add(os.path.dirname(path))  # noqa: PTH120
                 if not os.path.lexists(path):
                     continue
             if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119
-                self._await(path)
+                self._enqueue(path)
             elif name in WHOLE_DIRECTORIES:
                 self.show(path)
             else:
-                self._installation(path, is_tool=True)
+                self._add_installation(path, is_tool=True)
 
-    def _directory(self, path: str) -> None:
+    def _add_directory(self, path: str) -> None:
         """Show a directory of programs, what belongs to it, and what its symlinks lead to."""
         trail = list(follow_symlinks(path))
         real = trail[-1]
-        if self._is_in(trail[0], self._around.writable) or not os.path.isdir(real):  # noqa: PTH112
-            self.watched.update(trail)
+        if self._is_in(trail[0], self._scope.writable) or not os.path.isdir(real):  # noqa: PTH112
+            self.dependencies.update(trail)
             return
         is_hidden = any(self.is_hidden(stage) for stage in trail)
         if is_hidden and not self.show(path, is_named=os.path.basename(path) in PROGRAM_DIRECTORIES):  # noqa: PTH119
             return
-        if is_hidden and not self._is_closed(path):
+        if is_hidden and not self._is_secret(path):
             for stage in trail:
                 above, _, name = stage.rpartition("/")
                 if name not in PROGRAM_DIRECTORIES:
@@ -175,16 +175,16 @@ class ProgramFinder:
                 if stage.endswith(PROJECT_TREES) and not self._is_broad(above):
                     self.show(above)
                 else:
-                    self._installation(above)
-        if not self._is_in(real, self._around.writable):
+                    self._add_installation(above)
+        if not self._is_in(real, self._scope.writable):
             self.directories.add(real)
-            self._symlinks(real)
+            self._add_symlinks(real)
 
-    def _installation(self, path: str, *, is_tool: bool = False) -> None:
+    def _add_installation(self, path: str, *, is_tool: bool = False) -> None:
         """Show what belongs to the programs of a directory: all of it when it holds nothing else."""
         trail = list(follow_symlinks(path))
         real = trail[-1]
-        if not self._is_trusted(trail) or any(self._is_closed(stage) for stage in trail):
+        if not self._is_trusted(trail) or any(self._is_secret(stage) for stage in trail):
             return
         if any(self._holds_more(stage) for stage in trail):
             return
@@ -211,10 +211,10 @@ class ProgramFinder:
             for name in sorted(belonging):
                 self.show(f"{path}/{name}")
         if "pyvenv.cfg" in listed:
-            self._await(_base_python(f"{real}/pyvenv.cfg"))
+            self._enqueue(_base_python(f"{real}/pyvenv.cfg"))
 
-    def _symlinks(self, directory: str) -> None:
-        self.watched.add(directory)
+    def _add_symlinks(self, directory: str) -> None:
+        self.dependencies.add(directory)
         try:
             with os.scandir(directory) as entries:
                 links = [entry.path for _, entry in zip(range(MAX_ENTRIES), entries) if entry.is_symlink()]  # noqa: B905
@@ -223,16 +223,16 @@ class ProgramFinder:
         for link in links:
             trail = list(follow_symlinks(link))
             real = trail[-1]
-            if not self.is_hidden(real) or self._is_found(real) or not os.path.isfile(real):  # noqa: PTH113
+            if not self.is_hidden(real) or self._is_shown(real) or not os.path.isfile(real):  # noqa: PTH113
                 continue
             above = os.path.dirname(real)  # noqa: PTH120
             if os.path.basename(above) in PROGRAM_DIRECTORIES and self._is_trusted(trail):  # noqa: PTH119
-                self._await(above)
+                self._enqueue(above)
             else:
                 self.show(link)
 
     def _names(self, directory: str) -> set[str]:
-        self.watched.add(directory)
+        self.dependencies.add(directory)
         try:
             return set(os.listdir(directory))  # noqa: PTH208
         except OSError:
@@ -240,22 +240,22 @@ class ProgramFinder:
 
     def is_hidden(self, path: str) -> bool:
         """Whether something else stands in the place of a path inside."""
-        around = self._around
-        return self._is_in(path, (*around.hidden, *around.restricted)) and not self._is_in(
-            path, (*around.writable, *around.readable)
+        scope = self._scope
+        return self._is_in(path, (*scope.hidden, *scope.restricted)) and not self._is_in(
+            path, (*scope.writable, *scope.readable)
         )
 
-    def _is_closed(self, path: str) -> bool:
-        return self._is_in(path, self._around.closed)
+    def _is_secret(self, path: str) -> bool:
+        return self._is_in(path, self._scope.secret_paths)
 
-    def _is_found(self, path: str) -> bool:
+    def _is_shown(self, path: str) -> bool:
         return self._is_in(path, self._found)
 
     def _is_trusted(self, trail: Sequence[str]) -> bool:
         """Whether no symlink of the workspace, which commands can make, leads out of it."""
         is_inside = False
         for stage in trail:
-            is_here = self._is_in(stage, self._around.writable)
+            is_here = self._is_in(stage, self._scope.writable)
             if is_inside and not is_here:
                 return False
             is_inside = is_here
@@ -264,28 +264,28 @@ class ProgramFinder:
     def _is_broad(self, path: str) -> bool:
         """Whether a path holds more than programs, so that it is not shown whole, whoever names it."""
         above = f"{path.rstrip('/')}/"
-        around = self._around
-        if any(f"{place}/".startswith(above) for place in (around.home, *around.hidden, *around.writable)):
+        scope = self._scope
+        if any(f"{place}/".startswith(above) for place in (scope.home, *scope.hidden, *scope.writable)):
             return True
-        return path.rpartition("/")[0] in around.homes or self._below_home(path) in BROAD_DIRECTORIES
+        return path.rpartition("/")[0] in scope.homes or self._below_home(path) in BROAD_DIRECTORIES
 
     def _holds_more(self, path: str) -> bool:
         """Whether what lies in a directory belongs to a person, and not to the programs in it."""
-        around = self._around
-        is_above = any(f"{place}/".startswith(f"{path.rstrip('/')}/") for place in (around.home, *around.hidden))
-        return is_above or path.rpartition("/")[0] in around.homes or self._below_home(path) in BROAD_DIRECTORIES
+        scope = self._scope
+        is_above = any(f"{place}/".startswith(f"{path.rstrip('/')}/") for place in (scope.home, *scope.hidden))
+        return is_above or path.rpartition("/")[0] in scope.homes or self._below_home(path) in BROAD_DIRECTORIES
 
     def _is_tool(self, path: str) -> bool:
         """Whether a path lies in a directory of a tool, whose name begins with a dot, or is no person's at all."""
         below = self._below_home(path)
-        return below.startswith(".") if below else not self._is_in(path, self._around.hidden)
+        return below.startswith(".") if below else not self._is_in(path, self._scope.hidden)
 
     def _below_home(self, path: str) -> str:
         """Return a path as it is called from the home that it lies in; empty when it lies in none."""
-        home = self._around.home
+        home = self._scope.home
         if path.startswith(f"{home}/"):
             return path[len(home) + 1 :]
-        for place in self._around.homes:
+        for place in self._scope.homes:
             if path.startswith(f"{place}/"):
                 return path[len(place) + 1 :].partition("/")[2]
         return ""

@@ -44,19 +44,19 @@ class ScanResult(Struct):
 
     pinned: list[Path] = []
     """Repositories' own directories: written to, and never moved."""
-    fixed: list[Path] = []
+    read_only: list[Path] = []
     """Files and directories that are not changed."""
-    missing: list[Path] = []
+    absent: list[Path] = []
     """What must not come to be; it is quarantined when the command is over."""
-    secret: list[Path] = []
+    secrets: list[Path] = []
     """Files that are not read."""
-    unhidden: int = 0
+    unhidden_count: int = 0
     """Files of secrets in directories of builds that are too many to hide."""
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether the workspace has more directories than are looked at."""
-    closed: list[Path] = []
+    unreadable: list[Path] = []
     """Directories that cannot be looked at, and so are not shown."""
-    outside: list[Path] = []
+    external_repositories: list[Path] = []
     """Repositories outside of the workspace, which the worktree that it is belongs to."""
 
 
@@ -64,11 +64,15 @@ _earlier: dict[Path, ScanResult] = {}
 
 
 def scan(
-    root: Path, roots: Sequence[Path] = (), secrets: SecretFiles = ENV_FILES, *, look: ListDirectory | None = None
+    root: Path,
+    roots: Sequence[Path] = (),
+    secrets: SecretFiles = ENV_FILES,
+    *,
+    lister: ListDirectory | None = None,
 ) -> ScanResult:
     """Look at one root of a workspace; `roots` are all of them, among which configurations of git may include files.
 
-    `look` is used in place of one of its own.
+    `lister` is used in place of one of its own.
 
     Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
     """
@@ -78,7 +82,7 @@ def scan(
     # By name, so that these are found however many others are put beside them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     files: dict[Path, None] = {}
-    for path in dict.fromkeys((*first, *find_entries(root, found, secrets, look=look))):
+    for path in dict.fromkeys((*first, *find_entries(root, found, secrets, lister=lister))):
         if path.name == ".git":
             _protect_repository(path, root, roots or (root,), found=found)
         elif path.name == HEAD:
@@ -110,13 +114,13 @@ def _hide_files(files: Iterable[Path], root: Path, found: ScanResult) -> None:
     for number, file in enumerate(packaged):
         mounted |= {file, *directories_between(root, file)}
         if len(mounted) > MAX_BUILD_MOUNTS and number:
-            found.unhidden = len(packaged) - number
+            found.unhidden_count = len(packaged) - number
             return
         _hide_file(file, root, found)
 
 
 def _hide_file(file: Path, root: Path, found: ScanResult) -> None:
-    found.secret.append(file)
+    found.secrets.append(file)
     # A directory above could be moved to where nobody looks.
     found.pinned += directories_between(root, file)
 
@@ -151,7 +155,7 @@ def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> N
 
 
 def _configs(found: ScanResult) -> list[Path]:
-    return [path for path in found.fixed if path.name in {"config", "config.worktree"}]
+    return [path for path in found.read_only if path.name in {"config", "config.worktree"}]
 
 
 def _protect_file(path: Path, root: Path, found: ScanResult) -> None:
@@ -159,7 +163,7 @@ def _protect_file(path: Path, root: Path, found: ScanResult) -> None:
     for one in above:
         _refuse_link(one)
     found.pinned += [one for one in above if one.is_dir()]
-    if path not in found.fixed and path not in found.missing:
+    if path not in found.read_only and path not in found.absent:
         _protect(path, found)
 
 
@@ -174,9 +178,9 @@ def _protect_repository(path: Path, root: Path, roots: Sequence[Path], *, found:
         _protect_git_directories(path, roots, found)
         return
     # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
-    found.fixed.append(path)
+    found.read_only.append(path)
     if path.parent == root and (outside := _repository_of_worktree(path)):
-        found.outside.append(outside)
+        found.external_repositories.append(outside)
         _protect_git_directories(outside, roots, found)
 
 
@@ -193,7 +197,7 @@ def _protect_git_directories(repository: Path, roots: Sequence[Path], found: Sca
         if _is_of_other_worktree(directory, roots):
             # Commands do not see that worktree, so git would take it for one that was removed.
             found.pinned.append(directory.parent)
-            found.fixed.append(directory)
+            found.read_only.append(directory)
             continue
         found.pinned += [above for above in (directory, *directory.parents) if above.is_relative_to(repository)]
         for name in (*RUN_BY_GIT, *REDIRECTING_FILES):
@@ -237,9 +241,9 @@ def _protect(path: Path, found: ScanResult) -> None:
     try:
         _refuse(path, os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
-        found.missing.append(path)
+        found.absent.append(path)
     else:
-        found.fixed.append(path)
+        found.read_only.append(path)
 
 
 def _refuse_link(path: Path) -> None:
@@ -260,8 +264,10 @@ def merge_earlier(root: Path, found: ScanResult) -> ScanResult:
     before = _earlier.get(root)
     if before is not None:
         found.pinned += _still_there(before.pinned, found.pinned, Path.is_dir)
-        found.fixed += _still_there(before.fixed, found.fixed, Path.exists)
-        found.secret += _still_there(before.secret, found.secret, lambda path: path.is_file() and not is_recorded(path))
+        found.read_only += _still_there(before.read_only, found.read_only, Path.exists)
+        found.secrets += _still_there(
+            before.secrets, found.secrets, lambda path: path.is_file() and not is_recorded(path)
+        )
         found.pinned.sort()
     if before is None and len(_earlier) >= MAX_CACHED:
         _earlier.pop(next(iter(_earlier)))
@@ -273,12 +279,12 @@ def protection_gaps(roots: Sequence[Path]) -> list[str]:
     """Return, in a sentence each, what the last looks at some roots could not protect."""
     looks = [found for root in roots if (found := _earlier.get(root)) is not None]
     told: list[str] = []
-    if unhidden := sum(found.unhidden for found in looks):
+    if unhidden := sum(found.unhidden_count for found in looks):
         told.append(
             f"{unhidden:,} files such as .env below build, dist and the like are too many to hide: "
             "commands can read them"
         )
-    if any(found.is_cut for found in looks):
+    if any(found.is_truncated for found in looks):
         told.append(
             f"the workspace has more than {MAX_DIRECTORIES:,} directories: files such as .env and settings of git in "
             "the others are not checked. Work in a part of it"
@@ -292,43 +298,43 @@ def _still_there(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Pa
 
 
 def find_entries(
-    root: Path, found: ScanResult, secrets: SecretFiles = ENV_FILES, *, look: ListDirectory | None = None
+    root: Path, found: ScanResult, secrets: SecretFiles = ENV_FILES, *, lister: ListDirectory | None = None
 ) -> Iterator[Path]:
     """Yield the files of secrets below a directory and, without what packages bring, the repositories nearest to it.
 
     Raises OSError when the directory itself cannot be looked at.
     """
-    walk = _DirectoryLister(str(root), found, look or start_scan(secrets))
+    walk = _DirectoryLister(str(root), found, lister or start_scan(secrets))
     level, packaged, depth, looked = [str(root)], list[str](), 0, 0
     while (level or packaged) and looked <= MAX_DIRECTORIES:
         below: list[str] = []
         aside: list[str] = []
         for directory, names in walk.names(level):
-            if names.telling:
+            if names.notable:
                 is_near = depth < MAX_DEPTH and walk.entries < MAX_PROTECTED_ENTRIES
                 yield from _notable_paths(directory, names, secrets, repositories=is_near)
-            walk.entries += names.count
-            below += names.directories
-            if names.passed:
+            walk.entries += names.entry_count
+            below += names.subdirectories
+            if names.build_directories:
                 aside += _without_git(names)
         for directory, names in walk.names(packaged):
-            if names.telling:
+            if names.notable:
                 yield from _notable_paths(directory, names, secrets, repositories=False)
-            aside += names.directories
-            if names.passed:
+            aside += names.subdirectories
+            if names.build_directories:
                 aside += _without_git(names)
         looked += len(level) + len(packaged)
         level, packaged, depth = below, aside, depth + 1
-    found.is_cut = bool(level or packaged)
+    found.is_truncated = bool(level or packaged)
 
 
 class _DirectoryLister:
     """Lists the directories of one workspace."""
 
-    def __init__(self, root: str, found: ScanResult, look: ListDirectory) -> None:
+    def __init__(self, root: str, found: ScanResult, lister: ListDirectory) -> None:
         self._root = root
         self._found = found
-        self._look = look
+        self._look = lister
         self.entries = 0
 
     def names(self, directories: Iterable[str]) -> Iterator[tuple[str, DirectoryListing]]:
@@ -339,7 +345,7 @@ class _DirectoryLister:
             except PermissionError:
                 if directory == self._root:
                     raise
-                self._found.closed.append(Path(directory))
+                self._found.unreadable.append(Path(directory))
             except OSError:
                 continue
             else:
@@ -349,10 +355,10 @@ class _DirectoryLister:
 def _notable_paths(
     directory: str, names: DirectoryListing, secrets: SecretFiles, *, repositories: bool
 ) -> Iterator[Path]:
-    for name in names.telling:
+    for name in names.notable:
         if repositories or secrets.has(name):
             yield Path(directory, name)
 
 
 def _without_git(names: DirectoryListing) -> Iterable[str]:
-    return [path for path in names.passed if not path.endswith("/.git")]
+    return [path for path in names.build_directories if not path.endswith("/.git")]

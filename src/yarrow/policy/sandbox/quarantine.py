@@ -81,7 +81,7 @@ class Quarantine:
         except OSError:
             return None
         size = measure_tree(directory, name)
-        number, slot = self._slot(size)
+        number, slot = self._create_slot(size)
         try:
             item = _move(directory, name, slot / ITEM if slot is not None else None, aside=path)
         except OSError as error:
@@ -92,9 +92,9 @@ class Quarantine:
                 (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
         return entry
 
-    def keep(self, content: bytes, path: Path, *, reason: str) -> QuarantineEntry:
+    def store_content(self, content: bytes, path: Path, *, reason: str) -> QuarantineEntry:
         """Store a content that was kept from a path, and return its entry. Raises OSError."""
-        number, slot = self._slot(len(content))
+        number, slot = self._create_slot(len(content))
         if slot is None:
             return QuarantineEntry(0, path, self._session, time.time(), reason, len(content), path)
         (slot / ITEM).write_bytes(content)
@@ -102,7 +102,7 @@ class Quarantine:
         (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
         return entry
 
-    def _slot(self, size: int) -> tuple[int, Path | None]:
+    def _create_slot(self, size: int) -> tuple[int, Path | None]:
         """Return the number and directory of one more entry; 0 and None when the store is full or cannot be written.
 
         Entries never make room for others: they may be files of the user that a command moved.

@@ -97,7 +97,7 @@ class RootFiles(Struct, frozen=True):
 
 def start_scan(readable: Sequence[str]) -> None:
     """Look for these files in a thread, if that was not done; `readable` are roots that a sandbox shows."""
-    _scan_of(readable).begin()
+    _scan_of(readable).start()
 
 
 def wait_for_scan(readable: Sequence[str]) -> RootFiles:
@@ -107,7 +107,7 @@ def wait_for_scan(readable: Sequence[str]) -> RootFiles:
 
 def known_files(readable: Sequence[str]) -> RootFiles:
     """Return what a look found; nothing as long as it is not over."""
-    return _scan_of(readable).known()
+    return _scan_of(readable).result()
 
 
 def reset() -> None:
@@ -135,7 +135,7 @@ class _BackgroundScan:
         self._found: RootFiles | None = None
         self._at = 0.0
 
-    def begin(self) -> None:
+    def start(self) -> None:
         with self._lock:
             is_fresh = self._found is not None and time.monotonic() - self._at < FRESH_SECONDS
             if is_fresh or (self._thread is not None and self._thread.is_alive()):
@@ -145,24 +145,24 @@ class _BackgroundScan:
             self._thread = threading.Thread(target=self._run, args=(self._walk,), name="yarrow-root-files", daemon=True)
             self._thread.start()
 
-    def known(self) -> RootFiles:
+    def result(self) -> RootFiles:
         return self._found or RootFiles()
 
     def wait(self) -> RootFiles:
-        self.begin()
+        self.start()
         self._is_due.set()
         if self._found is None and self._thread is not None:
             self._thread.join(MAX_WAIT_SECONDS)
         if self._found is None:
-            self._keep(self._walk)
-        return self.known()
+            self._store(self._walk)
+        return self.result()
 
     def _run(self, walk: "RootFileWalk") -> None:
         self._is_due.wait(DELAY_SECONDS)
         walk.run()
-        self._keep(walk)
+        self._store(walk)
 
-    def _keep(self, walk: "RootFileWalk") -> None:
+    def _store(self, walk: "RootFileWalk") -> None:
         self._found, self._at = walk.found(), time.monotonic()
 
 

@@ -42,16 +42,16 @@ class SandboxFactory:
         *,
         home: Path,
         hidden: tuple[Path, ...] = (),
-        notes: Path | None = None,
-        reach: SandboxAccess = SandboxAccess(),  # noqa: B008 (it is frozen)
+        journal_dir: Path | None = None,
+        access: SandboxAccess = SandboxAccess(),  # noqa: B008 (it is frozen)
     ) -> None:
-        """`hidden` are the service's own directories; in `notes` it is written down what runs, in case it is killed."""
+        """`hidden` are the service's own directories; `journal_dir` records what runs, in case it is killed."""
         self._level: SandboxLevel = level
-        self._reach = reach
+        self._access = access
         self._home = home.resolve()
         self._hidden = hidden
-        self._notes = notes
-        self._given: dict[str, SandboxSpec] = {}
+        self._journal_dir = journal_dir
+        self._specs: dict[str, SandboxSpec] = {}
         """The sandboxes of sessions."""
 
     def warning(self, roots: Sequence[Path]) -> str:
@@ -68,28 +68,28 @@ class SandboxFactory:
 
     def _is_first_start(self) -> bool:
         """Whether the user was told nothing yet; from now on they were."""
-        if self._notes is None:
+        if self._journal_dir is None:
             return True
         try:
-            self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._journal_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS
-            os.close(os.open(self._notes.with_name(FIRST_START_MARKER), flags, 0o600))
+            os.close(os.open(self._journal_dir.with_name(FIRST_START_MARKER), flags, 0o600))
         except FileExistsError:
             return False
         except OSError:  # a home that cannot be written to
             return True
         return True
 
-    def around(self, cwd: Path) -> str:
+    def describe_repository(self, cwd: Path) -> str:
         """Return, in a sentence, which repository around a workspace commands can use; empty for none."""
         top = self._repository(cwd)
         if top is None or self._level == "off" or unavailable_reason():
             return ""
-        access = "change" if self._reach.repository == "write" else "read"
+        access = "change" if self._access.repository == "write" else "read"
         name = f"~/{top.relative_to(self._home)}" if top.is_relative_to(self._home) else str(top)
         return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
 
-    def identity(self, cwd: Path) -> str:
+    def describe_user(self, cwd: Path) -> str:
         """Return, in a sentence, which user commands of a workspace run as; empty for the one that Yarrow runs as."""
         if self._level == "off" or unavailable_reason():
             return ""
@@ -99,38 +99,38 @@ class SandboxFactory:
         said = f"{cwd} is owned by another user; commands run as root without its override of modes: {why}"
         return said if why else ""
 
-    def recovered(self) -> str:
+    def recover(self) -> str:
         """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
-        if self._notes is None or not _has_entries(self._notes):
+        if self._journal_dir is None or not _has_entries(self._journal_dir):
             return ""
         from yarrow.policy.sandbox.cleanup_journal import recover  # most starts find no note
         from yarrow.policy.sandbox.quarantine import describe_entries
 
-        if not (taken := recover(self._notes)):
+        if not (taken := recover(self._journal_dir)):
             return ""
         return f"a command left this when the service was killed: {describe_entries(taken, str)}"
 
-    def unmasked(self, session_id: str) -> str:
+    def root_files_notice(self, session_id: str) -> str:
         """Return, in a sentence, that commands of a session can read files for root only; empty as far as is known."""
-        box = self._given.get(session_id)
-        if box is None or not box.runs_as_root:
+        spec = self._specs.get(session_id)
+        if spec is None or not spec.runs_as_root:
             return ""
         from yarrow.policy.sandbox import root_files
 
-        return root_files.known_files(tuple(map(str, box.readable))).notice()
+        return root_files.known_files(tuple(map(str, spec.readable))).notice()
 
     def release(self, session_id: str) -> None:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
-        box = self._given.pop(session_id, None)
-        if box is not None and box.private.is_dir():
+        spec = self._specs.pop(session_id, None)
+        if spec is not None and spec.session_dir.is_dir():
             from yarrow.policy.sandbox.git_worktrees import forget_worktrees
             from yarrow.policy.sandbox.session_home import remove  # many sessions run no command
 
-            places = ((box.private / "home", sandbox_home(box.home)), (box.private / "tmp", Path("/tmp")))  # noqa: S108
-            forget_worktrees(places, box.writable)
-            remove(box.private)
+            places = ((spec.session_dir / "home", sandbox_home(spec.home)), (spec.session_dir / "tmp", Path("/tmp")))  # noqa: S108
+            forget_worktrees(places, spec.writable)
+            remove(spec.session_dir)
 
-    def box(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:
+    def create(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:
         """Return the sandbox of a session, None where there is none.
 
         What of `denied` lies in the workspace is empty inside.
@@ -147,16 +147,16 @@ class SandboxFactory:
             if self._level == "strict":
                 raise ConfigError(f"sandbox is strict, and {why}")
             return None
-        made = self._made(workspace, self._private(session_id), denied)
-        made = replace(made, hidden=(*made.hidden, *self._shown_scratch(workspace)))
-        self._given[session_id] = replace(made, session=session_id)
+        made = self._build_spec(workspace, self._session_dir(session_id), denied)
+        made = replace(made, hidden=(*made.hidden, *self._visible_temp_dir(workspace)))
+        self._specs[session_id] = replace(made, session=session_id)
         if made.runs_as_root:
             from yarrow.policy.sandbox import root_files
 
             root_files.start_scan(tuple(map(str, made.readable)))
-        return self._given[session_id]
+        return self._specs[session_id]
 
-    def planned(self, workspace: Workspace) -> SandboxSpec | None:
+    def describe(self, workspace: Workspace) -> SandboxSpec | None:
         """Return the sandbox that commands would run in, to be told of alone; None for none.
 
         Whether it works is not tried, for that starts a process, and nothing is made for it. Raises `ConfigError` when
@@ -174,9 +174,9 @@ class SandboxFactory:
             if self._level == "strict":
                 raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
             return None
-        return self._made(workspace, NO_DIRECTORY)
+        return self._build_spec(workspace, NO_DIRECTORY)
 
-    def _made(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
+    def _build_spec(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
         # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
         kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
         top = None if workspace.writable[0] in kept else self._repository(workspace.writable[0])
@@ -184,20 +184,20 @@ class SandboxFactory:
         return SandboxSpec(
             level=self._level,
             writable=(*around, *(root for root in workspace.writable if root not in kept)),
-            locked=frozenset(around if self._reach.repository == "read" else ()),
-            network=self._reach.network,
+            read_only_roots=frozenset(around if self._access.repository == "read" else ()),
+            network=self._access.network,
             owner=self._owner(workspace.writable[0])[0],
             readable=(*workspace.readable, *kept),
             home=self._home,
-            private=private,
+            session_dir=private,
             hidden=(
                 *self._hidden,
-                *workspace.private,
+                *workspace.protected,
                 *_visible_paths(denied, (*around, *workspace.writable, *workspace.readable)),
             ),
             secrets=workspace.secrets,
-            kept=workspace.obeyed,
-            notes=self._notes,
+            write_protected=workspace.startup_files,
+            journal_dir=self._journal_dir,
         )
 
     def _owner(self, cwd: Path) -> tuple[CommandUser | None, str]:
@@ -209,11 +209,11 @@ class SandboxFactory:
     def _repository(self, cwd: Path) -> Path | None:
         return find_enclosing_repository(cwd, (self._home, *self._hidden))
 
-    def _private(self, session_id: str) -> Path:
+    def _session_dir(self, session_id: str) -> Path:
         # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
         return temp_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
 
-    def _shown_scratch(self, workspace: Workspace) -> tuple[Path, ...]:
+    def _visible_temp_dir(self, workspace: Workspace) -> tuple[Path, ...]:
         """Return the directory of all sessions where commands would see it: the mounts of one tell them its name."""
         scratch = temp_directory()
         readable = any(scratch.is_relative_to(root) for root in workspace.readable)

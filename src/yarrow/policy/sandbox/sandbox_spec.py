@@ -22,17 +22,17 @@ class SandboxSpec(Struct, frozen=True):
     """Roots besides, that are shown."""
     home: Path
     """The person's home, in whose place another stands."""
-    private: Path
+    session_dir: Path
     """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
     hidden: tuple[Path, ...] = ()
     """The service's own directories."""
     secrets: SecretFiles = ENV_FILES
     """Files of the workspace that are not read."""
-    kept: tuple[Path, ...] = ()
+    write_protected: tuple[Path, ...] = ()
     """Files and directories that are not changed, wherever they lie; absolute, perhaps through symlinks."""
-    notes: Path | None = None
+    journal_dir: Path | None = None
     """Where is written down what to take away if the service is killed; None is nowhere."""
-    locked: frozenset[Path] = frozenset()
+    read_only_roots: frozenset[Path] = frozenset()
     """Roots among `writable` that are guarded as the others are, and are read-only."""
     network: bool = True
     """Whether commands reach the network; never in `strict`."""

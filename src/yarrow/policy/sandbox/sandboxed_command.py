@@ -62,68 +62,68 @@ _RUN_SCRIPT = (
 class SandboxedCommand:
     """A command that runs another in a sandbox; `close` it when that is over, or is not run."""
 
-    def __init__(self, box: SandboxSpec, command: Command) -> None:
+    def __init__(self, spec: SandboxSpec, command: Command) -> None:
         """Raises OSError."""
-        self._private, self._owner, self._noted = box.private, box.owner, box.notes
-        self._left_over = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
-        self._home = sandbox_home(box.home)
+        self._session_dir, self._owner, self._journal_dir = spec.session_dir, spec.owner, spec.journal_dir
+        self._marker_name = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
+        self._home = sandbox_home(spec.home)
         self.is_over = False
-        """Whether `take_away` was called."""
-        program = _trusted_bwrap(box)
-        others = [] if box.notes is None else other_baselines(box.notes)
-        began, look = journal_state(box.notes), start_scan(box.secrets)
-        found = _scan_roots(box, look)
+        """Whether `quarantine_leftovers` was called."""
+        program = _trusted_bwrap(spec)
+        others = [] if spec.journal_dir is None else other_baselines(spec.journal_dir)
+        began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets)
+        found = _scan_roots(spec, lister)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Give back what it held."""
         self._descriptors = MountDescriptors()
         held.callback(self._descriptors.close)
-        self._notes: list[JournalEntry] = []
-        self.was_emptied = session_home.acquire(box.private)
+        self._journal: list[JournalEntry] = []
+        self.was_emptied = session_home.acquire(spec.session_dir)
         """Whether the session's home and /tmp held too much, and were emptied."""
-        held.callback(session_home.release, box.private)
-        self.strays = HomeChanges.look(box)
-        before = held.enter_context(register_running(_stable_baseline(box, found, others, first=(began, look)), others))
-        self.covered = make_masks((path for one in found for path in one.secret), box.private / "covers")
+        held.callback(session_home.release, spec.session_dir)
+        self.home_changes = HomeChanges.snapshot(spec)
+        baseline = _stable_baseline(spec, found, others, first=(began, lister))
+        before = held.enter_context(register_running(baseline, others))
+        self.masked = make_masks((path for one in found for path in one.secrets), spec.session_dir / "covers")
         """The files of secrets that cannot be read, and what stands in their place."""
-        kept = tuple(path for one in found for path in (*one.pinned, *one.fixed))
-        self.limits = SandboxRestrictions(box, kept, tuple(self.covered))
-        self._left = Leftovers(PathGuard.of(sorted(before.missing), box.writable), before, REGISTER.held(box.writable))
-        self._quarantine = Quarantine((box.notes or box.private) / STORE, box.session)
-        if box.notes is not None:
+        self.restrictions = SandboxRestrictions(spec, _guarded(found), tuple(self.masked))
+        self._leftovers = _leftovers(before, spec)
+        self._quarantine = Quarantine((spec.journal_dir or spec.session_dir) / STORE, spec.session)
+        if spec.journal_dir is not None:
             with suppress(OSError):  # a home that cannot be written to keeps nobody from working
-                self._notes.append(JournalEntry(box.notes, self._left))
-                held.callback(self._notes[-1].remove)
-        fixed = _writable_fixed_files(box, found)
-        self._copies = copy_git_configs(fixed, box.private, box.writable, command=command.argv[-1])
+                self._journal.append(JournalEntry(spec.journal_dir, self._leftovers))
+                held.callback(self._journal[-1].remove)
+        fixed = _writable_fixed_files(spec, found)
+        self._copies = copy_git_configs(fixed, spec.session_dir, spec.writable, command=command.argv[-1])
         if self._copies is not None:
             held.callback(remove_tree, self._copies.directory)
-        hold = self._descriptors.hold if can_bind_descriptors() else None
-        workplace = WorkspaceMounts(found, self.covered, hold, self._copies, plan_cache_mounts(box, command))
-        self.command = self._boxed(command, program, workplace=workplace, box=box)
-        unscanned_regions.mark_unscanned(box.notes, before.roots, before.beyond)
+        hold = self._descriptors.open_path if can_bind_descriptors() else None
+        mounts = WorkspaceMounts(found, self.masked, hold, self._copies, plan_cache_mounts(spec, command))
+        self.command = self._wrap(command, program, mounts=mounts, spec=spec)
+        unscanned_regions.mark_unscanned(spec.journal_dir, before.roots, before.beyond)
 
-    def _boxed(self, command: Command, program: str, *, workplace: WorkspaceMounts, box: SandboxSpec) -> Command:
+    def _wrap(self, command: Command, program: str, *, mounts: WorkspaceMounts, spec: SandboxSpec) -> Command:
         """Return the command that launches another."""
-        words = [program, *build_arguments(box, workplace, command.environment, cwd=command.cwd.resolve())]
+        words = [program, *build_arguments(spec, mounts, command.environment, cwd=command.cwd.resolve())]
         environment = {name: text for name, text in command.environment.items() if name not in REMOVED_VARIABLES}
-        environment = workplace.caches.environment(environment) | {"HOME": str(self._home)}
-        if any(cover != DEV_NULL for cover in self.covered.values()):
+        environment = mounts.caches.environment(environment) | {"HOME": str(self._home)}
+        if any(cover != DEV_NULL for cover in self.masked.values()):
             environment = with_git_settings(environment, TRUST_STAT_SETTINGS)
-        if has_other_worktrees(path for one in workplace.found for path in one.fixed):
+        if has_other_worktrees(path for one in mounts.scans for path in one.read_only):
             environment = with_git_settings(environment, KEEP_WORKTREES_SETTINGS)
-        if (filtering := _seccomp_file(self._private, is_strict=box.level == "strict")) is not None:
+        if (filtering := _seccomp_file(self._session_dir, is_strict=spec.level == "strict")) is not None:
             words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.BASE_FLAGS)))]
         starting = get_starter(cgroup.cgroup_tasks() if system.is_root() else None, words[0])
         group = cgroup.cgroup_procs() if system.is_root() and not starting.has_entered else None
         if self._owner is not None:
-            self._owner.receive(self._private)
-            words = [*self._owner.becoming(), *words]
-        words = wrap_launcher(workplace, words)
+            self._owner.chown_session_dir(self._session_dir)
+            words = [*self._owner.setpriv_words(), *words]
+        words = wrap_launcher(mounts, words)
         entering = () if group is None else ("/bin/sh", "-c", _ENTER_SCRIPT, "sh", str(group))
         return replace(
             command,
-            argv=(*entering, *words, "/bin/sh", "-c", _RUN_SCRIPT, "sh", f"/tmp/{self._left_over}", *command.argv),  # noqa: S108
+            argv=(*entering, *words, "/bin/sh", "-c", _RUN_SCRIPT, "sh", f"/tmp/{self._marker_name}", *command.argv),  # noqa: S108
             environment=environment,
             cwd=Path("/"),
             has_launcher=True,
@@ -134,87 +134,98 @@ class SandboxedCommand:
     def left_processes(self) -> bool:
         """Whether processes were still running when the command ended, and were ended with it."""
         try:
-            (self._private / "tmp" / self._left_over).unlink()
+            (self._session_dir / "tmp" / self._marker_name).unlink()
         except OSError:
             return False
         return True
 
-    def take_away(self) -> list[QuarantineEntry]:
+    def quarantine_leftovers(self) -> list[QuarantineEntry]:
         """Quarantine, when the command is over, what it made where nothing may come to be or git would execute it.
 
         A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
         breaks the git of whoever works beside us.
         """
         self.is_over = True
-        taken = self._left.take_away(self._quarantine)
+        taken = self._leftovers.quarantine(self._quarantine)
         if self._copies is not None:
-            taken += self._copies.take_over(self._quarantine)
+            taken += self._copies.apply_changes(self._quarantine)
         if all(entry.item != entry.path for entry in taken):
-            unscanned_regions.mark_scanned(self._noted, self._left.before.roots, self._left.before.beyond)
-        for note in self._notes:
+            unscanned_regions.mark_scanned(
+                self._journal_dir, self._leftovers.baseline.roots, self._leftovers.baseline.beyond
+            )
+        for note in self._journal:
             note.remove()
-        watches.want()
+        watches.enable()
         return taken
 
 
-def _scan_roots(box: SandboxSpec, look: ListDirectory) -> list[ScanResult]:
+def _scan_roots(spec: SandboxSpec, lister: ListDirectory) -> list[ScanResult]:
     """Return what was found in each root. Raises OSError."""
-    if box.notes is not None:
-        REGISTER.open(box.notes)
-    found = [merge_earlier(root, scan(root, box.writable, box.secrets, look=look)) for root in box.writable]
-    add_hard_links(box.writable, found)
-    pin_credential_parents(box.home, box.writable, found)
-    protect_startup_files(box.kept, box.writable, found)
+    if spec.journal_dir is not None:
+        REGISTER.open(spec.journal_dir)
+    found = [merge_earlier(root, scan(root, spec.writable, spec.secrets, lister=lister)) for root in spec.writable]
+    add_hard_links(spec.writable, found)
+    pin_credential_parents(spec.home, spec.writable, found)
+    protect_startup_files(spec.write_protected, spec.writable, found)
     return found
 
 
-def _writable_fixed_files(box: SandboxSpec, found: Sequence[ScanResult]) -> list[Path]:
+def _leftovers(before: Baseline, spec: SandboxSpec) -> Leftovers:
+    guard = PathGuard.for_paths(sorted(before.missing), spec.writable)
+    return Leftovers(guard, before, REGISTER.existing(spec.writable))
+
+
+def _guarded(found: Sequence[ScanResult]) -> tuple[Path, ...]:
+    return tuple(path for one in found for path in (*one.pinned, *one.read_only))
+
+
+def _writable_fixed_files(spec: SandboxSpec, found: Sequence[ScanResult]) -> list[Path]:
     """Return the read-only files of the roots that commands may write to."""
-    open_roots = (one for root, one in zip(box.writable, found, strict=False) if root not in box.locked)
-    return list(dict.fromkeys(path for one in open_roots for path in one.fixed))
+    open_roots = (one for root, one in zip(spec.writable, found, strict=False) if root not in spec.read_only_roots)
+    return list(dict.fromkeys(path for one in open_roots for path in one.read_only))
 
 
 def _stable_baseline(
-    box: SandboxSpec, found: Sequence[ScanResult], others: list[Baseline], *, first: tuple[JournalState, ListDirectory]
+    spec: SandboxSpec, found: Sequence[ScanResult], others: list[Baseline], *, first: tuple[JournalState, ListDirectory]
 ) -> Baseline:
     """Return a baseline taken while no other command began or ended; add those of other services to `others`.
 
     What a command planted that began during the look, or ended before it was over, would be taken for the user's.
     `first` is the state of the notes before the first look, and that look, which the baseline shares.
     """
-    state, look = first
-    if box.notes is None:
-        return _baseline(box, found, others, look=look)
+    state, lister = first
+    if spec.journal_dir is None:
+        return _baseline(spec, found, others, lister=lister)
     tries_left = MAX_BASELINE_TRIES
     while True:
-        others += other_baselines(box.notes)
-        baseline = _baseline(box, found, others, look=look)
+        others += other_baselines(spec.journal_dir)
+        baseline = _baseline(spec, found, others, lister=lister)
         tries_left -= 1
-        if journal_state(box.notes) == state or not tries_left:
-            others += other_baselines(box.notes)
+        if journal_state(spec.journal_dir) == state or not tries_left:
+            others += other_baselines(spec.journal_dir)
             return baseline
-        state, look = journal_state(box.notes), start_scan(box.secrets)
+        state, lister = journal_state(spec.journal_dir), start_scan(spec.secrets)
 
 
 def _baseline(
-    box: SandboxSpec, found: Sequence[ScanResult], others: Sequence[Baseline], *, look: ListDirectory
+    spec: SandboxSpec, found: Sequence[ScanResult], others: Sequence[Baseline], *, lister: ListDirectory
 ) -> Baseline:
-    outside = [path for one in found for path in one.outside]
+    outside = [path for one in found for path in one.external_repositories]
     return take_baseline(
-        (*box.writable, *outside),
-        [path for one in found for path in one.missing],
-        [path for one in found for path in one.fixed],
+        (*spec.writable, *outside),
+        [path for one in found for path in one.absent],
+        [path for one in found for path in one.read_only],
         others=others,
-        secrets=box.secrets,
-        look=look,
-        unjudged=unscanned_regions.read_regions(box.notes),
+        secrets=spec.secrets,
+        lister=lister,
+        unjudged=unscanned_regions.read_regions(spec.journal_dir),
     )
 
 
-def _trusted_bwrap(box: SandboxSpec) -> str:
+def _trusted_bwrap(spec: SandboxSpec) -> str:
     """Return the path of bubblewrap. Raises OSError where commands in the sandbox could write it."""
     program = find_bwrap()
-    if program is None or any(Path(program).is_relative_to(root) for root in box.writable):
+    if program is None or any(Path(program).is_relative_to(root) for root in spec.writable):
         raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
     return program
 

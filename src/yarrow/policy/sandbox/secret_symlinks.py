@@ -53,7 +53,7 @@ class SecretSymlinks:
 
     def _files(self, directory: str) -> list[str]:
         try:
-            names = list_directory(directory, self._secrets).telling
+            names = list_directory(directory, self._secrets).notable
         except (OSError, ValueError):  # what nobody can list, or what no directory can be called, holds no such link
             return []
         links = (Path(directory, name) for name in names if self._secrets.has(name))

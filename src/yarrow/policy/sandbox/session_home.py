@@ -24,47 +24,47 @@ _lock = threading.RLock()
 """It may be taken again in the same thread, for what is collected as garbage leaves too."""
 
 
-def create(private: Path) -> None:
+def create(session_dir: Path) -> None:
     """Make the directories that are missing. Raises OSError."""
     for name in DIRECTORIES:
-        (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (session_dir / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def acquire(private: Path) -> bool:
+def acquire(session_dir: Path) -> bool:
     """Make the directories for one more command; return whether what they held was too much, and is gone.
 
     They are not emptied while another command runs in them. Each `acquire` needs a `release`. Raises OSError.
     """
-    create(private)
+    create(session_dir)
     start = time.monotonic()
     with _lock:
-        is_alone = private not in _users
-        _users[private] = _users.get(private, 0) + 1
-        if not is_alone or start < _next_measure.setdefault(private, start + MEASURE_SECONDS):
+        is_alone = session_dir not in _users
+        _users[session_dir] = _users.get(session_dir, 0) + 1
+        if not is_alone or start < _next_measure.setdefault(session_dir, start + MEASURE_SECONDS):
             return False
-    is_much = _disk_usage(private) > MAX_BYTES
+    is_much = _disk_usage(session_dir) > MAX_BYTES
     if is_much:
         for name in DIRECTORIES:
-            remove_tree(private / name)
-            (private / name).mkdir(mode=0o700, exist_ok=True)
-        remove_tree(private / CACHES)
+            remove_tree(session_dir / name)
+            (session_dir / name).mkdir(mode=0o700, exist_ok=True)
+        remove_tree(session_dir / CACHES)
     took = time.monotonic() - start
-    _next_measure[private] = time.monotonic() + max(MEASURE_SECONDS, took * MEASURE_SHARE)
+    _next_measure[session_dir] = time.monotonic() + max(MEASURE_SECONDS, took * MEASURE_SHARE)
     return is_much
 
 
-def release(private: Path) -> None:
+def release(session_dir: Path) -> None:
     """Say that a command is over."""
     with _lock:
-        _users[private] = _users.get(private, 1) - 1
-        if not _users[private]:
-            del _users[private]
+        _users[session_dir] = _users.get(session_dir, 1) - 1
+        if not _users[session_dir]:
+            del _users[session_dir]
 
 
-def remove(private: Path) -> None:
+def remove(session_dir: Path) -> None:
     """Remove a session's directory; what cannot be removed goes with the service."""
-    _next_measure.pop(private, None)
-    remove_tree(private)
+    _next_measure.pop(session_dir, None)
+    remove_tree(session_dir)
 
 
 def _disk_usage(directory: Path) -> int:

@@ -16,20 +16,20 @@ MAX_SYMLINKS = 40
 class SessionTmp(Struct, frozen=True):
     """The directory that the sandbox of a session shows at /tmp."""
 
-    box: SandboxSpec
+    spec: SandboxSpec
 
     @property
     def directory(self) -> Path:
         """The directory on the machine; it may be missing."""
-        return self.box.private / "tmp"
+        return self.spec.session_dir / "tmp"
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Make the directory unless it exists. Raises OSError."""
         from yarrow.policy.sandbox import session_home
 
-        session_home.create(self.box.private)
-        if self.box.owner is not None:
-            self.box.owner.receive(self.box.private)
+        session_home.create(self.spec.session_dir)
+        if self.spec.owner is not None:
+            self.spec.owner.chown_session_dir(self.spec.session_dir)
 
     def resolve(self, path: Path, *, writes: bool) -> Path:
         """Return the real path on the machine of an absolute path, with symlinks followed as commands see them.
@@ -43,7 +43,7 @@ class SessionTmp(Struct, frozen=True):
             return Path(machine)
         from yarrow.policy.sandbox.bwrap_args import mount_targets_in_tmp  # few calls name such a path
 
-        covered = mount_targets_in_tmp(self.box, os.environ)
+        covered = mount_targets_in_tmp(self.spec, os.environ)
         seen = self._followed(path, covered)
         real = self._on_machine(seen, covered)
         if not _is_own(seen, covered) or os.path.lexists(real):
@@ -51,14 +51,14 @@ class SessionTmp(Struct, frozen=True):
         is_new = writes and not os.path.lexists(machine) and not self._is_shown(machine)
         return Path(real if is_new else machine)
 
-    def named(self, real: str) -> str:
+    def display_path(self, real: str) -> str:
         """Return the name that commands and the model have for a real path of the machine."""
         own = str(self.directory)
         return f"{TMP}{real[len(own) :]}" if f"{real}/".startswith(f"{own}/") else real
 
     def _is_shown(self, path: str) -> bool:
         """Whether a path lies in a root that commands see where it is on the machine."""
-        return any(f"{path}/".startswith(f"{root}/") for root in (*self.box.writable, *self.box.readable))
+        return any(f"{path}/".startswith(f"{root}/") for root in (*self.spec.writable, *self.spec.readable))
 
     def _on_machine(self, seen: str, covered: tuple[str, ...]) -> str:
         return f"{self.directory}{seen[len(TMP) :]}" if _is_own(seen, covered) else seen

@@ -33,10 +33,10 @@ def protect_startup_files(paths: Sequence[Path], roots: Sequence[Path], found: S
 def _protect(path: Path, root: Path, found: ScanResult) -> None:
     found.pinned = sorted({*found.pinned, *(above for above in directories_between(root, path) if above.is_dir())})
     if not os.path.lexists(path):
-        if path not in found.missing:
-            found.missing.append(path)
-    elif path not in found.fixed:
-        found.fixed.append(path)
+        if path not in found.absent:
+            found.absent.append(path)
+    elif path not in found.read_only:
+        found.read_only.append(path)
 
 
 def _protectable_path(path: Path, root: Path) -> Path:

@@ -31,7 +31,7 @@ class UnscannedRegion(Struct, frozen=True):
     depth: int
     judged: tuple[Path, ...] = ()
 
-    def holds(self, directory: Path) -> bool:
+    def contains(self, directory: Path) -> bool:
         """Whether a directory lies in it."""
         if not directory.is_relative_to(self.root) or len(directory.parts) - len(self.root.parts) < self.depth:
             return False

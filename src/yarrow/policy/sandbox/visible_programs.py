@@ -30,7 +30,7 @@ class VisiblePrograms(Struct, frozen=True):
 
 
 class _CachedSearch(Struct, frozen=True):
-    sight: VisiblePrograms
+    programs: VisiblePrograms
     states: dict[str, StatState]
 
 
@@ -38,15 +38,15 @@ _cache: dict[tuple[ProgramScope, tuple[str, ...]], _CachedSearch] = {}
 _lock = threading.Lock()
 
 
-def find_visible_programs(around: ProgramScope, environment: Mapping[str, str]) -> VisiblePrograms:
+def find_visible_programs(scope: ProgramScope, environment: Mapping[str, str]) -> VisiblePrograms:
     """Return what is shown for an environment; nothing is read again while no directory that matters changed."""
-    key = (around, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES, *LIBRARY_VARIABLES)))
+    key = (scope, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES, *LIBRARY_VARIABLES)))
     with _lock:
         known = _cache.get(key)
     if known is not None and all(_lstat_state(path) == state for path, state in known.states.items()):
-        return known.sight
+        return known.programs
     start = time.time_ns()
-    sight, watched = _search(around, environment)
+    sight, watched = _search(scope, environment)
     states = {path: _lstat_state(path) for path in watched}
     if is_settled(states.values(), start):
         with _lock:
@@ -56,29 +56,29 @@ def find_visible_programs(around: ProgramScope, environment: Mapping[str, str]) 
     return sight
 
 
-def _search(around: ProgramScope, environment: Mapping[str, str]) -> tuple[VisiblePrograms, set[str]]:
-    finder = ProgramFinder(around)
+def _search(scope: ProgramScope, environment: Mapping[str, str]) -> tuple[VisiblePrograms, set[str]]:
+    finder = ProgramFinder(scope)
     found = finder.find(environment)
-    keys = set(around.closed)
+    keys = set(scope.secret_paths)
     for directory in {*found.values(), *finder.directories}:
         if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (else everybody can see it)
-            keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.watched))
-    for directory in _tool_directories(around):
-        keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.watched))
+            keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.dependencies))
+    for directory in _tool_directories(scope):
+        keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.dependencies))
     masked = tuple(
-        sorted({*_sandbox_paths(keys, found), *_sandbox_paths(keys, {root: root for root in around.readable})})
+        sorted({*_sandbox_paths(keys, found), *_sandbox_paths(keys, {root: root for root in scope.readable})})
     )
-    return VisiblePrograms(tuple((source, target) for target, source in found.items()), masked), finder.watched
+    return VisiblePrograms(tuple((source, target) for target, source in found.items()), masked), finder.dependencies
 
 
-def _tool_directories(around: ProgramScope) -> Iterator[str]:
+def _tool_directories(scope: ProgramScope) -> Iterator[str]:
     """Yield the directories of tools that are shown since `workspace.read` names the home, or a part of it."""
-    for root in around.readable:
-        if f"{around.home}/".startswith(f"{root.rstrip('/')}/"):
+    for root in scope.readable:
+        if f"{scope.home}/".startswith(f"{root.rstrip('/')}/"):
             with suppress(OSError):
-                names = os.listdir(around.home)  # noqa: PTH208 (texts throughout)
-                yield from (f"{around.home}/{name}" for name in names if name.startswith("."))
-        elif root.startswith(f"{around.home}/."):
+                names = os.listdir(scope.home)  # noqa: PTH208 (texts throughout)
+                yield from (f"{scope.home}/{name}" for name in names if name.startswith("."))
+        elif root.startswith(f"{scope.home}/."):
             yield root
 
 

@@ -22,33 +22,35 @@ COPIED = r"index/[^/]+/[^/]+"
 SETTINGS = ("config.toml", "config")
 
 
-def cargo_plan(machine: CacheContext) -> CachePlan:
+def cargo_plan(context: CacheContext) -> CachePlan:
     """Return how cargo finds packages.
 
     The caches stay where they are: cargo builds a package anew when its sources are somewhere else.
     """
-    home = machine.named("CARGO_HOME") or f"{machine.home}/.cargo"
-    if machine.in_workspace(home):
+    home = context.path_variable("CARGO_HOME") or f"{context.home}/.cargo"
+    if context.in_workspace(home):
         return EMPTY_PLAN
-    place = machine.at_home(home)
-    moved = {} if place else {"CARGO_HOME": f"{machine.inside}/.cargo"}
+    place = context.home_path(home)
+    moved = {} if place else {"CARGO_HOME": f"{context.sandbox_home}/.cargo"}
     place = place or moved["CARGO_HOME"]
     shown: list[tuple[str, str]] = []
     own: list[SessionCacheDirectory] = []
     for name, (branches, repositories) in KINDS.items():
-        if source := machine.of_user(f"{home}/{name}"):
+        if source := context.user_directory(f"{home}/{name}"):
             seen = f"{SANDBOX_DIRECTORY}/cargo-{name}"
-            links = CacheLinks(source, seen, branches=branches, repositories=repositories, copied=COPIED)
+            links = CacheLinks(
+                source, seen, directory_pattern=branches, repository_pattern=repositories, copy_pattern=COPIED
+            )
             shown.append((source, seen))
             own.append(SessionCacheDirectory(f"cargo-{name}", f"{place}/{name}", (links,)))
     if moved:
-        shown += _moved_settings(home, place, machine)
+        shown += _moved_settings(home, place, context)
     return CachePlan(tuple(shown), tuple(own), moved)
 
 
-def _moved_settings(home: str, place: str, machine: CacheContext) -> list[tuple[str, str]]:
+def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[str, str]]:
     """Return the settings of a cargo that has its home elsewhere, where the user's home has none."""
     names = [name for name in SETTINGS if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
-    if any(os.path.lexists(f"{machine.home}/.cargo/{name}") for name in SETTINGS):
+    if any(os.path.lexists(f"{context.home}/.cargo/{name}") for name in SETTINGS):
         return []
     return [(os.path.realpath(f"{home}/{name}"), f"{place}/{name}") for name in names]

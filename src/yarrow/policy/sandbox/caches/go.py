@@ -33,52 +33,54 @@ WITH_KEY = r"//[^/,|]*@"
 """A URL that holds a name and a password."""
 
 
-def go_plan(machine: CacheContext) -> CachePlan:
+def go_plan(context: CacheContext) -> CachePlan:
     """Return how Go finds modules."""
-    settings = _read(_settings_file(machine))
+    settings = _read(_settings_file(context))
     told = {
-        name: value for name in (*SETTINGS, *PATHS) if (value := machine.environment.get(name) or settings.get(name))
+        name: value for name in (*SETTINGS, *PATHS) if (value := context.environment.get(name) or settings.get(name))
     }
-    path = _first_path(told.get("GOPATH", "")) or f"{machine.home}/go"
+    path = _first_path(told.get("GOPATH", "")) or f"{context.home}/go"
     cache = _first_path(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
-    if machine.in_workspace(cache):
+    if context.in_workspace(cache):
         return EMPTY_PLAN
     # Where GOPATH is an installation of Go, Go itself makes no use of it.
-    plan = EMPTY_PLAN if os.path.lexists(f"{path}/VERSION") else _gopath_plan(path, machine)
-    source = machine.of_user(cache)
-    if not source and machine.can_write(cache) and not os.path.lexists(path):
+    plan = EMPTY_PLAN if os.path.lexists(f"{path}/VERSION") else _gopath_plan(path, context)
+    source = context.user_directory(cache)
+    if not source and context.can_write(cache) and not os.path.lexists(path):
         return plan
-    environment = {"GOMODCACHE": SESSION_MODULES} | _hidden_settings(machine, settings)
+    environment = {"GOMODCACHE": SESSION_MODULES} | _hidden_settings(context, settings)
     if not source:
-        return plan.joined(CachePlan(own=(SessionCacheDirectory("go-mod", SESSION_MODULES),), environment=environment))
-    seen = machine.at_home(cache) or cache
+        return plan.merge(
+            CachePlan(session_caches=(SessionCacheDirectory("go-mod", SESSION_MODULES),), environment=environment)
+        )
+    seen = context.home_path(cache) or cache
     asking: dict[str, str] = {}
     if os.path.lexists(f"{source}/{DOWNLOADED}"):
         own = Path(f"{seen}/{DOWNLOADED}").as_uri()
-        proxies = _proxies(machine, settings)
+        proxies = _proxies(context, settings)
         environment["GOPROXY"] = f"{own},{proxies}".rstrip(",")
         asking = {"GOPROXY": _latest_proxies(own, proxies)}
     private = told.get("GONOPROXY") or told.get("GOPRIVATE") or ""
     links = (*_toolchain_links(source, seen), *_private_module_links(source, seen, private))
-    return plan.joined(
+    return plan.merge(
         CachePlan(((source, seen),), (SessionCacheDirectory("go-mod", SESSION_MODULES, links),), environment, asking)
     )
 
 
-def _gopath_plan(path: str, machine: CacheContext) -> CachePlan:
+def _gopath_plan(path: str, context: CacheContext) -> CachePlan:
     """Return the plan of what Go writes beside the modules: what it knows of the database of their checksums."""
-    if machine.in_workspace(path):
+    if context.in_workspace(path):
         return EMPTY_PLAN
-    place = machine.at_home(path)
+    place = context.home_path(path)
     is_of_go = place and os.path.basename(path) in CACHE_SUBDIRECTORIES  # noqa: PTH119
     if os.path.isdir(f"{path}/pkg") or (is_of_go and os.path.isdir(path)):  # noqa: PTH112
-        return CachePlan(own=(SessionCacheDirectory("go-pkg", f"{place or path}/pkg"),))
-    return CachePlan() if machine.can_write(path) else CachePlan(environment={"GOPATH": f"{machine.inside}/go"})
+        return CachePlan(session_caches=(SessionCacheDirectory("go-pkg", f"{place or path}/pkg"),))
+    return CachePlan() if context.can_write(path) else CachePlan(environment={"GOPATH": f"{context.sandbox_home}/go"})
 
 
-def _proxies(machine: CacheContext, settings: Mapping[str, str]) -> str:
+def _proxies(context: CacheContext, settings: Mapping[str, str]) -> str:
     """Return the proxies of the user, without those that need a password."""
-    told = machine.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(machine)
+    told = context.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(context)
     return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).strip(",|")
 
 
@@ -92,17 +94,17 @@ def _latest_proxies(own: str, proxies: str) -> str:
     return ",".join(filter(None, (first, own, ending)))
 
 
-def _default_proxies(machine: CacheContext) -> str:
+def _default_proxies(context: CacheContext) -> str:
     """Return the value that the installation of Go sets, as some distributions do."""
-    root = machine.named("GOROOT")
-    if not root and (program := shutil.which("go", path=machine.environment.get("PATH", ""))):
+    root = context.path_variable("GOROOT")
+    if not root and (program := shutil.which("go", path=context.environment.get("PATH", ""))):
         root = os.path.dirname(os.path.dirname(os.path.realpath(program)))  # noqa: PTH120
     return (_read(f"{root}/go.env").get("GOPROXY") if root else None) or PROXIES
 
 
-def _hidden_settings(machine: CacheContext, settings: Mapping[str, str]) -> dict[str, str]:
+def _hidden_settings(context: CacheContext, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the file that commands do not see."""
-    names = (name for name in SETTINGS if not machine.environment.get(name))
+    names = (name for name in SETTINGS if not context.environment.get(name))
     return {name: value for name in names if (value := settings.get(name)) and not re.search(WITH_KEY, value)}
 
 
@@ -123,7 +125,7 @@ def _private_module_links(source: str, seen: str, patterns: str) -> Iterator[Cac
 
 def _download_links(source: str, seen: str, pattern: str) -> Iterator[CacheLinks]:
     for name in _glob(source, f"{DOWNLOADED}/{pattern}"):
-        yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name, branches=".*", skipped=NOT_LINKED)
+        yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name, directory_pattern=".*", skip_pattern=NOT_LINKED)
 
 
 def _glob(source: str, pattern: str) -> Iterator[str]:
@@ -131,11 +133,11 @@ def _glob(source: str, pattern: str) -> Iterator[str]:
         yield str(path.relative_to(source))
 
 
-def _settings_file(machine: CacheContext) -> str:
-    told = machine.environment.get("GOENV", "")
+def _settings_file(context: CacheContext) -> str:
+    told = context.environment.get("GOENV", "")
     if told:
         return told if told.startswith("/") else ""
-    return f"{machine.named('XDG_CONFIG_HOME') or f'{machine.home}/.config'}/go/env"
+    return f"{context.path_variable('XDG_CONFIG_HOME') or f'{context.home}/.config'}/go/env"
 
 
 def _read(path: str) -> dict[str, str]:

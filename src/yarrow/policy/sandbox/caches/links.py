@@ -32,11 +32,11 @@ def create_session_cache(own: SessionCacheDirectory, directory: Path, owner: Com
     making.mkdir(mode=0o700)
     maker = _LinkMaker(owner)
     for links in own.links:
-        if owner is None or owner.reaches(links.source):
+        if owner is None or owner.can_reach(links.source):
             with suppress(OSError):  # what has no link is downloaded again
                 maker.make(links, str(making))
     if owner is not None:
-        owner.own(str(making))
+        owner.chown(str(making))
     try:
         making.rename(made)
     except OSError:  # another command was faster
@@ -52,9 +52,9 @@ class _LinkMaker:
 
     def make(self, links: CacheLinks, top: str) -> None:
         """Make the links of one directory. Raises OSError."""
-        top = self._above(top, links.below)
-        if not links.branches and links.below:  # a single link
-            os.symlink(links.seen, top)  # noqa: PTH211 (texts throughout)
+        top = self._above(top, links.subpath)
+        if not links.directory_pattern and links.subpath:  # a single link
+            os.symlink(links.sandbox_path, top)  # noqa: PTH211 (texts throughout)
             return
         waiting = deque([""])
         while waiting and self._left > 0:
@@ -67,14 +67,14 @@ class _LinkMaker:
                     self._left -= 1
                     if self._left < 0 or links.is_skipped(below[1:]):
                         continue
-                    if is_directory and links.is_branch(below[1:]):
+                    if is_directory and links.is_extensible(below[1:]):
                         waiting.append(below)
                     elif is_directory and links.is_repository(below[1:]):
-                        self._repository(entry.path, f"{top}{below}", f"{links.seen}{below}")
+                        self._repository(entry.path, f"{top}{below}", f"{links.sandbox_path}{below}")
                     elif entry.is_file(follow_symlinks=False) and links.is_copied(below[1:]):
                         self._copy(entry.path, f"{top}{below}")
                     else:
-                        os.symlink(f"{links.seen}{below}", f"{top}{below}")  # noqa: PTH211
+                        os.symlink(f"{links.sandbox_path}{below}", f"{top}{below}")  # noqa: PTH211
 
     def _above(self, top: str, below: str) -> str:
         """Make the directories above a path; return the path."""
@@ -121,4 +121,4 @@ class _LinkMaker:
 
     def _own(self, path: str) -> None:
         if self._owner is not None:
-            self._owner.own(path)
+            self._owner.chown(path)

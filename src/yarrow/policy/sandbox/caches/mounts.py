@@ -63,13 +63,13 @@ class CacheMounts(Struct, frozen=True):
     plan: CachePlan = EMPTY_PLAN
 
     @property
-    def places(self) -> dict[str, str]:
+    def session_directories(self) -> dict[str, str]:
         """Return the session's own directories by their paths inside."""
         return {mount.target: mount.source for mount in self.mounts if mount.writable}
 
-    def hides(self, target: str) -> bool:
+    def covers(self, target: str) -> bool:
         """Whether a directory of the session is mounted at a path or above it."""
-        return any(target == own.target or target.startswith(f"{own.target}/") for own in self.plan.own)
+        return any(target == own.target or target.startswith(f"{own.target}/") for own in self.plan.session_caches)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a command."""
@@ -85,54 +85,57 @@ class _SessionPlans(Struct, frozen=True):
 
     key: tuple[object, ...]
     """What they were made for."""
-    building: CacheMounts
-    asking: CacheMounts
-    others: CacheMounts
+    build: CacheMounts
+    latest: CacheMounts
+    environment_only: CacheMounts
     """Variables alone, which stay the same from one command to the next."""
 
 
 _cache: dict[Path, _SessionPlans] = {}
 
 
-def plan_cache_mounts(box: SandboxSpec, command: Command) -> CacheMounts:
+def plan_cache_mounts(spec: SandboxSpec, command: Command) -> CacheMounts:
     """Return the caches that a command uses, whose own directories exist. Raises OSError."""
-    exist = (os.path.lexists(f"{box.home}/{name}") for name in PLAN_DIRECTORIES)
-    key = (box.home, box.writable, box.readable, *(command.environment.get(name) for name in PLAN_VARIABLES), *exist)
-    plans = _cache.get(box.private)
+    exist = (os.path.lexists(f"{spec.home}/{name}") for name in PLAN_DIRECTORIES)
+    key = (spec.home, spec.writable, spec.readable, *(command.environment.get(name) for name in PLAN_VARIABLES), *exist)
+    plans = _cache.get(spec.session_dir)
     if plans is None or plans.key != key:
         if len(_cache) >= MAX_CACHED:
             _cache.clear()
-        plans = _cache[box.private] = _make_plans(box, command.environment, key)
+        plans = _cache[spec.session_dir] = _make_plans(spec, command.environment, key)
     if BUILD_COMMAND.search(command.argv[-1]) is None:
-        return plans.others
-    for own in plans.building.plan.own:
-        create_session_cache(own, box.private / CACHES, box.owner)
-    return plans.asking if LATEST_COMMAND.search(command.argv[-1]) is not None else plans.building
+        return plans.environment_only
+    for own in plans.build.plan.session_caches:
+        create_session_cache(own, spec.session_dir / CACHES, spec.owner)
+    return plans.latest if LATEST_COMMAND.search(command.argv[-1]) is not None else plans.build
 
 
-def _make_plans(box: SandboxSpec, environment: Mapping[str, str], key: tuple[object, ...]) -> _SessionPlans:
-    machine = CacheContext(
-        home=str(box.home),
-        inside=str(sandbox_home(box.home)),
-        writable=tuple(str(root) for root in box.writable if root not in box.locked),
-        closed=tuple(map(str, (*find_home_secrets(box.home), *box.hidden))),
+def _make_plans(spec: SandboxSpec, environment: Mapping[str, str], key: tuple[object, ...]) -> _SessionPlans:
+    context = CacheContext(
+        home=str(spec.home),
+        sandbox_home=str(sandbox_home(spec.home)),
+        writable=tuple(str(root) for root in spec.writable if root not in spec.read_only_roots),
+        secret_paths=tuple(map(str, (*find_home_secrets(spec.home), *spec.hidden))),
         environment=environment,
-        account=system.get_account_home(None if box.owner is None else box.owner.uid),
+        account=system.get_account_home(None if spec.owner is None else spec.owner.uid),
     )
     plan = reduce(
-        CachePlan.joined,
-        (cargo_plan(machine), go_plan(machine), gradle_plan(machine), maven_plan(machine), _single_cache_plan(machine)),
+        CachePlan.merge,
+        (cargo_plan(context), go_plan(context), gradle_plan(context), maven_plan(context), _single_cache_plan(context)),
     )
-    building = _plan_mounts(plan, box)
-    asking = replace(building, plan=replace(building.plan, environment=plan.environment | plan.asking))
-    return _SessionPlans(key, building, asking, CacheMounts(plan=replace(plan, shown=(), own=())))
+    building = _plan_mounts(plan, spec)
+    asking = replace(building, plan=replace(building.plan, environment=plan.environment | plan.latest_environment))
+    return _SessionPlans(key, building, asking, CacheMounts(plan=replace(plan, read_only=(), session_caches=())))
 
 
-def _plan_mounts(plan: CachePlan, box: SandboxSpec) -> CacheMounts:
-    plan = _mountable_part(plan, tuple(map(str, box.readable)))
+def _plan_mounts(plan: CachePlan, spec: SandboxSpec) -> CacheMounts:
+    plan = _mountable_part(plan, tuple(map(str, spec.readable)))
     mounts = [
-        *(BindMount(source, target, optional=True) for source, target in plan.shown),
-        *(BindMount(str(box.private / CACHES / own.name), own.target, writable=True) for own in plan.own),
+        *(BindMount(source, target, optional=True) for source, target in plan.read_only),
+        *(
+            BindMount(str(spec.session_dir / CACHES / own.name), own.target, writable=True)
+            for own in plan.session_caches
+        ),
     ]
     return CacheMounts(tuple(sorted(mounts, key=lambda mount: mount.target)), plan)
 
@@ -145,16 +148,18 @@ def _mountable_part(plan: CachePlan, readable: tuple[str, ...]) -> CachePlan:
 
     return replace(
         plan,
-        shown=tuple(pair for pair in plan.shown if fits(pair[1])),
-        own=tuple(own for own in plan.own if fits(own.target)),
+        read_only=tuple(pair for pair in plan.read_only if fits(pair[1])),
+        session_caches=tuple(own for own in plan.session_caches if fits(own.target)),
     )
 
 
-def _single_cache_plan(machine: CacheContext) -> CachePlan:
+def _single_cache_plan(context: CacheContext) -> CachePlan:
     """Return the plan of programs that know one cache: the session's own begins empty."""
-    named = {name: path for name in VARIABLES if (path := machine.named(name))}
-    own = (name for name in TOOL_CACHES if machine.of_user(f"{machine.home}/{name}"))
+    named = {name: path for name in VARIABLES if (path := context.path_variable(name))}
+    own = (name for name in TOOL_CACHES if context.user_directory(f"{context.home}/{name}"))
     return CachePlan(
-        own=tuple(SessionCacheDirectory(name.strip(".").replace("/", "-"), f"{machine.inside}/{name}") for name in own),
-        unset=frozenset(name for name, path in named.items() if not machine.can_write(path)),
+        session_caches=tuple(
+            SessionCacheDirectory(name.strip(".").replace("/", "-"), f"{context.sandbox_home}/{name}") for name in own
+        ),
+        unset=frozenset(name for name, path in named.items() if not context.can_write(path)),
     )
