@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "7",
         "a rule that denies sees the first command of a line alone",
-        "policy/permission/rule_matching.py",
+        "policy/permission/decision.py",
         "for one in spellings(line))",
         "for one in spellings(line) if False)",
         "tests/policy/test_shell_lines.py",
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "7",
         "a rule that allows matches a part of a line",
-        "policy/permission/rule_matching.py",
+        "policy/permission/decision.py",
         "request.kind is ToolKind.SHELL and verdict is not RuleEffect.AUTO and",
         "request.kind is ToolKind.SHELL and",
         "tests/policy/test_shell_lines.py",
@@ -379,7 +379,7 @@ MUTANTS = (
     Mutant(
         "git",
         "garbage is not collected beside a guarded worktree",
-        "policy/sandbox/git_worktrees.py",
+        "policy/sandbox/git_files.py",
         'return any(path.parent.name == "worktrees" for path in fixed)',
         "return False",
         "tests/policy/test_sandbox_repositories.py::test_git_still_collects_garbage_beside_another_worktree",
@@ -435,7 +435,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "a link in the way of a mount of the session is followed",
-        "policy/sandbox/mount_points.py",
+        "policy/sandbox/mounts.py",
         "key=len)",
         "key=lambda place: -len(place))",
         "tests/policy/test_sandbox_caches.py::test_a_link_in_the_place_of_a_mount_leads_nowhere[root-go-pkg/mod]",
@@ -459,7 +459,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "passwords of proxies are passed on",
-        "policy/sandbox/caches/go.py",
+        "policy/sandbox/caches/package_managers.py",
         'return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told)',
         "return told",
         "tests/policy/test_cache_plans.py",

@@ -17,7 +17,7 @@ from yarrow.cli.help import format_help
 from yarrow.client.sessions_command import USAGE
 from yarrow.client.slash_commands import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
-from yarrow.config.variables import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.event import events
 from yarrow.session import record
 from yarrow.v1 import agent_pb2 as pb

@@ -8,8 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from yarrow.telemetry.failure_handler import ExportFailureHandler
-from yarrow.telemetry.reporter import TelemetryReporter
+from yarrow.telemetry.reporter import ExportFailureHandler, TelemetryReporter
 
 
 class Measured:

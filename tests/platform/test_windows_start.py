@@ -26,7 +26,7 @@ NOT_THERE = (
 """The terminal UI, and what opens it."""
 OF_OTHERS = {
     f"yarrow.platform.{name}"
-    for name in ("linux", "macos", "landlock", "inotify", "openat2", "posix_files", "posix_processes", "symlink_mount")
+    for name in ("linux", "macos", "linux_syscalls", "posix_files", "posix_processes", "symlink_mount")
 }
 IMPORT_ALL = """
 from doubles.as_windows import pretend

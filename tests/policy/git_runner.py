@@ -28,7 +28,7 @@ SECONDS = 60.0
 MOST_LOOKED_AT = 24
 """Directories that the user goes to at the end."""
 CUT = ".cut-here"
-WARM = ("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.openat2")
+WARM = ("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.linux_syscalls")
 """Modules that each process finds loaded."""
 _IDENTITY = {f"GIT_{role}_{what}": "n" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 

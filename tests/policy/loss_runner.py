@@ -26,7 +26,7 @@ NOBODY = 65_534
 LOOP = "while :; do mkdir -p new-loop/.git; touch new-loop/.git/HEAD new-loop/.git/config; rm -r new-loop; done"
 """Runs until it is killed."""
 WARM = (
-    *("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.openat2"),
+    *("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.linux_syscalls"),
     *("concurrent.futures.thread", "ctypes", "difflib", "encodings.latin_1"),
 )
 """Modules that a process finds loaded: somebody without rights may not be able to read them."""

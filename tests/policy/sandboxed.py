@@ -107,7 +107,7 @@ class Corner(Struct, frozen=True):
 
 def without_group() -> AbstractContextManager[object]:
     """Somebody without rights can make no control group, and enter none that root made."""
-    return patch.multiple("yarrow.policy.sandbox.cgroup", cgroup_procs=lambda: None, cgroup_tasks=lambda: None)
+    return patch.multiple("yarrow.policy.sandbox.command_starter", cgroup_procs=lambda: None, cgroup_tasks=lambda: None)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.platform import openat2
+from yarrow.platform import linux_syscalls
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import ToolFailed
@@ -23,7 +23,7 @@ INSIDE, OUTSIDE = b"inside", b"outside"
 @pytest.fixture(params=["openat2", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "step by step":
-        monkeypatch.setattr(openat2, "is_supported", lambda: False)
+        monkeypatch.setattr(linux_syscalls, "is_supported", lambda: False)
     return request.param
 
 

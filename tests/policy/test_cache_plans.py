@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yarrow.policy.sandbox.caches import links as made_links
-from yarrow.policy.sandbox.caches.cargo import COPIED, KINDS, cargo_plan
-from yarrow.policy.sandbox.caches.go import go_plan
-from yarrow.policy.sandbox.caches.java import gradle_plan, maven_plan
-from yarrow.policy.sandbox.caches.links import create_session_cache
-from yarrow.policy.sandbox.caches.mounts import BUILD_COMMAND, LATEST_COMMAND
+from yarrow.policy.sandbox.caches import mounts as made_links
+from yarrow.policy.sandbox.caches.mounts import BUILD_COMMAND, LATEST_COMMAND, create_session_cache
+from yarrow.policy.sandbox.caches.package_managers import COPIED, KINDS, cargo_plan, go_plan, gradle_plan, maven_plan
 from yarrow.policy.sandbox.caches.plan import SANDBOX_DIRECTORY, CacheContext, CacheLinks, SessionCacheDirectory
 
 CACHED = "go/pkg/mod/cache/download"

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from sandboxed import git
 
-from yarrow.policy import git_embedded_repositories, git_history, git_state
+from yarrow.policy import git_embedded_repositories, git_state
 from yarrow.policy.git_embedded_repositories import EmbeddedRepositories, find_embedded_repositories
 from yarrow.policy.git_state import scan_repositories
 
@@ -166,8 +166,7 @@ def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["MAX_COMMITS", "OUTPUT_BYTES", "MAX_SECONDS", "MAX_DIRECTORIES"])
 def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
-    of = git_embedded_repositories if limit in ("MAX_SECONDS", "MAX_DIRECTORIES") else git_history
-    with patch.object(of, limit, 0):
+    with patch.object(git_embedded_repositories, limit, 0):
         found = seen(ws, SEEN["a commit"])
     assert found.directories == ()
     assert [text.startswith(f"{ws}/.git: more than ") for text in found.unchecked] == [True]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from yarrow.policy.call_once import CallOnce
+from yarrow.policy.sandbox.probe import CallOnce
 
 
 def test_who_asks_meanwhile_waits() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.git_config import GitSetting, changes_only_settable
-from yarrow.policy.git_settings import CHANGEABLE_SETTINGS
+from yarrow.policy.git_config import CHANGEABLE_SETTINGS, GitSetting, changes_only_settable
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

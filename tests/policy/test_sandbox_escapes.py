@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from sandboxed import PYTHON, SECRET, Corner
 
-from yarrow.policy.sandbox import cgroup
+from yarrow.policy.sandbox import command_starter
 from yarrow.policy.sandbox.sandboxed_command import MAX_USER_PROCESSES
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -274,10 +274,9 @@ async def test_where_it_begins_opens_nothing(place: Corner) -> None:
 
 async def test_processes_are_limited(place: Corner) -> None:
     assert (await place.run("ulimit -u"))[0] == f"{MAX_USER_PROCESSES}\n"
-    if place.user != "root" or cgroup.cgroup_procs() is None:
+    if place.user != "root" or command_starter.cgroup_procs() is None:
         return
     # The limit of a user does not bind root, that of a group does.
-    output, _ = await place.run(
-        f"{PYTHON} -c 'import os, signal\nfor n in range({cgroup.MAX_PROCESSES}):\n  os.fork() or signal.pause()' 2>&1"
-    )
+    forks = f"for n in range({command_starter.MAX_PROCESSES}):\n  os.fork() or signal.pause()"
+    output, _ = await place.run(f"{PYTHON} -c 'import os, signal\n{forks}' 2>&1")
     assert "BlockingIOError" in output

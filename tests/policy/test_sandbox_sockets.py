@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import PYTHON, Corner
 
-from yarrow.platform import landlock, system
+from yarrow.platform import linux_syscalls, system
 from yarrow.policy.sandbox import command_starter, probe
 from yarrow.policy.sandbox.sockets import SOCKET_NAMES, VARIABLES, find_client_sockets
 
@@ -180,13 +180,15 @@ def fresh() -> Generator[None]:
 
 async def test_an_abstract_socket_is_out_of_reach_where_the_kernel_can(place: Corner, abstract: str) -> None:
     output, _ = await place.run(f"{CONNECT} @{abstract}")
-    assert output == ("refused 1\n" if landlock.get_landlock_version() >= landlock.MIN_SCOPE_VERSION else "\n")
+    assert output == (
+        "refused 1\n" if linux_syscalls.get_landlock_version() >= linux_syscalls.MIN_SCOPE_VERSION else "\n"
+    )
 
 
 async def test_where_the_kernel_cannot_commands_run_all_the_same(
     place: Corner, abstract: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landlock, "get_landlock_version", lambda: landlock.MIN_SCOPE_VERSION - 1)
+    monkeypatch.setattr(linux_syscalls, "get_landlock_version", lambda: linux_syscalls.MIN_SCOPE_VERSION - 1)
     assert (await place.run("echo ran"))[0] == "ran\n"
     assert not command_starter.get_starter(None, probe.find_bwrap() or "").is_scoped
 
@@ -229,7 +231,7 @@ def test_the_words_of_the_system_calls() -> None:
             return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(landlock, "_load_libc", Kernel)
+        patch.setattr(linux_syscalls, "_load_libc", Kernel)
         assert system.scope_abstract_sockets()
     assert [call[0] for call in calls] == [444, 444, 38, 446]
     assert calls[0][1:] == (None, 0, 1)

@@ -17,7 +17,7 @@ from sandboxed import SECRET, Corner, git
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.sandbox import git_index
 from yarrow.policy.sandbox.git_index import MAX_RECORDED_BYTES, is_recorded, is_tracked
-from yarrow.policy.sandbox.masks import DEV_NULL, MAX_MASK_FILES, TRUST_STAT_SETTINGS, make_masks
+from yarrow.policy.sandbox.mounts import DEV_NULL, MAX_MASK_FILES, TRUST_STAT_SETTINGS, make_masks
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")

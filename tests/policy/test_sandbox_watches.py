@@ -283,11 +283,11 @@ def test_a_directory_mounted_over_another_is_looked_at(tmp_path: Path) -> None:
 
 REMOTE = """
 import os, sys
-from yarrow.platform import inotify
+from yarrow.platform import linux_syscalls
 from yarrow.policy.sandbox import directory_scan
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 from pathlib import Path
-inotify.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
+linux_syscalls.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
 directory_scan.SETTLED_SECONDS = -1.0
 directory_scan.watches.enable()
 asked, lstat = [], os.lstat
@@ -325,7 +325,7 @@ def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a").mkdir()
     for _ in range(2):
         tree(tmp_path, start_scan(ENV_FILES))
-    monkeypatch.setattr("yarrow.platform.inotify.MAX_READS", 0)
+    monkeypatch.setattr("yarrow.platform.linux_syscalls.MAX_READS", 0)
     assert directory_scan.watches.begin_round().unchanged == {}
     (tmp_path / "a/.git").mkdir()
     assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
@@ -378,7 +378,7 @@ def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pyt
 def test_a_remote_file_system_is_asked_each_time(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yarrow.platform.inotify.LOCAL_FILE_SYSTEMS", frozenset())
+    monkeypatch.setattr("yarrow.platform.linux_syscalls.LOCAL_FILE_SYSTEMS", frozenset())
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(3):
         asked.clear()

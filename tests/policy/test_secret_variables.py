@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.policy.environment import ProviderKeys, child_environment, search_environment, unsandboxed_environment
-from yarrow.policy.secret_variable_patterns import NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS
-from yarrow.policy.secrets import is_secret_variable, without_secrets
+from yarrow.policy.secrets import NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS, is_secret_variable, without_secrets
 
 LONG = "abcdefgh0123456789abcdefgh0123456789"
 VALUES = [

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.config.settings import AllowedCall
+from yarrow.policy.permission.decision import match_rules
 from yarrow.policy.permission.request import CallDescription, ToolKind
-from yarrow.policy.permission.rule_matching import match_rules
 from yarrow.policy.permission.shell_line import spellings
 
 DENY_PUSH = {"bash(git push*)": "deny"}

@@ -1,6 +1,6 @@
 """Rules that name no tool are told of, so that nobody trusts in one that does nothing."""
 
-from yarrow.policy.permission.unknown_tools import describe_unknown_tools
+from yarrow.policy.permission.decision import describe_unknown_tools
 
 TOOLS = ("read", "bash", "deploy")
 

@@ -12,10 +12,10 @@ import yarrow
 from doubles.world import World
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES
 from yarrow.config.layer import format_path, get_value, list_leaves
+from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.project import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.config.validation import MAX_NUMBER
-from yarrow.config.variables import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.prompt.commands import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 from yarrow.prompt.context_files import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES
 from yarrow.prompt.document import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES

@@ -18,7 +18,7 @@ from yarrow.client.permission_prompts import TypedAnswer
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.session_setup import SessionInfo, make_session
-from yarrow.client.token_channel import make_stub
+from yarrow.client.stub import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.event import bus
 from yarrow.service.grpc_options import make_client_options

@@ -10,7 +10,7 @@ import pytest
 
 from doubles.house import House, reason_of
 from doubles.reached import behind
-from yarrow.client.token_channel import make_stub
+from yarrow.client.stub import make_stub
 from yarrow.service import rpc_handlers
 from yarrow.v1 import agent_pb2 as pb
 

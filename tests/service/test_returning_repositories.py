@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy import git_history
+from yarrow.policy import git_embedded_repositories
 from yarrow.policy.sandbox.probe import unavailable_reason
 from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
@@ -73,7 +73,7 @@ async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -
 
 
 async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
-    with patch.object(git_history, "MAX_COMMITS", 0):
+    with patch.object(git_embedded_repositories, "MAX_COMMITS", 0):
         ((told,),) = await notices(tmp_path, [("bash", {"command": COMMIT})])
     assert told == (
         "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings that git runs: "

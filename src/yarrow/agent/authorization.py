@@ -14,11 +14,9 @@ from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
-from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, refused_by_mode
+from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, match_rules, refused_by_mode
 from yarrow.policy.permission.path_rules import READ_RULE, DeniedPaths, PathRules
-from yarrow.policy.permission.request import CallDescription, ToolKind
-from yarrow.policy.permission.rule import RuleEffect
-from yarrow.policy.permission.rule_matching import match_rules
+from yarrow.policy.permission.request import CallDescription, RuleEffect, ToolKind
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import get_access
 from yarrow.tool.base import Tool, ToolContext, ToolFailed

@@ -85,11 +85,11 @@ class ExecutedFiles:
 
     def _left(self, context: ToolContext) -> "_Left":
         """Return what the run left in repositories."""
-        from yarrow.policy import git_state, git_todo_lists
+        from yarrow.policy import git_state
         from yarrow.policy.git_embedded_repositories import find_embedded_repositories
 
         after = git_state.scan_repositories(_roots(context, ""))
-        commands = git_todo_lists.new_exec_commands(self._steps, git_todo_lists.read_exec_commands(after.states))
+        commands = git_state.new_exec_commands(self._steps, git_state.read_exec_commands(after.states))
         found = find_embedded_repositories(self._repositories or git_state.WorkspaceRepositories(), after)
         return _Left(
             [
@@ -112,10 +112,10 @@ def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import git_state, git_todo_lists  # many runs call no tool that writes
+    from yarrow.policy import git_state  # many runs call no tool that writes
 
     found = git_state.scan_repositories(roots)
-    return found, git_todo_lists.read_exec_commands(found.states)
+    return found, git_state.read_exec_commands(found.states)
 
 
 def _real(path: str, context: ToolContext) -> Path:

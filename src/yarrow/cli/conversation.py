@@ -1,4 +1,4 @@
-"""A conversation line by line, for screen readers and terminals that cannot move a cursor: nothing is ever redrawn."""
+"""Conversation line by line, for screen readers and simple terminals; nothing is redrawn."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.line_input import CONTINUATION, LineReader
-from yarrow.cli.output_writer import OutputWriter
+from yarrow.cli.output_writer import OutputStream, OutputWriter
 from yarrow.cli.service_commands import abort_on_interrupt
-from yarrow.cli.terminal_permissions import open_permission_ui
+from yarrow.cli.terminal_permissions import open_permission_ui, read_terminal
 from yarrow.client import plain_mode
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
@@ -32,6 +31,47 @@ from yarrow.client.slash_commands import CHAT_COMMANDS, COMMAND_NAME, run_line
 from yarrow.client.stub import Stub
 from yarrow.client.tui.clipboard import write_text
 from yarrow.v1 import agent_pb2 as pb
+
+PROMPT = "> "
+CONTINUATION = "\\"
+"""A line that ends so goes on in the next."""
+MAX_READ_BYTES = 1 << 16
+"""Bytes taken of the terminal at one time."""
+
+
+class LineReader:
+    """What is typed, line by line."""
+
+    def __init__(self, err: OutputStream, *, descriptor: int = 0) -> None:
+        self._err = err
+        self._descriptor = descriptor
+        self._rest = b""
+        self._is_at_end = False
+
+    async def read_line(self) -> str | None:
+        """Ask for a line and return it, with those that it goes on in; None at the end of input."""
+        # The beginning of a line that was typed during a question is shown again.
+        begun = b"" if b"\n" in self._rest else self._rest
+        self._err.write(PROMPT + sanitize(begun.decode("utf-8", "replace")))
+        line = await self._read_physical_line()
+        while (
+            line is not None and line.endswith(CONTINUATION) and (more := await self._read_physical_line()) is not None
+        ):
+            line = f"{line.removesuffix(CONTINUATION)}\n{more}"
+        return line
+
+    def push_back(self, text: str) -> None:
+        """Take text that was typed already, and is read as the next lines."""
+        self._rest += text.encode("utf-8", "replace")
+
+    async def _read_physical_line(self) -> str | None:
+        while b"\n" not in self._rest and not self._is_at_end:
+            data = await read_terminal(self._descriptor, MAX_READ_BYTES)
+            self._rest += data
+            self._is_at_end = not data
+        line, end, self._rest = self._rest.partition(b"\n")
+        return line.decode("utf-8", "replace") if line or end else None
+
 
 QUIT_COMMANDS = ("/quit", "/exit")
 LINE_ALTERNATIVES = {

@@ -1,12 +1,9 @@
-"""Where the log goes: to a file beside the configuration, or to standard error when `YARROW_LOG` names a level.
-
-The log holds what a person is not told, such as the traceback of a bug under the id that the person sees. It holds
-no content of sessions.
-"""
+"""The log: a file beside the configuration, or standard error when `YARROW_LOG` names a level."""
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,3 +90,22 @@ class _LogFileHandler(logging.Handler):
                 file.write(self.format(record) + "\n")
         except OSError:
             self.handleError(record)
+
+
+VERBOSITY = "GRPC_VERBOSITY"
+
+
+@contextmanager
+def silence_grpc() -> Generator[None]:
+    """Let grpc begin without notes; it reads the variable when it is imported.
+
+    Whoever set the variable keeps what it says, and no other program that this one starts sees it.
+    """
+    if VERBOSITY in os.environ:
+        yield
+        return
+    os.environ[VERBOSITY] = "NONE"
+    try:
+        yield
+    finally:
+        del os.environ[VERBOSITY]

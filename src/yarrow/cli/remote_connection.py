@@ -10,8 +10,7 @@ import grpc
 
 from yarrow.cli.arguments import Arguments, RemoteArguments
 from yarrow.cli.paths import make_absolute, split_address
-from yarrow.client.stub import Stub
-from yarrow.client.token_channel import make_stub
+from yarrow.client.stub import Stub, make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.platform import system

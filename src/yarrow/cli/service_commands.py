@@ -1,4 +1,4 @@
-"""Runs what needs the service: a prompt, a list of models, or the service itself for other programs."""
+"""Commands that need the service: a prompt, the list of models, or the service itself."""
 
 import asyncio
 import gc
@@ -30,9 +30,11 @@ from yarrow.cli.prompt_input import (
 )
 from yarrow.cli.terminal_permissions import open_permission_ui
 from yarrow.client import plain_mode
+from yarrow.client.event_json import dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.session_setup import SessionInfo
+from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.config.files import get_user_directory
 from yarrow.config.layers import LoadedSettings, load_settings
@@ -215,9 +217,26 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session
 
 
 async def _list_models(context: CliContext) -> ExitCode:
-    from yarrow.client.model_list import print_models
 
     provider = make_session_settings(context.arguments, context.loaded.settings).provider
     async with open_service(context) as stub, OutputWriter(out=context.out) as output:
         await print_models(stub, provider, json=context.arguments.json, out=output.out, err=output.err)
     return ExitCode.DONE
+
+
+async def print_models(stub: Stub, provider: str, *, json: bool, out: Sink, err: Sink) -> None:
+    """Print the models of a provider, of the one in force when it is empty: one name a line, or one object a line.
+
+    An object has `name`, `contextWindow` in tokens (0 is unknown) and `provider`. That there are none is told
+    on `err`. Raises `aio.AioRpcError`.
+    """
+    response = await stub.ListModels(pb.ListModelsRequest(provider=provider))
+    if not response.models:
+        err.write(f"yarrow: {sanitize(response.provider)} lists no models: name the one you want with -m\n")
+    for model in response.models:
+        if json:
+            entry = {"name": model.name, "contextWindow": model.context_window, "provider": response.provider}
+            out.write(dumps(entry) + "\n")
+        else:
+            out.write(f"{sanitize(model.name)}\n")
+    await out.drain()

@@ -1,19 +1,19 @@
-"""Settings in layers: the user's file, the project's file, `YARROW_*` variables, flags; what comes later wins."""
+"""Layers of settings: defaults, files, environment variables and flags, merged in order."""
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from yarrow.config.files import get_user_file, read_file
 from yarrow.config.layer import KeyPath, Layer, NamedLayer, format_path, has_value, list_leaves, merge_values
 from yarrow.config.model_provider import MODEL_PATHS, is_foreign_model, remove_foreign_models
 from yarrow.config.project import ProjectFile, apply_project, read_project
+from yarrow.config.sanitizer import escape_unprintable
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
-from yarrow.config.validation import check_directories, check_layer, check_providers
-from yarrow.config.variables import read_variables
+from yarrow.config.validation import check_directories, check_layer, check_providers, find_nearest
 
 
 class LoadedSettings(Struct, frozen=True):
@@ -115,3 +115,67 @@ def _split_provider(layer: NamedLayer, configured: Collection[str]) -> NamedLaye
 def _to_flag(key: str) -> str:
     """Return the flag of a top-level key: `sessionDir` is `--session-dir`."""
     return "--" + "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in key)
+
+
+VARIABLE_PREFIX = "YARROW_"
+OTHER_VARIABLES = frozenset({"CONFIG", "HOME", "LOG"})
+"""What follows the prefix in variables that are no settings; so does anything that ends in `_API_KEY`."""
+_SCALARS = (
+    inspect.StrType,
+    inspect.BoolType,
+    inspect.IntType,
+    inspect.FloatType,
+    inspect.EnumType,
+    inspect.LiteralType,
+)
+
+
+def read_variables(environment: Mapping[str, str], others: Collection[str]) -> tuple[NamedLayer, tuple[str, ...]]:
+    """Return the settings that variables give, not yet checked, and a notice for each that is probably misspelt.
+
+    An empty variable counts as absent. `others` are whole names that mean something else.
+    """
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    notices: list[str] = []
+    ours = [
+        name for name, text in environment.items() if name.startswith(VARIABLE_PREFIX) and text and name not in others
+    ]
+    # Which variables there are is asked only when there is one: most runs have none.
+    known = map_settings_by_variable() if ours else {}
+    for name in ours:
+        word = name.removeprefix(VARIABLE_PREFIX)
+        if field := known.get(word):
+            values[field.encode_name] = _parse_value(environment[name], field.type)
+            names[field.encode_name] = name
+        elif (
+            word not in OTHER_VARIABLES and not word.endswith("_API_KEY") and (near := find_nearest(word, list(known)))
+        ):
+            notices.append(
+                f"{escape_unprintable(name)} is not a setting and was ignored; did you mean {VARIABLE_PREFIX}{near}?"
+            )
+    return NamedLayer(values, names), tuple(notices)
+
+
+def map_settings_by_variable() -> dict[str, inspect.Field]:
+    """Return each setting that has a variable, by what follows the prefix: `MAX_TURNS` is `maxTurns`."""
+    fields = cast("inspect.StructType", inspect.type_info(Settings)).fields
+    return {field.name.upper(): field for field in fields if isinstance(field.type, _SCALARS)}
+
+
+def _parse_value(text: str, kind: inspect.Type) -> Any:
+    """Return the JSON value that a variable's text stands for; a text that is none stays, to be refused."""
+    python_type: type[bool | int | float]
+    match kind:
+        case inspect.BoolType():
+            python_type = bool
+        case inspect.IntType():
+            python_type = int
+        case inspect.FloatType():
+            python_type = float
+        case _:
+            return text
+    try:
+        return msgspec.convert(text, python_type, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        return text

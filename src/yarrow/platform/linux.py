@@ -68,7 +68,7 @@ from yarrow.platform.posix_processes import (
 )
 
 if TYPE_CHECKING:
-    from yarrow.platform.inotify import DirectoryChanges
+    from yarrow.platform.linux_syscalls import DirectoryChanges
 
 __all__ = [
     "BASE_FLAGS",
@@ -155,10 +155,10 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
     Raises `OSError`.
     """
     # Here, since many commands open nothing below a workspace, and ctypes takes a while to import.
-    from yarrow.platform import openat2
+    from yarrow.platform import linux_syscalls
 
-    if openat2.is_supported():
-        return openat2.openat_nofollow(directory, names, flags)
+    if linux_syscalls.is_supported():
+        return linux_syscalls.openat_nofollow(directory, names, flags)
     return openat_stepwise(directory, names, flags)
 
 
@@ -215,19 +215,19 @@ def open_pidfd(pid: int) -> int:
 
 def open_directory_changes() -> "DirectoryChanges | None":
     """Return what reports changes in directories; None where nothing does."""
-    from yarrow.platform import inotify  # with ctypes
+    from yarrow.platform import linux_syscalls  # with ctypes
 
     try:
-        return inotify.DirectoryChanges()
+        return linux_syscalls.DirectoryChanges()
     except OSError:
         return None
 
 
 def scope_abstract_sockets() -> bool:
     """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
-    from yarrow.platform import landlock
+    from yarrow.platform import linux_syscalls
 
-    return landlock.scope_abstract_sockets()
+    return linux_syscalls.scope_abstract_sockets()
 
 
 def create_job(leader: int) -> None:

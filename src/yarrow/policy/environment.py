@@ -69,7 +69,7 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a command, made from `variables`.
 
-    Keys, tokens and passwords are left out, by `yarrow.policy.secret_variable_patterns`, unless their name is in
+    Keys, tokens and passwords are left out, by `yarrow.policy.secrets`, unless their name is in
     `passed` (`bash.passEnvironment`); a name in `passed` also overrides `FIXED_VARIABLES` and
     `REMOVED_VARIABLES`. What `keys` withholds is left out whatever is passed.
     """

@@ -9,7 +9,6 @@ from yarrow.service import views
 from yarrow.service.authentication import RefusalLog
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import BATCH_SECONDS, MAX_BATCH_EVENTS, next_events
-from yarrow.service.file_rpcs import FileRpcs
 from yarrow.service.loaded_session import batch_responses
 from yarrow.service.permission_rpcs import PermissionRpcs, track_presence
 from yarrow.service.prompt_input import CommandExpander, check_image_support, fit_images
@@ -18,7 +17,7 @@ from yarrow.service.rpc_handlers import Context, streaming_rpc, unary_rpc
 from yarrow.service.session_configuration import SessionPlan, configure_session
 from yarrow.service.session_rpcs import SavedSessionRpcs
 from yarrow.service.sessions import Sessions
-from yarrow.service.tool_rpcs import ToolRpcs
+from yarrow.service.tool_rpcs import FileRpcs, ToolRpcs
 from yarrow.service.views import compute_session_cost
 from yarrow.session.redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb

@@ -21,8 +21,8 @@ from yarrow.event.bus import Bus
 from yarrow.event.events import Notice
 from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
+from yarrow.policy.permission.decision import describe_unknown_tools
 from yarrow.policy.permission.path_rules import find_denied_paths
-from yarrow.policy.permission.unknown_tools import describe_unknown_tools
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories

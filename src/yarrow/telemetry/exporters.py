@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from yarrow._version import VERSION
-from yarrow.telemetry.failure_handler import ExportFailureHandler
+from yarrow.telemetry.reporter import ExportFailureHandler
 
 
 def make_providers(

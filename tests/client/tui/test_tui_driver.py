@@ -11,7 +11,7 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import relay
-from yarrow.client.token_channel import make_stub
+from yarrow.client.stub import make_stub
 from yarrow.client.tui import session_client as driver_module
 from yarrow.client.tui.session_client import SessionClient, SessionListener
 from yarrow.config.settings import ServiceSettings

@@ -12,7 +12,7 @@ from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
 from yarrow.extension.discovery import find_entry_points
-from yarrow.policy.permission.unknown_tools import describe_unknown_tools
+from yarrow.policy.permission.decision import describe_unknown_tools
 
 SECTION = "settings"
 _UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"

@@ -8,9 +8,8 @@ from yarrow.client.setting_commands import format_no_models
 from yarrow.client.slash_command import CommandError
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.item_view import shorten_call_id
-from yarrow.client.tui.views.list_view import pick, show_text
+from yarrow.client.tui.views.list_view import choose_from_tree, pick, show_text
 from yarrow.client.tui.views.message_picker import choose_messages
-from yarrow.client.tui.views.session_picker import choose_from_tree
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

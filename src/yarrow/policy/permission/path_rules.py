@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.permission.rule import RuleEffect, parse_rule
+from yarrow.policy.permission.request import RuleEffect, parse_rule
 
 READ_RULE = "read"
 """Name of a rule that, with a path, is stricter on every tool that touches files: they all show what they read."""

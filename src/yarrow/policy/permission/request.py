@@ -1,6 +1,6 @@
-"""What is known of a tool call when it is decided whether it runs, and which calls are like it."""
+"""Permission requests of tool calls, and the rules that match them."""
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 from msgspec import Struct
 
@@ -44,3 +44,25 @@ class CallDescription(Struct, frozen=True):
     """Whether the tool itself says what it touches."""
     arguments: str = ""
     """Arguments as JSON of a tool that does not say what it touches: what rules match besides."""
+
+
+class RuleEffect(IntEnum):
+    """What a rule says; a greater one is stricter."""
+
+    AUTO = 0
+    ASK = 1
+    DENY = 2
+
+
+class RuleMatch(Struct, frozen=True):
+    """What the rules say of a call, and the rule that says so."""
+
+    effect: RuleEffect
+    rule: str
+    has_pattern: bool
+
+
+def parse_rule(rule: str) -> tuple[str, str | None]:
+    """Return the tool and the pattern of a rule; `bash(git *)` has one, `bash` has none."""
+    tool, bracket, rest = rule.partition("(")
+    return (tool.strip(), rest.removesuffix(")")) if bracket else (rule.strip(), None)

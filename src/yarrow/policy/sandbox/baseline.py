@@ -1,9 +1,6 @@
-"""Baseline of a workspace before a command: its git directories, and what git would execute of each.
+"""Baseline of a workspace: what git would execute before a command, compared after it."""
 
-Afterwards everything that git would execute and that the baseline does not have is quarantined, however old it is and
-whoever made it. Where the file itself existed before, the part is quarantined that made a git directory around it.
-"""
-
+import os
 import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,10 +20,11 @@ from yarrow.policy.sandbox.git_directories import (
     harmless_settings_text,
     included_only_by,
     is_owned_by_user,
+    is_within,
     may_be_git_directory,
     scan_git_directories,
 )
-from yarrow.policy.sandbox.git_pointers import escaping_pointers
+from yarrow.policy.sandbox.git_files import MAX_PATH_BYTES, read_gitfile
 from yarrow.policy.sandbox.path_guard import file_signature
 from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_regions
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -331,3 +329,35 @@ def _is_sound(path: Path, other: Baseline) -> bool:
         return False
     held = (part for part in executed_parts(path.parent, other.roots) if part.path == path or path in part.path.parents)
     return all(part in other.trusted or part in other.known for part in held)
+
+
+def escaping_pointers(directory: Path, names: Sequence[str], roots: Sequence[Path]) -> Iterator[PathDigest]:
+    """Yield each file or symlink `.git` of a directory by which git leaves `roots`, or that cannot be followed.
+
+    Commands can write to directories outside of their roots too, such as their own `/tmp`, which nobody judges.
+    """
+    for name in names:
+        if name.casefold() != ".git":
+            continue
+        path = directory / name
+        if not _is_plain_directory(path) and _leads_out(path, roots):
+            yield PathDigest(path, digest_path(path))
+
+
+def _is_plain_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _leads_out(git: Path, roots: Sequence[Path]) -> bool:
+    try:
+        places = [git.resolve()]
+        if not git.is_dir():
+            places.append(Path(os.path.realpath(read_gitfile(git))))
+    except (OSError, RuntimeError):
+        return os.path.lexists(git)
+    except ValueError:  # git refuses it, unless it is merely long
+        return git.stat().st_size > MAX_PATH_BYTES
+    return not all(is_within(place, roots) for place in places)

@@ -24,14 +24,14 @@ from yarrow.policy.sandbox.hidden_directories import (
     sandbox_home,
 )
 from yarrow.policy.sandbox.home_secrets import find_home_secrets, program_scope, resolve_symlinks
-from yarrow.policy.sandbox.masks import DEV_NULL
-from yarrow.policy.sandbox.mount_points import clear_mount_points
 from yarrow.policy.sandbox.mounts import (
+    DEV_NULL,
     BindMount,
     DescriptorMount,
     EmptyMount,
     Mount,
     bind_self,
+    clear_mount_points,
     mask_paths,
     render_mounts,
 )

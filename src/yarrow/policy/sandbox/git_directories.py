@@ -18,13 +18,13 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
+    HARMLESS_SETTINGS,
     decode_config,
     harmless_settings,
     included_files,
     parse_settings,
     render_settings,
 )
-from yarrow.policy.git_settings import HARMLESS_SETTINGS
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
 from yarrow.policy.sandbox.directory_trees import make_accessible
 from yarrow.policy.sandbox.git_core_worktree import is_own_worktree

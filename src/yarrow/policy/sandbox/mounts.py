@@ -1,11 +1,53 @@
-"""Mount plan of a sandbox: frozen values, rendered to the words of bubblewrap in one place."""
+"""Mounts of a sandbox: binds, masks, mount points, and mounts by file descriptor."""
 
-from collections.abc import Iterable, Sequence
+import errno
+import os
+import stat
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.masks import DEV_NULL
+from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath
+from yarrow.policy.sandbox.git_index import is_tracked
+
+DEV_NULL = Path("/dev/null")
+"""Covers what git does not track: it passes over devices."""
+MAX_MASK_FILES = 64
+"""Covers kept for one session; when there are more, all are made anew."""
+TRUST_STAT_SETTINGS = {"core.checkStat": "minimal", "core.trustctime": "false"}
+"""Settings by which git takes a file for unchanged that has the size and the time it had."""
+
+
+def make_masks(secrets: Iterable[Path], directory: Path) -> dict[Path, Path]:
+    """Return the cover of each file of secrets; those of tracked files are made in `directory`. Raises OSError.
+
+    Such a cover has the size and the time of the file, holds nothing, and nobody may read it: git, which takes it for
+    what it knows, leaves it alone, and where it would look, it fails rather than record an empty file.
+    """
+    return {path: _make_mask(path, directory) if is_tracked(path) else DEV_NULL for path in secrets}
+
+
+def _make_mask(path: Path, directory: Path) -> Path:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:  # gone since it was looked at
+        return DEV_NULL
+    is_program = status.st_mode & 0o100
+    cover = directory / f"{status.st_size}-{status.st_mtime_ns}-{is_program}"
+    if cover.exists():
+        return cover
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    others = list(directory.iterdir())
+    for other in others if len(others) >= MAX_MASK_FILES else ():
+        other.unlink(missing_ok=True)
+    beside = directory / f"making-{os.urandom(8).hex()}"
+    beside.touch(mode=0o600)
+    os.truncate(beside, status.st_size)
+    os.utime(beside, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    beside.chmod(is_program)
+    return beside.replace(cover)
 
 
 class BindMount(Struct, frozen=True):
@@ -96,3 +138,93 @@ def _is_below(path: str, targets: set[str]) -> bool:
     while path and path not in targets:
         path = path.rpartition("/")[0]
     return bool(path)
+
+
+def clear_mount_points(plan: Sequence[Mount], places: Mapping[str, str]) -> None:
+    """Rename what is in the way of the mounts of a plan; `places` maps a path inside to the session's own directory.
+
+    Raises OSError.
+    """
+    mounted = set[str]()
+    below_places = tuple(f"{place}/" for place in places)
+    for mount in plan:
+        if mount.target.startswith(below_places):
+            place = max((place for place in places if mount.target.startswith(f"{place}/")), key=len)
+            names = mount.target[len(place) + 1 :].split("/")
+            below = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+            # What lies below another mount is the machine's own.
+            if mounted.isdisjoint(f"{place}/{name}" for name in below):
+                _clear_mount_point(mount, places[place], below)
+        mounted.add(mount.target)
+
+
+def _clear_mount_point(mount: Mount, own: str, below: Sequence[str]) -> None:
+    for name in below:
+        try:
+            mode = os.lstat(f"{own}/{name}").st_mode
+        except FileNotFoundError:
+            return
+        if not _fits(mount, mode, is_last=name == below[-1]):
+            _rename(f"{own}/{name}")
+            return
+
+
+def _fits(mount: Mount, mode: int, *, is_last: bool) -> bool:
+    """Whether what is at a path can be a mount point, or a directory above one."""
+    if stat.S_ISLNK(mode):
+        return False
+    if not is_last or isinstance(mount, EmptyMount):
+        return stat.S_ISDIR(mode)
+    return not isinstance(mount, BindMount) or stat.S_ISDIR(mode) == os.path.isdir(mount.source)  # noqa: PTH112
+
+
+def _rename(path: str) -> None:
+    os.rename(path, f"{path}.aside-{os.urandom(4).hex()}")  # noqa: PTH104 (texts throughout)
+
+
+_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+"""To name a thing, not to read it."""
+
+
+class MountDescriptors:
+    """Open descriptors that the launcher is handed; all are closed with `close`, or when this is collected."""
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+        self.close = weakref.finalize(self, _close, self._open)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All that are open."""
+        return tuple(self._open)
+
+    def add(self, descriptor: int) -> int:
+        """Take one, to close it with the others."""
+        self._open.append(descriptor)
+        return descriptor
+
+    def open_path(self, path: Path) -> int | None:
+        """Return a descriptor of what a path without links leads to, None when nothing is there any more.
+
+        Raises OSError when a link stands in the way: whatever was looked at before is not there now.
+        """
+        try:
+            descriptor = self.add(open_beneath(Path(path.anchor), path, _PATH))
+        except (FileNotFoundError, PermissionError):
+            return None
+        except OSError as error:
+            if error.errno in PATH_CHANGED_ERRORS:
+                raise _became_link(path) from error
+            raise
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):  # where names are opened one by one, the last may be one
+            raise _became_link(path)
+        return descriptor
+
+
+def _became_link(path: Path) -> OSError:
+    return OSError(errno.ELOOP, "became a link while its sandbox was made, so nothing was run", str(path))
+
+
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())

@@ -1,13 +1,38 @@
-"""Finds bubblewrap and what it can do on this machine."""
+"""Probe of the sandbox: whether bubblewrap works on this machine, asked once."""
 
 import os
 import shutil
 import subprocess
+import threading
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program
-from yarrow.policy.call_once import CallOnce
+
+T = TypeVar("T")
+
+
+class CallOnce(Generic[T]):
+    """A function without arguments that is called once; who asks meanwhile waits for what it returns."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._returned: list[T] = []
+
+    def __call__(self) -> T:
+        """Return what the function returned. Raises what it raises, and calls it again the next time then."""
+        with self._lock:
+            if not self._returned:
+                self._returned.append(self._function())
+            return self._returned[0]
+
+    def reset(self) -> None:
+        """Call the function anew when it is asked for again."""
+        self._returned.clear()
+
 
 PROBE_SECONDS = 10.0
 SYSTEM_PATH = ("/usr/bin", "/bin", "/usr/local/bin")

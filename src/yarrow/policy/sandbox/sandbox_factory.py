@@ -1,4 +1,4 @@
-"""Decides what the shell commands of a session run in, by what is configured and what the machine can."""
+"""Factory of sandboxes: what the commands of a session may reach."""
 
 import hashlib
 import os
@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
-from yarrow.policy.sandbox.enclosing_repository import find_enclosing_repository
-from yarrow.policy.sandbox.hidden_directories import hidden_directories, sandbox_home
+from yarrow.policy.sandbox.hidden_directories import SYSTEM_DIRECTORIES, hidden_directories, sandbox_home
 from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
 from yarrow.policy.temp_dir import temp_directory
@@ -123,7 +122,7 @@ class SandboxFactory:
         """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
         spec = self._specs.pop(session_id, None)
         if spec is not None and spec.session_dir.is_dir():
-            from yarrow.policy.sandbox.git_worktrees import forget_worktrees
+            from yarrow.policy.sandbox.git_files import forget_worktrees
             from yarrow.policy.sandbox.session_home import remove  # many sessions run no command
 
             places = ((spec.session_dir / "home", sandbox_home(spec.home)), (spec.session_dir / "tmp", Path("/tmp")))  # noqa: S108
@@ -248,3 +247,40 @@ def _visible_paths(places: Iterable[Path], roots: Sequence[Path]) -> list[Path]:
 
 NO_SANDBOX = SandboxFactory("off", home=Path("/"))
 """Runs shell commands as they are."""
+
+
+READ_ONLY_DIRECTORIES = ("/etc", "/dev", "/proc", "/sys")
+"""Directories that stay read-only also where they are kept in a repository, as by etckeeper."""
+
+
+def find_enclosing_repository(cwd: Path, apart: Iterable[Path]) -> Path | None:
+    """Return the top directory of the repository that holds a real path; None for the top itself, or without one.
+
+    A repository that holds one of `apart`, such as the home, or a directory of the system is none. As for git, its
+    owner is the owner of the path: otherwise any user could open `/tmp` to commands with a `.git` there.
+    """
+    if ".git" in cwd.parts or _has_git(cwd):
+        return None
+    top = next((above for above in cwd.parents if _has_git(above)), None)
+    if (
+        top is None
+        or str(top) in ("/", *SYSTEM_DIRECTORIES)
+        or any(top.is_relative_to(name) for name in READ_ONLY_DIRECTORIES)
+    ):
+        return None
+    is_apart = not any(place.is_relative_to(top) for place in apart)
+    return top if is_apart and _identity(top) == _identity(top / ".git") == _identity(cwd) else None
+
+
+def _has_git(directory: Path) -> bool:
+    git = f"{directory}/.git"
+    return os.path.isfile(git) or os.path.lexists(f"{git}/HEAD")  # noqa: PTH113 (for each directory above)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the file system and the owner, None for what cannot be looked at."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_uid

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import cgroup, seccomp, session_home, unscanned_regions
+from yarrow.policy.sandbox import command_starter, seccomp, session_home, unscanned_regions
 from yarrow.policy.sandbox.baseline import Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, wrap_launcher
 from yarrow.policy.sandbox.caches.mounts import plan_cache_mounts
@@ -21,13 +21,12 @@ from yarrow.policy.sandbox.directory_scan import ListDirectory, start_scan
 from yarrow.policy.sandbox.directory_trees import remove_tree
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
-from yarrow.policy.sandbox.fd_mounts import MountDescriptors
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
-from yarrow.policy.sandbox.git_worktrees import KEEP_WORKTREES_SETTINGS, has_other_worktrees
+from yarrow.policy.sandbox.git_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
 from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents
 from yarrow.policy.sandbox.hidden_directories import sandbox_home
 from yarrow.policy.sandbox.home_changes import HomeChanges
-from yarrow.policy.sandbox.masks import DEV_NULL, TRUST_STAT_SETTINGS, make_masks
+from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
@@ -114,8 +113,8 @@ class SandboxedCommand:
             environment = with_git_settings(environment, KEEP_WORKTREES_SETTINGS)
         if (filtering := _seccomp_file(self._session_dir, is_strict=spec.level == "strict")) is not None:
             words += ["--seccomp", str(self._descriptors.add(os.open(filtering, os.O_RDONLY | system.BASE_FLAGS)))]
-        starting = get_starter(cgroup.cgroup_tasks() if system.is_root() else None, words[0])
-        group = cgroup.cgroup_procs() if system.is_root() and not starting.has_entered else None
+        starting = get_starter(command_starter.cgroup_tasks() if system.is_root() else None, words[0])
+        group = command_starter.cgroup_procs() if system.is_root() and not starting.has_entered else None
         if self._owner is not None:
             self._owner.chown_session_dir(self._session_dir)
             words = [*self._owner.setpriv_words(), *words]

@@ -1,7 +1,7 @@
-"""Full-screen lists: a list with a filter, a picker and a pager."""
+"""Full-screen lists: a list with a filter, a picker, a session picker and a pager."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from prompt_toolkit.application import Application
@@ -13,10 +13,12 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from yarrow.client.sanitizer import sanitize
+from yarrow.client.session_format import format_branch, format_parent, format_session, format_title
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.job_control import make_suspend_handler
 from yarrow.client.tui.key_bindings import make_key_handler
 from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+from yarrow.v1 import agent_pb2 as pb
 
 MIN_COLUMNS = 20
 MIN_ROWS = 4
@@ -243,3 +245,41 @@ async def pick(
         ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
     )
     return await ListView(titles, lambda: rows, actions, at=len(above) + at).run(terminal)
+
+
+MIN_DATED_COLUMNS = 50
+"""Of a window in which ids and times stand before what the sessions are about."""
+SessionAction = Literal["resume", "branch", "fork", "rebase"]
+
+
+class SessionChoice(Struct, frozen=True):
+    """What is to be done with a session."""
+
+    action: SessionAction
+    session_id: str
+
+
+async def choose_from_tree(
+    terminal: Terminal, nodes: Sequence[pb.SessionTreeNode], present: str
+) -> SessionChoice | None:
+    """Show the tree, the present session chosen; None when nothing is to be done."""
+    format_row = format_session if terminal.output.get_size().columns >= MIN_DATED_COLUMNS else format_title
+    rows = [
+        ListRow(
+            f"{format_branch(node)}{format_row(node.session)}{format_parent(node)}",
+            "bold" if node.session.session_id == present else "",
+            f"{node.session.session_id} {node.session.cwd} {node.session.model}",
+        )
+        for node in nodes
+    ]
+
+    def doing(action: SessionAction) -> Callable[[int], SessionChoice]:
+        return lambda index: SessionChoice(action, nodes[index].session.session_id)
+
+    keys = {"enter": doing("resume")}
+    letters: dict[str, SessionAction] = {"b": "branch", "f": "fork", "r": "rebase"}
+    for letter, action in letters.items():
+        keys[letter] = doing(action)
+    at = next((index for index, node in enumerate(nodes) if node.session.session_id == present), 0)
+    actions = ListActions(keys, ("Enter resume  B branch  F fork  R rebase  / filter  Esc back", "Enter B F R / Esc"))
+    return await ListView(("Sessions",), lambda: rows, actions, at=at).run(terminal)

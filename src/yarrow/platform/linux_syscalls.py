@@ -1,6 +1,7 @@
-"""Linux's inotify: reports changes in directories, and those of the mount table, without asking for each directory."""
+"""System calls of Linux that Python does not offer: landlock, openat2 and inotify."""
 
 import ctypes
+import errno
 import os
 import select
 import struct
@@ -10,7 +11,108 @@ from contextlib import ExitStack
 from functools import lru_cache
 
 if sys.platform == "win32":
-    raise ImportError("yarrow.platform.inotify is not for Windows")
+    raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
+
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+"""Numbers of the system calls, on every architecture of Linux."""
+_ASK_VERSION = 1
+MIN_SCOPE_VERSION = 6
+"""Version of the interface since which sockets are scoped."""
+_SCOPE_ABSTRACT_SOCKETS = 1
+_NO_NEW_PRIVILEGES = 38
+"""Of `prctl`: what is started never has more rights, which the kernel asks of whoever is not root."""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+def get_landlock_version() -> int:
+    """Return the version of the interface; 0 where the kernel has none."""
+    return max(0, _load_libc().syscall(_CREATE_RULESET, None, 0, _ASK_VERSION))
+
+
+def scope_abstract_sockets() -> bool:
+    """Keep the calling thread, and what it starts from now on, from abstract sockets of all others.
+
+    Returns whether the kernel does that; where it does not, nothing changes. It cannot be undone.
+    """
+    library = _load_libc()
+    if get_landlock_version() < MIN_SCOPE_VERSION:
+        return False
+    ruleset = _Ruleset(0, 0, _SCOPE_ABSTRACT_SOCKETS)
+    descriptor: int = library.syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
+    if descriptor < 0:
+        return False
+    try:
+        if library.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+            return False
+        restricted: int = library.syscall(_RESTRICT_SELF, descriptor, None, 0)
+        return restricted == 0
+    finally:
+        os.close(descriptor)
+
+
+def _load_libc() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    return library
+
+
+if sys.platform == "win32":
+    raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
+
+_OPENAT2 = 437
+"""The number of the system call, on every architecture of Linux."""
+_NO_MAGIC_LINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
+_UNKNOWN = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
+"""How a kernel, or a sandbox around us, says that it does not do that."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
+    """Open what lies below an open directory by one name after the other, none of which may be a link.
+
+    Raises `OSError`.
+    """
+    path = "/".join(names)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_LINKS | _NO_MAGIC_LINKS)
+    descriptor: int = _load_openat2().syscall(
+        _OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+    )
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return descriptor
+
+
+@lru_cache(maxsize=1)
+def is_supported() -> bool:
+    """Whether the kernel has the system call."""
+    top = os.open("/", _DIRECTORY)
+    try:
+        os.close(openat_nofollow(top, (".",), _DIRECTORY))
+    except OSError as error:
+        return error.errno not in _UNKNOWN
+    finally:
+        os.close(top)
+    return True
+
+
+@lru_cache(maxsize=1)
+def _load_openat2() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    library.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
+    return library
+
+
+if sys.platform == "win32":
+    raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
 
 MAX_READ_BYTES = 65_536
 """Bytes of one read."""

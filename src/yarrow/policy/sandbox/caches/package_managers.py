@@ -1,4 +1,4 @@
-"""Module cache of Go: the session has its own, and the user's is the first proxy that it is filled from."""
+"""Caches of cargo, Maven, Gradle and Go in a sandbox."""
 
 import os
 import re
@@ -16,6 +16,113 @@ from yarrow.policy.sandbox.caches.plan import (
     SessionCacheDirectory,
 )
 
+KINDS = {
+    # Packages, their sources, and the index: entries by crate where it is sparse, else a repository.
+    "registry": (r"(?:cache|src)(?:/[^/]+)?|index(?:/[^/]+(?:/[.]cache(?:/.+)?)?)?", r"index/[^/]+/[.]git"),
+    "git": (r"db|checkouts(?:/[^/]+)?", r"db/[^/]+"),
+}
+"""Directories below cargo's home: which directories in them grow, and which are repositories."""
+COPIED = r"index/[^/]+/[^/]+"
+"""Files beside an index, such as the time of its last update."""
+CARGO_FILES = ("config.toml", "config")
+
+
+def cargo_plan(context: CacheContext) -> CachePlan:
+    """Return how cargo finds packages.
+
+    The caches stay where they are: cargo builds a package anew when its sources are somewhere else.
+    """
+    home = context.path_variable("CARGO_HOME") or f"{context.home}/.cargo"
+    if context.in_workspace(home):
+        return EMPTY_PLAN
+    place = context.home_path(home)
+    moved = {} if place else {"CARGO_HOME": f"{context.sandbox_home}/.cargo"}
+    place = place or moved["CARGO_HOME"]
+    shown: list[tuple[str, str]] = []
+    own: list[SessionCacheDirectory] = []
+    for name, (branches, repositories) in KINDS.items():
+        if source := context.user_directory(f"{home}/{name}"):
+            seen = f"{SANDBOX_DIRECTORY}/cargo-{name}"
+            links = CacheLinks(
+                source, seen, directory_pattern=branches, repository_pattern=repositories, copy_pattern=COPIED
+            )
+            shown.append((source, seen))
+            own.append(SessionCacheDirectory(f"cargo-{name}", f"{place}/{name}", (links,)))
+    if moved:
+        shown += _moved_settings(home, place, context)
+    return CachePlan(tuple(shown), tuple(own), moved)
+
+
+def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[str, str]]:
+    """Return the settings of a cargo that has its home elsewhere, where the user's home has none."""
+    names = [name for name in CARGO_FILES if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
+    if any(os.path.lexists(f"{context.home}/.cargo/{name}") for name in CARGO_FILES):
+        return []
+    return [(os.path.realpath(f"{home}/{name}"), f"{place}/{name}") for name in names]
+
+
+MODULES = "caches/modules-2"
+WRAPPER_DISTRIBUTIONS = "wrapper/dists"
+"""Directory of the versions that the wrappers installed; they write a lock beside each."""
+OF_WRAPPER = r"[^/]+(?:/[^/]+)?"
+"""Directories there that wrappers write to."""
+
+
+def gradle_plan(context: CacheContext) -> CachePlan:
+    """Return how Gradle finds modules; versions before 6.2 read no second cache."""
+    home = context.path_variable("GRADLE_USER_HOME") or f"{context.home}/.gradle"
+    if context.in_workspace(home):
+        return CachePlan()
+    place = context.home_path(home) or f"{context.sandbox_home}/.gradle"
+    # Java takes the home from the list of users, whatever HOME is.
+    is_found = place == (context.path_variable("GRADLE_USER_HOME") or f"{context.account}/.gradle")
+    plan = CachePlan(environment={} if is_found else {"GRADLE_USER_HOME": place})
+    if source := context.user_directory(f"{home}/{MODULES}"):
+        seen = f"{SANDBOX_DIRECTORY}/gradle"
+        told = {} if context.environment.get("GRADLE_RO_DEP_CACHE") else {"GRADLE_RO_DEP_CACHE": seen}
+        plan = plan.merge(CachePlan(((source, f"{seen}/modules-2"),), environment=told))
+    return plan.merge(
+        _wrapper_plan(
+            "gradle-wrapper",
+            context,
+            installed=f"{home}/{WRAPPER_DISTRIBUTIONS}",
+            target=f"{place}/{WRAPPER_DISTRIBUTIONS}",
+        )
+    )
+
+
+def maven_plan(context: CacheContext) -> CachePlan:
+    """Return how Maven finds artifacts; versions before 3.9 ignore MAVEN_ARGS and read no second cache."""
+    home = f"{context.home}/.m2"
+    plan = CachePlan()
+    if context.account != context.sandbox_home:
+        plan = plan.merge(_option_plan("MAVEN_OPTS", f"-Duser.home={context.sandbox_home}", context))
+    if source := context.user_directory(f"{home}/repository"):
+        seen = f"{SANDBOX_DIRECTORY}/maven"
+        tail = _option_plan("MAVEN_ARGS", f"-Dmaven.repo.local.tail={seen}", context)
+        plan = plan.merge(tail).merge(CachePlan(((source, seen),)))
+    target = f"{context.sandbox_home}/.m2/{WRAPPER_DISTRIBUTIONS}"
+    return plan.merge(
+        _wrapper_plan("maven-wrapper", context, installed=f"{home}/{WRAPPER_DISTRIBUTIONS}", target=target)
+    )
+
+
+def _option_plan(name: str, word: str, context: CacheContext) -> CachePlan:
+    """Return a plan that adds a word to the options in a variable; what the user says of the same comes last."""
+    return CachePlan(environment={name: f"{word} {context.environment.get(name, '')}".rstrip()})
+
+
+def _wrapper_plan(name: str, context: CacheContext, *, installed: str, target: str) -> CachePlan:
+    source = context.user_directory(installed)
+    if not source:
+        return CachePlan()
+    seen = f"{SANDBOX_DIRECTORY}/{name}"
+    return CachePlan(
+        ((source, seen),),
+        (SessionCacheDirectory(name, target, (CacheLinks(source, seen, directory_pattern=OF_WRAPPER),)),),
+    )
+
+
 PROXIES = "https://proxy.golang.org,direct"
 """Value of GOPROXY where nothing sets it."""
 SESSION_MODULES = f"{SANDBOX_DIRECTORY}/go-mod"
@@ -24,7 +131,7 @@ DOWNLOADED = "cache/download"
 NOT_LINKED = r"(?:.*/)?(?:list|[^/]*[.]lock)"
 """Files there that Go writes to: versions that are known, and locks."""
 TOOLCHAIN = "golang.org/toolchain"
-SETTINGS = ("GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOTOOLCHAIN", "GOFLAGS")
+GO_VARIABLES = ("GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOTOOLCHAIN", "GOFLAGS")
 """Settings that `go env -w` keeps in a file of the home, which commands do not see."""
 FILE_BYTES = 65_536
 """Maximum bytes read of such a file."""
@@ -37,7 +144,9 @@ def go_plan(context: CacheContext) -> CachePlan:
     """Return how Go finds modules."""
     settings = _read(_settings_file(context))
     told = {
-        name: value for name in (*SETTINGS, *PATHS) if (value := context.environment.get(name) or settings.get(name))
+        name: value
+        for name in (*GO_VARIABLES, *PATHS)
+        if (value := context.environment.get(name) or settings.get(name))
     }
     path = _first_path(told.get("GOPATH", "")) or f"{context.home}/go"
     cache = _first_path(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
@@ -104,7 +213,7 @@ def _default_proxies(context: CacheContext) -> str:
 
 def _hidden_settings(context: CacheContext, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the file that commands do not see."""
-    names = (name for name in SETTINGS if not context.environment.get(name))
+    names = (name for name in GO_VARIABLES if not context.environment.get(name))
     return {name: value for name in names if (value := settings.get(name)) and not re.search(WITH_KEY, value)}
 
 
