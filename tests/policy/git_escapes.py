@@ -84,6 +84,14 @@ ESCAPES: dict[str, Program] = {
         *_made("docs"),
         shell("mkdir sub; mv docs/.git store; echo 'gitdir: ../store' > note; ln -s ../note sub/.git"),
     ),
+    "completed by a command in which Yarrow is killed": _of(
+        shell("mkdir -p docs sub; echo 'gitdir: ../docs' > sub/.git"),
+        _written("docs/HEAD", _HEAD),
+        _written("docs/config", _BARE),
+        gitlink("sub"),
+        Step("cut", "mkdir docs/objects docs/refs"),
+        Step("user", "git status --short; git -C sub status --short"),
+    ),
     "included later": _of(
         shell("git init -q sub; git -C sub config include.path ../../inc"),
         _START,

@@ -82,6 +82,26 @@ def test_pointers_within_the_workspace_stay(tree: Path, script: str) -> None:
     assert played(tree, script) == set()
 
 
+INCOMPLETE = "mkdir -p e; echo 'ref: refs/heads/main' > e/HEAD; printf '[core]\\n\\tfsmonitor = id\\n' > e/config; "
+
+
+@pytest.mark.parametrize("pointer", ["echo 'gitdir: ../e' > docs/.git", "ln -s ../e docs/.git"])
+def test_a_directory_that_a_pointer_leads_to_is_judged_before_it_is_complete(tree: Path, pointer: str) -> None:
+    assert played(tree, INCOMPLETE + pointer) == {"e/config"}
+
+
+@pytest.mark.parametrize("pointer", ["echo 'gitdir: ../e' > docs/.git", "ln -s ../e docs/.git"])
+def test_a_pointer_to_files_of_the_user_is_quarantined_instead_of_them(tree: Path, pointer: str) -> None:
+    subprocess.run(["bash", "-ec", INCOMPLETE], cwd=tree, check=True)
+    assert played(tree, pointer) == {"docs/.git"}
+
+
+def test_what_the_user_pointed_to_stays_until_it_is_changed(tree: Path) -> None:
+    subprocess.run(["bash", "-ec", INCOMPLETE + "echo 'gitdir: ../e' > docs/.git"], cwd=tree, check=True)
+    assert played(tree, "touch more") == set()
+    assert played(tree, "echo >> e/config") == {"e/config"}
+
+
 def test_a_pointer_that_the_user_made_stays_until_it_is_changed(tree: Path) -> None:
     own = tree / "docs/.git"
     own.write_text(f"gitdir: {tree.parent}/out/e\n")

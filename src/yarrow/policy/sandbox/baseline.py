@@ -126,7 +126,7 @@ def take_baseline(  # noqa: PLR0913 (a look is handed on)
     seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.git_names.items()}
     for directory, names in seen.items():
         known.update(escaping_pointers(directory, names, roots))
-        if not names or (not may_be_git_directory(directory, names) and directory not in found.symlinked):
+        if not names or (not may_be_git_directory(directory, names) and directory not in found.linked):
             continue
         all_parts = list(executed_parts(directory, roots))
         (trusted if is_complete(names) else known).update(all_parts)
@@ -162,8 +162,9 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
         for part in escaping_pointers(directory, names, before.roots):
             if part not in before.known and part.path not in before.protected:
                 verdicts.setdefault(part.path, Finding(part.path, EXECUTED_REASON, before.saved.get(part.path)))
-        if may_be_git_directory(directory, names) or directory in found.symlinked:
-            for verdict in _findings_or_error(directory, names, before):
+        pointers = found.linked.get(directory, ())
+        if may_be_git_directory(directory, names) or pointers:
+            for verdict in _findings_or_error(directory, names, before, pointers=pointers):
                 verdicts.setdefault(verdict.path, verdict)
     for part in found.unreadable - before.closed:
         if is_owned_by_user(part.path):
@@ -183,15 +184,19 @@ def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
             yield directory
 
 
-def _findings_or_error(directory: Path, names: Sequence[str], before: Baseline) -> list[Finding]:
+def _findings_or_error(
+    directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
+) -> list[Finding]:
     """Return the verdicts of one directory; where that fails, what made a git directory of it."""
     try:
-        return list(_findings_in(directory, names, before))
+        return list(_findings_in(directory, names, before, pointers=pointers))
     except Exception:  # noqa: BLE001 (one directory must not keep the others from being judged)
         return [Finding(directory / name, ERROR_REASON) for name in _new_git_names(directory, names, before)]
 
 
-def _findings_in(directory: Path, names: Sequence[str], before: Baseline) -> Iterator[Finding]:
+def _findings_in(
+    directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
+) -> Iterator[Finding]:
     had = before.names.get(directory, ())
     allowed = before.trusted if is_complete(names) else before.trusted | before.known
     # A part that a mount kept as it is can still become executed, by what completes the directory around it.
@@ -206,9 +211,13 @@ def _findings_in(directory: Path, names: Sequence[str], before: Baseline) -> Ite
         return
     made = _new_git_names(directory, names, before)
     turned = [part for part in _pointers(directory, names) if part not in before.pointers]
+    seen = {part.path for part in before.known | before.trusted}
     for part in planted:
         completing = is_complete(names) and _existed(part.path, before)
-        if completing and made and not is_complete(had):
+        if not may_be_git_directory(directory, names) and part.path not in seen and _existed(part.path, before):
+            # A directory of another kind, until something was made to lead there.
+            yield from (Finding(path, COMPLETES_REASON) for path in pointers if path not in before.protected)
+        elif completing and made and not is_complete(had):
             yield from (Finding(directory / name, COMPLETES_REASON) for name in made)
         elif completing and turned and not part.path.is_relative_to(directory):
             yield from (Finding(one.path, COMPLETES_REASON, before.saved.get(one.path)) for one in turned)

@@ -28,7 +28,7 @@ from yarrow.policy.git_config import (
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
 from yarrow.policy.sandbox.directory_trees import make_accessible
 from yarrow.policy.sandbox.git_core_worktree import is_own_worktree
-from yarrow.policy.sandbox.git_files import read_content, read_path
+from yarrow.policy.sandbox.git_files import git_directory_of, read_content, read_path
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000
@@ -57,8 +57,8 @@ class GitScan(Struct, frozen=True):
 
     git_names: dict[Path, tuple[str, ...]]
     """These names, by directory."""
-    symlinked: frozenset[Path]
-    """Directories that a symlink called `.git` leads to."""
+    linked: dict[Path, tuple[Path, ...]]
+    """Files and symlinks called `.git`, by the directory that they lead to."""
     unscanned: frozenset[Path]
     """Directories that were not looked into."""
     unreadable: frozenset[PathDigest]
@@ -158,9 +158,16 @@ def outermost(roots: Sequence[Path]) -> list[str]:
     return [str(root) for root in dict.fromkeys(roots) if not any(one in roots for one in root.parents)]
 
 
-def _linked_directories(names: dict[Path, tuple[str, ...]]) -> frozenset[Path]:
-    gits = (directory / name for directory, git in names.items() for name in git if name.casefold() == ".git")
-    return frozenset(Path(os.path.realpath(git)) for git in gits if git.is_symlink())
+def _linked_directories(names: dict[Path, tuple[str, ...]]) -> dict[Path, tuple[Path, ...]]:
+    linked: dict[Path, tuple[Path, ...]] = {}
+    for directory, git in names.items():
+        for path in (directory / name for name in git if name.casefold() == ".git"):
+            # As git reads it; what leads nowhere is judged as a pointer.
+            with suppress(OSError, ValueError):
+                if path.is_symlink() or path.is_file():
+                    target = Path(os.path.realpath(git_directory_of(path)))
+                    linked[target] = (*linked.get(target, ()), path)
+    return linked
 
 
 def module_directories(repository: Path) -> Iterator[Path]:
