@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from git_plants import PLACES, VERBS, WORK_PLACES, File, Piece, Plants, realize_in_shell
-from git_programs import TEMPLATES, Program, Step, shell
+from git_programs import SETS_NAME, TEMPLATES, Program, Step, shell
 
 
 def _realized(piece: Piece, rng: random.Random) -> list[Step]:
@@ -52,7 +52,7 @@ def _noise(rng: random.Random) -> Step:
                 "(sleep 0.02; true) & true",
                 f"mv {one}/HEAD {one}/head; mv {one}/head {one}/HEAD",
                 f"mkdir -p {posixpath.dirname(one) or '.'}; tar c {two} | tar x -C {posixpath.dirname(one) or '.'}",
-                "git branch -q -u origin/main; git config user.name other",
+                f"git branch -q -u origin/main; {SETS_NAME}",
             )
         )
     )

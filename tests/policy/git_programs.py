@@ -60,6 +60,11 @@ OBEYED = ("conf/yarrow.json", "ext/mine.py", "bin/key")
 """Files of the workspace that Yarrow's next start obeys or executes, where it is run as a program."""
 
 
+OTHER_NAME = "other"
+SETS_NAME = f"git config user.name {OTHER_NAME}"
+"""By which a command changes a setting that may be the user's: it is harmless, and so permitted."""
+
+
 def gitlink(place: str) -> Step:
     return shell(f"git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),{place}")
 

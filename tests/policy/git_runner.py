@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import msgspec
 from git_obeyed import NOTICE, lay_out, played
-from git_programs import ROOT, Program, Step
+from git_programs import OTHER_NAME, ROOT, SETS_NAME, Program, Step
 from msgspec import Struct
 
 SECONDS = 60.0
@@ -228,7 +228,11 @@ def play(stage: Stage, program: Program) -> Outcome:
             broken += errors
             look(f"process in segment {number}")
             touched = " ".join(f"{step.text} {step.path}" for step in program.steps if step.kind != "user")
-            lost += [line for line in mine - _mine(stage.workspace) if _is_kept(line, touched)]
+            lost += [
+                line
+                for line in mine - _mine(stage.workspace)
+                if _is_kept(line, touched) and not is_replaced(line, steps, stage.workspace)
+            ]
     told = stage.user(_detector(stage.workspace, program.verb), Path("/"))
     broken.extend(["the user's git hangs"] if "HANGS" in told else [])
     look("the end")
@@ -277,6 +281,14 @@ def _is_kept(line: str, touched: str) -> bool:
     """Whether a file of the user must be as it was: one of the workspace's own `.git`, or one that no step names."""
     top = line.split("/", 1)[0].split(":", maxsplit=1)[0]
     return line.startswith((".git/config", ".git/hooks")) or (top != ".git" and top not in touched)
+
+
+def is_replaced(line: str, steps: Sequence[Step], workspace: Path) -> bool:
+    """Whether a command of these steps gave a setting of the user another value, and the setting has that now."""
+    if not line.startswith(".git/config: name = mine-") or not any(SETS_NAME in step.text for step in steps):
+        return False
+    own = workspace / ".git/config"
+    return own.is_file() and f"name = {OTHER_NAME}" in map(str.strip, own.read_text(errors="replace").split("\n"))
 
 
 def _detector(workspace: Path, verb: str) -> str:

@@ -5,12 +5,13 @@
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from git_escapes import ESCAPES, RESTORED
 from git_generator import program
-from git_programs import Program, shrink
-from git_runner import Runner
+from git_programs import SETS_NAME, Program, shell, shrink
+from git_runner import Runner, is_replaced
 
 PROGRAMS = int(os.environ.get("PROGRAMS") or 300)
 """How many are run."""
@@ -89,3 +90,15 @@ def test_without_a_sandbox_the_programs_do_plant() -> None:
 
 def test_a_program_is_the_same_each_time() -> None:
     assert [program(str(seed)) for seed in range(99)] == [program(str(seed)) for seed in range(99)]
+
+
+def test_only_a_setting_that_a_command_changed_is_not_counted_as_lost(tmp_path: Path) -> None:
+    config = tmp_path / ".git/config"
+    config.parent.mkdir()
+    changing = [shell(f"true; {SETS_NAME}")]
+    line = ".git/config: name = mine-1"
+    for text, expected in (("[user]\n\tname = other\n", True), ("[user]\n\tname = x\n", False), ("", False)):
+        config.write_text(text)
+        assert is_replaced(line, changing, tmp_path) is expected
+        assert not is_replaced(line, [shell("true")], tmp_path)
+        assert not is_replaced(".git/config: mine = !echo mine-1", changing, tmp_path)
