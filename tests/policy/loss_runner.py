@@ -25,6 +25,8 @@ from msgspec import Struct
 NOBODY = 65_534
 LOOP = "while :; do mkdir -p new-loop/.git; touch new-loop/.git/HEAD new-loop/.git/config; rm -r new-loop; done"
 """Runs until it is killed."""
+END_SECONDS = 2.0
+"""Seconds that a command may take to end when its process was killed."""
 WARM = (
     *("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.linux_syscalls"),
     *("concurrent.futures.thread", "ctypes", "difflib", "encodings.latin_1"),
@@ -162,15 +164,43 @@ def play(base: Path, scene: Scene) -> Loss:
 
 
 def survivors(root: Path) -> list[str]:
-    """End what still runs of a process that was killed, though another has begun since; tell of each."""
+    """End what still runs of a process that was killed, though another has begun since; tell of each.
+
+    What was being started ends by itself, but not at once.
+    """
+    until = time.monotonic() + END_SECONDS
+    while (running := [pid for pid in _pids() if _works_in(pid, root)]) and time.monotonic() < until:
+        time.sleep(0.01)
     found: list[str] = []
-    for entry in os.scandir("/proc"):
+    for pid in running:
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and Path(entry.path, "cwd").readlink().is_relative_to(root):
-                command = Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                os.kill(int(entry.name), signal.SIGKILL)
-                found.append(f"a command of a killed process still runs: {command[-200:]}")
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            os.kill(pid, signal.SIGKILL)
+            found.append(f"a command of a killed process still runs: {command[-200:]}")
     return found
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) != os.getpid()]
+
+
+def _works_in(pid: int, root: Path) -> bool:
+    """Whether a process that is no zombie has a directory below `root` as its own, in its environment or mounted.
+
+    The processes of the sandbox itself are at `/`, in a mount namespace of their own.
+    """
+    place = os.fsencode(root) + b"/"
+    try:
+        process = Path(f"/proc/{pid}")
+        if (
+            os.fsencode((process / "cwd").readlink() / "").startswith(place)
+            or place in (process / "environ").read_bytes()
+        ):
+            return True
+        is_apart = (process / "ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+        return is_apart and place in (process / "mountinfo").read_bytes()
+    except OSError:
+        return False
 
 
 def _processes(acts: Sequence[Act]) -> list[list[Act]]:

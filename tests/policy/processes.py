@@ -14,6 +14,17 @@ def new_tag() -> str:
 def alive(tag: str) -> list[str]:
     """Return the command lines of the processes, other than zombies, in whose environment the tag is."""
     found: list[str] = []
+    for pid in alive_pids(tag):
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def alive_pids(tag: str) -> list[int]:
+    """Return the processes, other than zombies and this one, in whose environment the tag is."""
+    found: list[int] = []
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit() or int(directory.name) == os.getpid():
             continue
@@ -21,7 +32,7 @@ def alive(tag: str) -> list[str]:
             environ = (directory / "environ").read_bytes()
             state = (directory / "stat").read_text().rpartition(")")[2].split()[0]
             if f"{TAG}={tag}".encode() in environ and state not in "ZX":
-                found.append((directory / "cmdline").read_text().replace("\0", " "))
+                found.append(int(directory.name))
         except OSError:
             continue
     return found

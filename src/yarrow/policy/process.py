@@ -9,10 +9,11 @@ import asyncio
 import math
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncGenerator
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +51,8 @@ class Command(Struct, frozen=True):
     """Whether the process only launches the command, and ends it for good when it ends itself: it is told last."""
     descriptors: tuple[int, ...] = ()
     """Open descriptors that it inherits, by the same numbers."""
+    awaits_permission: bool = False
+    """Whether it writes a byte to its standard input, a socket, and runs only when it is answered by a line."""
     starter: Executor | None = None
     """In whose thread it is started, so that it is in that thread's control group; None is ours."""
 
@@ -98,14 +101,21 @@ class _Child:
         with ExitStack() as undo:
             self._pipe, inlet = system.open_pipe()
             undo.callback(os.close, self._pipe)
-            try:
-                self._process = _start(command, inlet, marker)
-            finally:
-                os.close(inlet)
+            with ExitStack() as given:
+                given.callback(os.close, inlet)
+                stdin = subprocess.DEVNULL
+                self._permission: socket.socket | None = None
+                if command.awaits_permission:
+                    self._permission, asking = socket.socketpair()
+                    undo.callback(self._permission.close)
+                    stdin = given.enter_context(asking).fileno()
+                self._process = _start(command, marker, stdin=stdin, stdout=inlet)
             undo.pop_all()
         self._process_tree = open_process_tree(self._process.pid, marker)
         self._has_launcher = command.has_launcher
         self._exited = self._watch()
+        if self._permission is not None:
+            system.watch_readable(self._loop, self._permission.fileno(), self._permit)
         self._at_end_of_file = False
         self._ended_at = 0.0
         self._last_output_at = 0.0
@@ -177,6 +187,7 @@ class _Child:
     def close(self) -> None:
         """Give back the pipe, and the zombie to the system."""
         self._process.poll()
+        self._close_permission()
         os.close(self._pipe)
 
     def _watch(self) -> asyncio.Future[int | None]:
@@ -200,6 +211,20 @@ class _Child:
 
         system.watch_readable(self._loop, descriptor, on_end)
         return ended
+
+    def _permit(self) -> None:
+        """Answer that the command may run: who is killed answers no more, and a pipe could be open for a while yet."""
+        if self._permission is not None:
+            with suppress(OSError):
+                if self._permission.recv(1):
+                    self._permission.send(b"\n")
+            self._close_permission()
+
+    def _close_permission(self) -> None:
+        if self._permission is not None:
+            system.unwatch_readable(self._loop, self._permission.fileno())
+            self._permission.close()
+            self._permission = None
 
     def _is_over(self) -> bool:
         if self.is_running():
@@ -242,13 +267,13 @@ class _Child:
             wake.cancel()
 
 
-def _start(command: Command, inlet: int, marker: str) -> subprocess.Popen[bytes]:
-    """Start a command that writes to `inlet`. Raises OSError or ValueError."""
+def _start(command: Command, marker: str, *, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+    """Start a command that reads and writes descriptors. Raises OSError or ValueError."""
     start = partial(
         subprocess.Popen[bytes],
         command.argv,
-        stdin=subprocess.DEVNULL,
-        stdout=inlet,
+        stdin=stdin,
+        stdout=stdout,
         stderr=subprocess.STDOUT,
         cwd=command.cwd,
         env={**command.environment, MARKER: f"{command.environment.get(MARKER, '')} {marker}".strip()},

@@ -46,8 +46,17 @@ REMOVED_VARIABLES = frozenset(
 """Variables that name places which are not there inside; without them programs take /tmp and the home."""
 _ENTER_SCRIPT = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
 """Enters the group first, so that nothing of it is outside; then becomes the launcher."""
+_AWAIT_SCRIPT = (
+    'while read -r _ _ _state _ </proc/1/stat && [ "$_state" != S ]; do :; done; '
+    "echo >&0 && read -r _ || exit 125; exec </dev/null; "
+)
+"""Ends unless the service lives and its death ends the sandbox.
+
+Bubblewrap asks for its parent-death signals while it sets up, and misses a death before that. Process 1 is the last to
+ask, and sleeps only afterwards, until the command ends.
+"""
 _RUN_SCRIPT = (
-    f"ulimit -c 0; ulimit -n {MAX_OPEN_FILES} 2>/dev/null; "
+    f"{_AWAIT_SCRIPT}ulimit -c 0; ulimit -n {MAX_OPEN_FILES} 2>/dev/null; "
     # Processes are -p to one shell, and -u to another, to which -p is what cannot be changed.
     f"ulimit -p {MAX_USER_PROCESSES} 2>/dev/null || ulimit -u {MAX_USER_PROCESSES} 2>/dev/null; "
     # It outlives the command, to see what that leaves: signals are the command's to obey, and its death makes no word.
@@ -127,6 +136,7 @@ class SandboxedCommand:
             cwd=Path("/"),
             has_launcher=True,
             descriptors=self._descriptors.numbers,
+            awaits_permission=True,
             starter=starting.thread,
         )
 
