@@ -149,6 +149,15 @@ def test_a_failure_that_is_not_the_sandboxs_gets_no_note(
         ("bash: line 1: ../home/lib/made: No such file or directory", "/home/lib is hidden"),
         ("fatal: repository '{home}/lib' does not exist", "/home/lib is hidden"),
         ("Error: Cannot find module '../home/lib'", "/home/lib is hidden"),
+        ("fatal: '../home/lib' does not appear to be a git repository", "/home/lib is hidden"),
+        ("fatal: '{home}/lib' does not appear to be a git repository\nfatal: Could not read", "/home/lib is hidden"),
+        ("cp: cannot create regular file '../home/lib/': Not a directory", "/home/lib is hidden"),
+        ("mv: cannot move 'a.txt' to '{home}/lib/': Not a directory", "/home/lib is hidden"),
+        ("NotADirectoryError: [Errno 20] '{home}/lib/'", "/home/lib is hidden"),
+        ("error: Could not access '../home/lib/l'", "/home/lib/l is hidden"),
+        ("fatal: 'sub' does not appear to be a git repository", ""),
+        ("cp: cannot create regular file 'sub/x/': Not a directory", ""),
+        ("error: Could not access 'sub/x'", ""),
         ("ls: cannot access 'link/': No such file or directory", "/home/lib is hidden"),
         ("cat: {home}/.ssh/id_rsa: No such file or directory", ""),
         ("cat: {home}/lib/other/x: No such file or directory", ""),
@@ -216,6 +225,10 @@ def test_missing_keys_are_named_when_the_user_has_some(place: Place, output: str
 )
 def test_git_that_fails_in_a_command_that_succeeds_is_explained(place: Place, command: str) -> None:
     (place.home / ".ssh").mkdir()
+    assert place.why("fatal: 'sub' does not appear to be a git repository\nrc=128", command, failed=False) == ""
+    (place.home / "up.git").mkdir()
+    assert place.why("fatal: '../home/up.git' does not appear to be a git repository", command, failed=False)
+    assert not place.why("cat: ../home/up.git: No such file or directory", command, failed=False)
     assert place.why("error: gpg failed to sign the data\nrc=128", command, failed=False)
     assert place.why("error: could not write config file .git/config: Device or resource busy", command, failed=False)
     assert not place.why("a.log:3:error: gpg failed to sign the data", command, failed=False)

@@ -37,7 +37,9 @@ _BUSY = re.compile(
 _DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
 _MISSING = re.compile(
     r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
-    r"|\bnot a git repository: |\bunable to normalize alternate object path\b"
+    r"|\bnot a directory\b|\bENOTDIR\b|\[Errno 20\]"
+    r"|\bnot a git repository: |\bdoes not appear to be a git repository\b"
+    r"|\bunable to normalize alternate object path\b|\bcould not access '"  # the last by `git diff --no-index`
     r"|\bdoes not (?:appear to )?exist\b|\bcannot find\b|\bnot found\b)",
     re.IGNORECASE,
 )
@@ -158,7 +160,8 @@ def explain_failure(ran: FinishedCommand, limits: SandboxRestrictions) -> str:
     if ran.failed:
         seen, detectors = FailureEvidence(ran, limits, lines), (*GIT_DETECTORS, *OTHER_DETECTORS)
     else:
-        seen, detectors = FailureEvidence(ran, limits, [line for line in lines if _GIT_LINE.match(line)]), GIT_DETECTORS
+        git_lines = [line for line in lines if _GIT_LINE.match(line)]
+        seen, detectors = FailureEvidence(ran, limits, git_lines), (*GIT_DETECTORS, _hidden_path)
     return next((found for detect in detectors if (found := detect(seen))), "")
 
 
