@@ -24,9 +24,9 @@ from yarrow.config.settings import Settings
 from yarrow.policy.environment import child_environment
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments

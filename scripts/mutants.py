@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a killed service leaves what its command planted",
-        "policy/sandbox/sandbox_factory.py",
+        "policy/sandbox_factory.py",
         "if not (taken := recover(self._journal_dir)):",
         "if not (taken := []):",
         "tests/policy/test_sandbox_leftovers.py tests/service/test_session_boxes.py",
@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "root runs commands in the workspace of another user",
-        "policy/sandbox/sandbox_factory.py",
+        "policy/sandbox_factory.py",
         "owner=self._owner(workspace.writable[0])[0],",
         "owner=None,",
         "tests/policy/test_sandbox_owner.py",
@@ -443,7 +443,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "the caches of the user are mounted writable",
-        "policy/sandbox/caches/mounts.py",
+        "policy/sandbox/cache_mounts.py",
         "*(BindMount(source, target, optional=True) for",
         "*(BindMount(source, target, writable=True, optional=True) for",
         "tests/policy/test_sandbox_caches.py::test_what_commands_do_to_their_caches_leaves_those_of_the_user[root]",

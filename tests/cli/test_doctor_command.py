@@ -31,14 +31,14 @@ CALL = """\
 import sys
 from yarrow.cli.doctor_command import run_doctor
 from yarrow.cli.exit_codes import exit_code_for_error
-from yarrow.cli.main import print_error
+from yarrow.cli.standard_streams import print_error
 from yarrow.errors import YarrowError
 try:
     sys.exit(run_doctor(sys.argv[1:]{more}))
 except YarrowError as error:
     sys.exit(print_error(error.message, exit_code_for_error(error.code)))
 """
-COMMAND = ("-m", "yarrow.cli.main", "doctor") if WIRED else ("-c", CALL.format(more=""))
+COMMAND = ("-m", "yarrow", "doctor") if WIRED else ("-c", CALL.format(more=""))
 HURRIED = ("-c", CALL.format(more=", limit=0.5"))
 NOTHING_FOUND = """\
 import yarrow.cli.doctor.provider_checks as providers

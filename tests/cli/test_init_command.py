@@ -25,14 +25,14 @@ CALL = """\
 import sys
 from yarrow.cli.init_command import run_init
 from yarrow.cli.exit_codes import exit_code_for_error
-from yarrow.cli.main import print_error
+from yarrow.cli.standard_streams import print_error
 from yarrow.errors import YarrowError
 try:
     sys.exit(run_init(sys.argv[1:]))
 except YarrowError as error:
     sys.exit(print_error(error.message, exit_code_for_error(error.code)))
 """
-COMMAND = ("-m", "yarrow.cli.main", "init") if WIRED else ("-c", CALL)
+COMMAND = ("-m", "yarrow", "init") if WIRED else ("-c", CALL)
 SETTING = re.compile(r"^  // (?=[\"} ])", re.MULTILINE)
 """What stands before a setting that is commented out."""
 

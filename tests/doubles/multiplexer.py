@@ -36,7 +36,7 @@ class Tmux:
         self._size = size
         self._term = term
         more = [f"{name}={value}" for name, value in (env or {}).items()]
-        self._command = shlex.join(["env", *more, sys.executable, "-m", "yarrow.cli.main", *arguments])
+        self._command = shlex.join(["env", *more, sys.executable, "-m", "yarrow", *arguments])
         self._socket = str(world.home / "tmux")
 
     async def __aenter__(self) -> Self:

@@ -41,7 +41,7 @@ class Screen:
         *arguments: str,
         size: tuple[int, int] = (80, 24),
         env: Mapping[str, str] | None = None,
-        command: Sequence[str] = (sys.executable, "-m", "yarrow.cli.main"),
+        command: Sequence[str] = (sys.executable, "-m", "yarrow"),
     ) -> None:
         self.world = world
         self.drawn = bytearray()

@@ -67,7 +67,7 @@ class World:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "yarrow.cli.main",
+            "yarrow",
             *arguments,
             cwd=more.pop("cwd", self.project),
             env=self.environment | more.pop("env", {}),

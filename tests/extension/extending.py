@@ -12,7 +12,8 @@ from doubles.permits import permit_all
 from yarrow.agent.contributions import Contributions
 from yarrow.agent.hooks import HookContext, HookName
 from yarrow.event.events import Notice
-from yarrow.extension.loader import ExtensionFunction, load_extensions
+from yarrow.extension.discovery import ExtensionFunction
+from yarrow.extension.loader import load_extensions
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext

@@ -67,7 +67,7 @@ def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> No
 def test_the_first_start_says_so_in_one_sentence(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 home = Path.cwd()
 for level in ("workspace", "workspace", "off", "strict"):
     print(SandboxFactory(level, home=home, journal_dir=home / ".yarrow/sandbox").warning((home / "ws",)))

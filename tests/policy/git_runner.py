@@ -385,7 +385,7 @@ def _child(stage: Stage, steps: Sequence[Step], writer: int) -> None:
 
 
 async def _tools(stage: Stage, steps: Sequence[Step], said: list[str]) -> None:
-    from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+    from yarrow.policy.sandbox_factory import SandboxFactory
     from yarrow.policy.workspace import Workspace
     from yarrow.tool.base import Progress, ToolContext
     from yarrow.tool.bash import Bash, BashArguments

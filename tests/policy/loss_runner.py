@@ -259,7 +259,7 @@ def _worked(root: Path, scene: Scene, acts: Sequence[Act], temporary: Path) -> s
     import asyncio
 
     from yarrow.errors import ConfigError
-    from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+    from yarrow.policy.sandbox_factory import SandboxFactory
     from yarrow.policy.workspace import Workspace
     from yarrow.tool.base import Progress, ToolContext
     from yarrow.tool.bash import Bash, BashArguments

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yarrow.policy.sandbox.caches import mounts as made_links
-from yarrow.policy.sandbox.caches.mounts import BUILD_COMMAND, LATEST_COMMAND, create_session_cache
+from yarrow.policy.sandbox import cache_mounts as made_links
+from yarrow.policy.sandbox.cache_mounts import BUILD_COMMAND, LATEST_COMMAND, create_session_cache
 from yarrow.policy.sandbox.caches.package_managers import COPIED, KINDS, cargo_plan, go_plan, gradle_plan, maven_plan
 from yarrow.policy.sandbox.caches.plan import SANDBOX_DIRECTORY, CacheContext, CacheLinks, SessionCacheDirectory
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, corner, git
 
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")

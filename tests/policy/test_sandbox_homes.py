@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sandboxed import SECRET, Corner
 
 from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")

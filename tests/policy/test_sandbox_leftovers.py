@@ -20,8 +20,8 @@ from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
 from yarrow.policy.sandbox.git_directories import PathDigest
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, list_entries
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -30,7 +30,7 @@ SERVICE = """
 import asyncio, sys
 from pathlib import Path
 from yarrow.policy.process import Command, run
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.workspace import Workspace

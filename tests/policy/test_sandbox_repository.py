@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, git
 
 from yarrow.policy.environment import child_environment
-from yarrow.policy.sandbox.sandbox_factory import SandboxAccess, SandboxFactory, find_enclosing_repository
+from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory, find_enclosing_repository
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")

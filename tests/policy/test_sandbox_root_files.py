@@ -17,7 +17,7 @@ from sandboxed import corner
 from yarrow.platform import system
 from yarrow.policy.sandbox import root_files
 from yarrow.policy.sandbox.root_files import MAX_MASKS, RootFiles
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")

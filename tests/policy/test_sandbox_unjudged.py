@@ -22,7 +22,7 @@ import asyncio, json, os, signal, sys
 from pathlib import Path
 from yarrow.policy.process import Command, run
 from yarrow.policy.sandbox import git_directories
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, USERS, Corner, corner
 
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.temp_dir import PREFIX, temp_directory
 from yarrow.policy.workspace import Workspace
 

@@ -88,7 +88,7 @@ async def calls(world: World, turns: int) -> int:
     async with ChatServer([*asked, says("ok")]) as server:
         world.serve_by(server.root, sync="none")
         process = await asyncio.create_subprocess_exec(
-            *("strace", "-f", "-c", "-o", str(report), sys.executable, "-I", "-m", "yarrow.cli.main", "-p", "hi"),
+            *("strace", "-f", "-c", "-o", str(report), sys.executable, "-I", "-m", "yarrow", "-p", "hi"),
             cwd=world.project,
             env={name: value for name, value in world.environment.items() if not name.startswith("COVERAGE")},
             stdin=asyncio.subprocess.DEVNULL,

@@ -43,7 +43,7 @@ def deleted(world: World, *arguments: str) -> list[str]:
     gone = world.project / "gone"
     gone.mkdir()
     command = f'cd "{gone}" && rmdir "{gone}" && exec "$@"'
-    return ["-c", command, "sh", sys.executable, "-m", "yarrow.cli.main", *arguments]
+    return ["-c", command, "sh", sys.executable, "-m", "yarrow", *arguments]
 
 
 async def in_a_deleted_directory(world: World, *arguments: str) -> Ended:
@@ -135,7 +135,7 @@ async def test_standard_output_that_is_full_or_closed(world: World, arguments: s
     (folder / "a.gguf").touch()
 
     def run(redirection: str) -> subprocess.CompletedProcess[str]:
-        command = f'"{sys.executable}" -m yarrow.cli.main {arguments} {redirection}'
+        command = f'"{sys.executable}" -m yarrow {arguments} {redirection}'
         return subprocess.run(["sh", "-c", command], env=world.environment, capture_output=True, text=True)
 
     full = run(">/dev/full")

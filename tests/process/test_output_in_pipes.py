@@ -73,7 +73,7 @@ async def test_raw_is_refused_on_a_terminal(world: World, words: list[str]) -> N
 
 async def test_raw_into_a_file_shows_nothing_of_it_on_the_terminal(world: World) -> None:
     world.script([{"thinking": EVIL}, {"text": EVIL}])
-    command = ("sh", "-c", f"{sys.executable} -m yarrow.cli.main --raw -p go >kept; echo ended")
+    command = ("sh", "-c", f"{sys.executable} -m yarrow --raw -p go >kept; echo ended")
     async with Screen(world, command=command) as screen:
         await screen.until("ended")
         assert not CONTROLS.search(re.sub("\r\n|\x1b\\[2?2m", "", screen.drawn.decode()))

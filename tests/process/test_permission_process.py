@@ -105,7 +105,7 @@ class AtTerminal:
         self.seen = ""
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await self.start_python("-m", "yarrow.cli.main", *arguments)
+        return await self.start_python("-m", "yarrow", *arguments)
 
     async def start_python(self, *arguments: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -229,7 +229,7 @@ async def test_a_job_in_the_background_is_not_stopped_by_a_question(world: World
     code = (
         "import fcntl, os, subprocess, sys, termios\n"
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-        "job = subprocess.Popen([sys.executable, '-m', 'yarrow.cli.main', '--plain', 'go'], process_group=0)\n"
+        "job = subprocess.Popen([sys.executable, '-m', 'yarrow', '--plain', 'go'], process_group=0)\n"
         "print('ended with', job.wait())\n"
     )
     process = await shell.start_python("-c", code)

@@ -82,7 +82,7 @@ async def test_deleting_asks_at_a_terminal(world: World, typed: str, *, is_delet
 
 async def test_what_was_typed_before_the_question_deletes_nothing(world: World) -> None:
     take(world, "one")
-    command = ("sh", "-c", f"read go; exec {sys.executable} -m yarrow.cli.main sandbox quarantine empty")
+    command = ("sh", "-c", f"read go; exec {sys.executable} -m yarrow sandbox quarantine empty")
     async with Screen(world, command=command) as screen:
         screen.send("go\ry\ryes\r")
         await screen.until("[y/N]")

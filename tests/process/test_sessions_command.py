@@ -384,7 +384,7 @@ async def on_terminal(world: World, *arguments: str) -> str:
     """What a terminal is sent."""
     reading, writing = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "yarrow.cli.main", *arguments,
+        sys.executable, "-m", "yarrow", *arguments,
         cwd=world.project, env=world.environment, stdin=writing, stdout=writing, stderr=writing,
     )  # fmt: skip
     os.close(writing)
@@ -406,7 +406,7 @@ def read_terminal(descriptor: int) -> bytes:
 
 
 async def test_a_reader_that_goes_away_is_no_error(world: World, told: str) -> None:
-    command = f"{sys.executable} -m yarrow.cli.main sessions all; echo $? >&2"
+    command = f"{sys.executable} -m yarrow sessions all; echo $? >&2"
     for reader in ("head -0", "true", "head -1"):
         process = await asyncio.create_subprocess_exec(
             "sh", "-c", f"({command}) | {reader}", cwd=world.project, env=world.environment,
@@ -418,7 +418,7 @@ async def test_a_reader_that_goes_away_is_no_error(world: World, told: str) -> N
 
 async def test_a_closed_standard_output_is_no_error(world: World, told: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        "sh", "-c", f"{sys.executable} -m yarrow.cli.main sessions >&-", cwd=world.project, env=world.environment,
+        "sh", "-c", f"{sys.executable} -m yarrow sessions >&-", cwd=world.project, env=world.environment,
         stderr=subprocess.PIPE,
     )  # fmt: skip
     _, err = await asyncio.wait_for(process.communicate(), 60)

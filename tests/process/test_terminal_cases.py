@@ -12,7 +12,7 @@ from doubles.processes import children, gone
 from doubles.screen import Screen
 from doubles.world import World
 
-YARROW = shlex.join([sys.executable, "-m", "yarrow.cli.main"])
+YARROW = shlex.join([sys.executable, "-m", "yarrow"])
 NOISY = """
 import os, sys, warnings
 

@@ -124,7 +124,7 @@ async def test_screen_has_every_block_once_after_resizes_in_mid_stream(world: Wo
     settings = world.home / "screenrc"
     settings.write_text(f"term {term}\ndefscrollback 5000\nstartup_message off\nmaptimeout 5\ndefutf8 on\nescape ^@@\n")
     (world.home / "sockets").mkdir(mode=0o700)
-    command = (program, "-c", str(settings), "-S", "one", sys.executable, "-m", "yarrow.cli.main")
+    command = (program, "-c", str(settings), "-S", "one", sys.executable, "-m", "yarrow")
     gates = [asyncio.Event() for _ in SIZES]
     async with ChatServer([answer(gates)]) as server:
         world.serve_by(server.root)

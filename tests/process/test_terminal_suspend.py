@@ -14,7 +14,7 @@ from doubles.world import World
 
 SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 PROMPT = "shell$ "
-COMMAND = f"{sys.executable} -m yarrow.cli.main"
+COMMAND = f"{sys.executable} -m yarrow"
 
 
 @asynccontextmanager

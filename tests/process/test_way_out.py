@@ -173,7 +173,7 @@ async def test_work_that_the_sandbox_stops_takes_one_yes(place: Place, daemons: 
     place.world.script(*calls(*(work.command for work in WORK.values())))
     place.own()
     process = await asyncio.create_subprocess_exec(
-        *place.prefix, sys.executable, "-m", "yarrow.cli.main", "serve", "--socket", str(place.world.home.parent / "s"),
+        *place.prefix, sys.executable, "-m", "yarrow", "serve", "--socket", str(place.world.home.parent / "s"),
         cwd=place.world.project, env=place.world.environment, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr

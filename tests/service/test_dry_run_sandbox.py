@@ -14,8 +14,8 @@ from yarrow.policy.sandbox.baseline import take_baseline
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import find_bwrap, start_probe, unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry

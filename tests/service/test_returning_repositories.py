@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from doubles.house import House, stub_of
 from yarrow.policy import git_embedded_repositories
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
 from yarrow.tool.registry import ToolRegistry

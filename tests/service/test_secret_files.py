@@ -10,7 +10,7 @@ from doubles.house import House, stub_of
 from yarrow.config.settings import SecretFilesSettings
 from yarrow.policy.sandbox import protected_paths
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry

@@ -11,7 +11,7 @@ from yarrow.policy.sandbox.baseline import take_baseline
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Workspace
 from yarrow.service.servicer import Servicer

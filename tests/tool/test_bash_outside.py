@@ -11,7 +11,7 @@ from tool_calls import call, context_of
 from yarrow.config.settings import BashSettings
 from yarrow.policy.environment import FIXED_VARIABLES, ProviderKeys, unsandboxed_environment
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry

@@ -16,7 +16,7 @@ from tool_calls import call, context_of
 from yarrow.errors import ConfigError
 from yarrow.policy.permission.path_rules import find_denied_paths
 from yarrow.policy.sandbox.probe import find_bwrap, start_probe, unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import NO_SANDBOX, SandboxFactory
+from yarrow.policy.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.command_output import OUTSIDE_HINT
 

@@ -13,7 +13,7 @@ from tool_calls import call, context_of
 
 from yarrow.config.settings import BashSettings
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.tool.base import ToolContext
 from yarrow.tool.command_output import OUTSIDE_HINT, PROCESSES_ENDED, STRICT_HINT
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tool_calls import call
 
-from yarrow.policy.credential_paths import CredentialPaths
+from yarrow.policy.sandbox.credential_paths import CredentialPaths
 
 KEY = "K=stolen"
 LEFT_OUT = "[2 left out: files such as .env hold secrets]"

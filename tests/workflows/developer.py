@@ -128,7 +128,7 @@ def _program(developer: Developer) -> list[str]:
     # The one that runs the tests may lie in a home that is closed to others.
     for python in (sys.executable, "/usr/bin/python3"):
         if _starts(developer, python):
-            return [python, "-P", "-m", "yarrow.cli.main"]
+            return [python, "-P", "-m", "yarrow"]
     raise AssertionError(f"no Python here that user {developer.user!r} can run Yarrow with")
 
 

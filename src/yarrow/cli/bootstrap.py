@@ -10,7 +10,7 @@ from yarrow.agent.contributions import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
-from yarrow.policy.sandbox.sandbox_factory import SandboxAccess, SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.secrets import secret_values
 from yarrow.policy.startup_files import find_startup_files
 from yarrow.provider.api_keys import list_configured_variables, list_key_variables, list_known_keys

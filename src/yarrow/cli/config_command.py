@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.main import print_error, write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import (
     find_project_file,
     format_label,

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
+from yarrow.cli.interrupt_handler import abort_on_interrupt
 from yarrow.cli.output_writer import OutputStream, OutputWriter
-from yarrow.cli.service_commands import abort_on_interrupt
 from yarrow.cli.terminal_permissions import open_permission_ui, read_terminal
 from yarrow.client import plain_mode
 from yarrow.client.message_history import read_messages_after

@@ -22,8 +22,8 @@ from yarrow.cli.doctor.provider_probe import list_secrets
 from yarrow.cli.doctor.report import ReportStyle, format_json, format_text, sanitize_check
 from yarrow.cli.doctor.settings_checks import read_context
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
-from yarrow.cli.main import write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.standard_streams import write_stdout
 from yarrow.errors import Code, UsageError
 
 PROVIDER_SECONDS = 5.0

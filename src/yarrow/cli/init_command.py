@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.cli.main import write_stdout
 from yarrow.cli.paths import home_directory, working_directory
+from yarrow.cli.standard_streams import write_stdout
 from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
 from yarrow.errors import StorageError, UsageError

@@ -4,13 +4,20 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import grpc
+
+from yarrow.client.session_setup import SessionInfo
+from yarrow.client.stub import Stub
 from yarrow.platform import system
+from yarrow.v1 import agent_pb2 as pb
+
+T = TypeVar("T")
 
 DEBOUNCE_SECONDS = 0.5
 """Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
@@ -83,3 +90,30 @@ class InterruptHandler:
         if self._obeyed_at is None or now - self._obeyed_at > DEBOUNCE_SECONDS:
             self._obeyed_at = now
             task.cancel(self._number)
+
+
+async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: SessionInfo) -> T:
+    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
+
+    What interrupts ends the run alone; what asks the program to end is passed on then.
+    """
+    showing = asyncio.ensure_future(client)
+    try:
+        return await asyncio.shield(showing)
+    except asyncio.CancelledError as interrupt:
+        if showing.done():
+            raise
+        running = False
+        with suppress(grpc.aio.AioRpcError):
+            running = (await stub.Abort(pb.AbortRequest(session_id=session.session_id))).was_running
+        if not running:
+            # The prompt was not accepted yet, so that no end of a run will be told.
+            raise
+        outcome = await showing
+        if interrupt.args and interrupt.args[0] != signal.SIGINT:
+            raise
+        return outcome
+    finally:
+        # Not over yet when it was told a second time.
+        showing.cancel()
+        await asyncio.wait([showing])

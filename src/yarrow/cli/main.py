@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from yarrow.cli.arguments import Arguments, parse_arguments
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
+from yarrow.cli.standard_streams import print_error, write_stdout
 
 if TYPE_CHECKING:
     from yarrow.errors import YarrowError
-    from yarrow.extension.loader import ExtensionFunction
+    from yarrow.extension.discovery import ExtensionFunction
 
 
 def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFunction]" = ()) -> int:
@@ -27,21 +28,6 @@ def _error_type() -> "type[YarrowError]":
     from yarrow.errors import YarrowError
 
     return YarrowError
-
-
-def print_error(message: str, code: ExitCode) -> ExitCode:
-    """Say on standard error what is wrong, in characters that no terminal obeys; return the code."""
-    import os
-    from contextlib import suppress
-
-    from yarrow.client.sanitizer import sanitize
-
-    text = "\n".join(sanitize(line) for line in message.splitlines())
-    # Standard error that is closed or full leaves nobody to tell; the code still says it. Nor is anything left in a
-    # buffer, which the interpreter would try again to write at its end.
-    with suppress(OSError):
-        os.write(2, f"yarrow: {text}\n".encode("utf-8", "backslashreplace"))
-    return code
 
 
 # Each command imports what it needs and no more: a version is not to wait for a network stack.
@@ -99,27 +85,3 @@ def _show(arguments: Arguments) -> int:
 def _words_with_json(arguments: Arguments) -> tuple[str, ...]:
     """Return a command's words; `--json` asks for the same as the word `json`."""
     return (*arguments.words, "json") if arguments.json else arguments.words
-
-
-def write_stdout(text: str) -> int:
-    """Print what ends the program; that nobody reads it is no error. Raises `StorageError`."""
-    import errno
-    import os
-
-    data = text.encode("utf-8", "surrogateescape")
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except OSError as error:
-        if error.errno in (errno.EPIPE, errno.EBADF):
-            return ExitCode.DONE
-        from yarrow.errors import StorageError
-
-        raise StorageError(f"standard output cannot be written: {error.strerror}") from None
-    return ExitCode.DONE
-
-
-if __name__ == "__main__":
-    from yarrow.cli.entry_point import main as entry
-
-    sys.exit(entry())

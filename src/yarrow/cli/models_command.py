@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.main import print_error, write_stdout
+from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.errors import UsageError
 from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
 from yarrow.provider.local.model_files import (

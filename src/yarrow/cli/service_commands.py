@@ -3,10 +3,9 @@
 import asyncio
 import gc
 import os
-import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +14,8 @@ import grpc
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.cli_context import CliContext, choose_session, open_service
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_run, exit_code_for_status
-from yarrow.cli.interrupt_handler import InterruptHandler
+from yarrow.cli.interrupt_handler import InterruptHandler, abort_on_interrupt
 from yarrow.cli.logs import configure_logging
-from yarrow.cli.main import print_error
 from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors, redirect_stdout
 from yarrow.cli.paths import home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt_input import (
@@ -28,18 +26,19 @@ from yarrow.cli.prompt_input import (
     make_session_settings,
     read_stdin,
 )
+from yarrow.cli.standard_streams import print_error
 from yarrow.cli.terminal_permissions import open_permission_ui
 from yarrow.client import plain_mode
 from yarrow.client.event_json import dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_setup import SessionInfo
 from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.config.files import get_user_directory
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.errors import UsageError
-from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
+from yarrow.extension.discovery import ExtensionFunction
+from yarrow.extension.loader import LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
 from yarrow.policy.sandbox.probe import start_probe
 from yarrow.tool.builtin import BUILTIN_TOOLS
@@ -105,9 +104,7 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
             from yarrow.cli.conversation import run_conversation
 
             return run_conversation(context, request)
-        from yarrow.cli.type_ahead import start_terminal_ui
-
-        return start_terminal_ui(context, request)
+        return _start_terminal_ui(context, request)
     started = time.monotonic()
     piped = read_stdin(StdinTimeouts(started) if arguments.has_prompt else None)
     prompt = build_prompt(arguments, piped.text)
@@ -189,33 +186,6 @@ async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices
         return exit_code_for_run(outcome.reason, outcome.error_code, denied=outcome.denied)
 
 
-async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: SessionInfo) -> T:
-    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
-
-    What interrupts ends the run alone; what asks the program to end is passed on then.
-    """
-    showing = asyncio.ensure_future(client)
-    try:
-        return await asyncio.shield(showing)
-    except asyncio.CancelledError as interrupt:
-        if showing.done():
-            raise
-        running = False
-        with suppress(grpc.aio.AioRpcError):
-            running = (await stub.Abort(pb.AbortRequest(session_id=session.session_id))).was_running
-        if not running:
-            # The prompt was not accepted yet, so that no end of a run will be told.
-            raise
-        outcome = await showing
-        if interrupt.args and interrupt.args[0] != signal.SIGINT:
-            raise
-        return outcome
-    finally:
-        # Not over yet when it was told a second time.
-        showing.cancel()
-        await asyncio.wait([showing])
-
-
 async def _list_models(context: CliContext) -> ExitCode:
 
     provider = make_session_settings(context.arguments, context.loaded.settings).provider
@@ -240,3 +210,13 @@ async def print_models(stub: Stub, provider: str, *, json: bool, out: Sink, err:
         else:
             out.write(f"{sanitize(model.name)}\n")
     await out.drain()
+
+
+async def _start_terminal_ui(context: CliContext, request: pb.PromptRequest) -> ExitCode:
+    """Run the terminal UI, which is loaded while what is typed is kept. Raises what it does."""
+    from yarrow.cli.type_ahead import TypeAhead
+
+    with TypeAhead(0) as ahead:
+        from yarrow.cli.terminal_ui import run_terminal_ui
+
+        return await run_terminal_ui(context, request, ahead)

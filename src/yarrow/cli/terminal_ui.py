@@ -14,7 +14,7 @@ from typing import Self
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import ensure_backend
-from yarrow.cli.main import print_error
+from yarrow.cli.standard_streams import print_error
 from yarrow.cli.type_ahead import TypeAhead
 from yarrow.client.session_setup import make_similar_session
 from yarrow.client.tui.app import App, AppOptions

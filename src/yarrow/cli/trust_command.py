@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.main import print_error, write_stdout
 from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
 from yarrow.config.layer import format_path, get_value, has_value, list_leaves
 from yarrow.config.layers import LoadedSettings, load_with_project, merge_layers

@@ -5,10 +5,7 @@ import select
 from types import TracebackType
 from typing import Self
 
-from yarrow.cli.cli_context import CliContext
-from yarrow.cli.exit_codes import ExitCode
 from yarrow.client.tui.terminal_modes import get_modes, set_modes, to_cbreak
-from yarrow.v1 import agent_pb2 as pb
 
 MAX_READ_BYTES = 1 << 16
 """Bytes taken of the terminal at one time; it keeps fewer itself."""
@@ -16,14 +13,6 @@ MAX_READS = 64
 """Of them at one time: what is left is read as keys later."""
 _COOKED_KEYS = bytes.maketrans(b"\n\0", b"\r\x04")
 """What a terminal that reads by lines makes of Enter and of Ctrl+D, back to these."""
-
-
-async def start_terminal_ui(context: CliContext, request: pb.PromptRequest) -> ExitCode:
-    """Run the terminal UI, which is loaded while what is typed is kept. Raises what it does."""
-    with TypeAhead(0) as ahead:
-        from yarrow.cli.terminal_ui import run_terminal_ui
-
-        return await run_terminal_ui(context, request, ahead)
 
 
 class TypeAhead:

@@ -2,15 +2,19 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yarrow.platform import system
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from yarrow.extension.api import Yarrow
+
+ExtensionFunction = Callable[["Yarrow"], Any]
+"""Registers what an extension adds; may be async."""
 ENTRY_POINT_GROUP = "yarrow.extensions"
 """The group of entry points. Each names an extension, and its function that takes a `Yarrow`."""
 MAX_ENTRY_POINT_BYTES = 1 << 20

@@ -3,17 +3,13 @@
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from yarrow.agent.contributions import Contributions, no_contributions
-from yarrow.extension.discovery import find_entry_points
+from yarrow.extension.discovery import ExtensionFunction, find_entry_points
 
 if TYPE_CHECKING:
-    from yarrow.extension.api import Yarrow
     from yarrow.extension.host import ExtensionHost
-
-ExtensionFunction = Callable[["Yarrow"], Any]
-"""Registers what an extension adds; may be async."""
 
 
 class LoadedExtensions:

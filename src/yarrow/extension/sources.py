@@ -16,7 +16,7 @@ from yarrow.extension.extension_errors import ExtensionError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from yarrow.extension.loader import ExtensionFunction
+    from yarrow.extension.discovery import ExtensionFunction
 
 FUNCTION_NAME = "extend"
 """What the function of a file is called."""

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
-from yarrow.policy.credential_paths import CredentialPaths
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.permission.path_rules import DeniedPaths
+from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.secret_symlinks import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_links import SecretLinks

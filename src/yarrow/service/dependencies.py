@@ -12,7 +12,7 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings
 from yarrow.event.bus import Observer
-from yarrow.policy.sandbox.sandbox_factory import NO_SANDBOX, SandboxFactory
+from yarrow.policy.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.session_directories import SessionDirectories
 from yarrow.service.provider_cache import ProviderCache

@@ -16,7 +16,7 @@ from yarrow.config.files import get_user_directory
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.platform import system
 from yarrow.policy.sandbox.probe import unavailable_reason
-from yarrow.policy.sandbox.sandbox_factory import unsuitable_reason
+from yarrow.policy.sandbox_factory import unsuitable_reason
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.session.disk import describe_os_error
 from yarrow.session.head import read_head

@@ -84,7 +84,7 @@ def _rules(context: CheckContext) -> list[Check]:
 
 def _keys(context: CheckContext) -> list[Check]:
     """Warn about keys that `workspace.read` shows to the model."""
-    from yarrow.policy.credential_paths import CredentialPaths
+    from yarrow.policy.sandbox.credential_paths import CredentialPaths
 
     checks = list[Check]()
     keys = CredentialPaths.for_home(context.home)

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.credential_paths import CredentialPaths
 from yarrow.policy.sandbox import root_files
-from yarrow.policy.sandbox.caches.mounts import NO_CACHES, CacheMounts
+from yarrow.policy.sandbox.cache_mounts import NO_CACHES, CacheMounts
 from yarrow.policy.sandbox.command_user import CommandUser
+from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.git_config_copies import GUARDS_MARK, GitConfigCopies
 from yarrow.policy.sandbox.hidden_directories import (
     HIDDEN_DIRECTORIES,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.bwrap_args import host_path
+from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 TAIL_CHARACTERS = 8_192

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.policy.directory_trees import make_accessible
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
     HARMLESS_SETTINGS,
@@ -26,7 +27,6 @@ from yarrow.policy.git_config import (
     render_settings,
 )
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
-from yarrow.policy.sandbox.directory_trees import make_accessible
 from yarrow.policy.sandbox.git_core_worktree import is_own_worktree
 from yarrow.policy.sandbox.git_files import git_directory_of, read_content, read_path
 from yarrow.policy.secrets import ENV_FILES, SecretFiles

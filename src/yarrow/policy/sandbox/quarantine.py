@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.directory_trees import make_accessible, measure_tree, remove_tree
+from yarrow.policy.directory_trees import make_accessible, measure_tree, remove_tree
 
 STORE = "quarantine"
 """Name of the store in the directory of the sandbox's notes."""

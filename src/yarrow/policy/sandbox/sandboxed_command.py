@@ -9,16 +9,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.policy.directory_trees import remove_tree
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import command_starter, seccomp, session_home, unscanned_regions
 from yarrow.policy.sandbox.baseline import Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, wrap_launcher
-from yarrow.policy.sandbox.caches.mounts import plan_cache_mounts
+from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
 from yarrow.policy.sandbox.command_starter import get_starter
 from yarrow.policy.sandbox.directory_scan import ListDirectory, start_scan
-from yarrow.policy.sandbox.directory_trees import remove_tree
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.sandbox.directory_trees import remove_tree
+from yarrow.policy.directory_trees import remove_tree
 
 DIRECTORIES = ("tmp", "home")
 CACHES = "caches"

@@ -1,4 +1,4 @@
-"""Removal and measurement of directory trees that commands made, which may be deeper than any path or call stack."""
+"""Removal and measurement of directory trees, which may be deeper than any path or call stack."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Files below a home that hold keys: no file tool shows them, wherever a search began."""
+"""Paths below the home directory where programs keep credentials."""
 
 import os
 import time
