@@ -11,6 +11,7 @@ from yarrow.policy.process import Command, Exit
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, explain_failure
 from yarrow.policy.sandbox.git_config_copies import EXECUTES_REASON
 from yarrow.policy.sandbox.mounts import DEV_NULL
+from yarrow.policy.sandbox.moved_files import describe_moved
 from yarrow.policy.sandbox.protected_paths import protection_gaps
 from yarrow.policy.sandbox.quarantine import QuarantineEntry, describe_entries
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
@@ -195,6 +196,8 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
             f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
             f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
         )
+    if moved := describe_moved(boxed.moved, named):
+        notes.append(moved)
     if stray := boxed.home_changes.notice():
         notes.append(stray)
     notes += protection_gaps(boxed.restrictions.spec.writable)

@@ -102,6 +102,26 @@ class Quarantine:
         (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
         return entry
 
+    def store_copy(self, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
+        """Store a copy of what an open directory holds by a name, for the path at which it was.
+
+        None where it is too large, or the store is full or cannot be written. Raises OSError.
+        """
+        size = measure_tree(directory, name)
+        number, slot = self._create_slot(size) if size <= MAX_COPY_BYTES else (0, None)
+        if slot is None:
+            return None
+        entry = QuarantineEntry(number, path, self._session, time.time(), reason, size, slot / ITEM)
+        try:
+            _copy(Path(f"/proc/self/fd/{directory}", name), entry.item)
+            if system.is_root():
+                _copy_owners(Path(f"/proc/self/fd/{directory}", name), entry.item)
+            (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
+        except (OSError, shutil.Error) as error:
+            remove_tree(slot)
+            raise OSError(str(error)) from error
+        return entry
+
     def _create_slot(self, size: int) -> tuple[int, Path | None]:
         """Return the number and directory of one more entry; 0 and None when the store is full or cannot be written.
 
@@ -294,6 +314,17 @@ def _copy(source: Path, target: Path) -> None:
             raise OSError(errno.ENAMETOOLONG, "its directories are nested too deep to copy", str(source)) from error
     else:
         _copy_file(str(source), str(target))
+
+
+def _copy_owners(source: Path, target: Path) -> None:
+    """Give copied files and directories to those who own the originals; links stay ours. Raises OSError."""
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            descriptor = os.open(path, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
+            try:
+                system.copy_owner(descriptor, os.lstat(source / path.relative_to(target)))
+            finally:
+                os.close(descriptor)
 
 
 def _copy_file(source: str, target: str) -> None:

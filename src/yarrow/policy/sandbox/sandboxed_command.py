@@ -27,6 +27,7 @@ from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_pare
 from yarrow.policy.sandbox.hidden_directories import sandbox_home
 from yarrow.policy.sandbox.home_changes import HomeChanges
 from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
+from yarrow.policy.sandbox.moved_files import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
@@ -70,13 +71,16 @@ _RUN_SCRIPT = (
 class SandboxedCommand:
     """A command that runs another in a sandbox; `close` it when that is over, or is not run."""
 
+    is_over = False
+    """Whether `quarantine_leftovers` was called."""
+    moved = MovedFiles()
+    """What the command moved out of the workspace, as far as it is over."""
+
     def __init__(self, spec: SandboxSpec, command: Command) -> None:
         """Raises OSError."""
         self._session_dir, self._owner, self._journal_dir = spec.session_dir, spec.owner, spec.journal_dir
         self._marker_name = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = sandbox_home(spec.home)
-        self.is_over = False
-        """Whether `quarantine_leftovers` was called."""
         program = _trusted_bwrap(spec)
         others = [] if spec.journal_dir is None else other_baselines(spec.journal_dir)
         began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets)
@@ -91,6 +95,7 @@ class SandboxedCommand:
         """Whether the session's home and /tmp held too much, and were emptied."""
         held.callback(session_home.release, spec.session_dir)
         self.home_changes = HomeChanges.snapshot(spec)
+        self._files = WorkspaceFiles.snapshot(spec, command.argv[-1])
         baseline = _stable_baseline(spec, found, others, first=(began, lister))
         before = held.enter_context(register_running(baseline, others))
         self.masked = make_masks((path for one in found for path in one.secrets), spec.session_dir / "covers")
@@ -155,6 +160,7 @@ class SandboxedCommand:
         breaks the git of whoever works beside us.
         """
         self.is_over = True
+        self.moved = self._files.copy_moved(self._quarantine)
         taken = self._leftovers.quarantine(self._quarantine)
         if self._copies is not None:
             taken += self._copies.apply_changes(self._quarantine)

@@ -1,0 +1,172 @@
+"""Files that a command moved from the workspace into the session's /tmp or home, which are deleted with the session."""
+
+import os
+import re
+import stat
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.openat import open_directory
+from yarrow.policy.sandbox.hidden_directories import sandbox_home
+from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+
+MAX_FILES = 50_000
+"""Files of the workspace, the nearest first, that are recognized in another place."""
+MAX_ENTRIES = 50_000
+"""Entries of the session's /tmp and home, the nearest first, among which moved files are found."""
+MAX_NAMED = 10
+"""Moved files and directories that are copied and named; the rest are counted."""
+CLOCK_SLACK_NS = 20_000_000
+"""Nanoseconds by which the time of a file may lag behind the clock."""
+_MOVING = re.compile(r"mv|move|rename", re.IGNORECASE)
+
+FileState = tuple[int, int]
+"""Size and time of change of the content, which a move to another mount preserves."""
+
+
+class MovedFile(Struct, frozen=True):
+    """A file or directory that is no longer in the workspace."""
+
+    path: Path
+    """Its path in the workspace."""
+    seen_at: Path
+    """Where commands see it now."""
+    entry: QuarantineEntry | None
+    """The entry of the quarantine that holds a copy; None where that was impossible."""
+
+
+class MovedFiles(Struct, frozen=True):
+    """What one command moved out of the workspace."""
+
+    named: tuple[MovedFile, ...] = ()
+    more: int = 0
+    """How many further files and directories there are."""
+
+
+class WorkspaceFiles(Struct, frozen=True):
+    """The files of the workspace before a command whose text speaks of moving."""
+
+    spec: SandboxSpec
+    files: dict[str, FileState]
+    begun_ns: int
+
+    @classmethod
+    def snapshot(cls, spec: SandboxSpec, command: str) -> "WorkspaceFiles":
+        """Look before a command; other commands cost nothing."""
+        files: dict[str, FileState] = {}
+        if _MOVING.search(command):
+            for root in spec.writable:
+                for entry, status in _walk(root, MAX_FILES - len(files)):
+                    files[entry] = (status.st_size, status.st_mtime_ns)
+        return cls(spec, files, time.time_ns() - CLOCK_SLACK_NS)
+
+    def copy_moved(self, quarantine: Quarantine) -> MovedFiles:
+        """Copy to the quarantine what was moved, and return it."""
+        moved: dict[Path, Path] = {}
+        for place, _ in self._places() if self.files else ():
+            for origin, copy in self._match(place):
+                moved.setdefault(*self._whole_directory(origin, copy, place))
+        found: list[MovedFile] = []
+        for path, copy in list(moved.items())[:MAX_NAMED]:
+            seen_at = self._seen_at(copy)
+            found.append(MovedFile(path, seen_at, _store_copy(copy, path, quarantine, seen_at=seen_at)))
+        return MovedFiles(tuple(found), len(moved) - len(found))
+
+    def _places(self) -> list[tuple[Path, Path]]:
+        """Return the session's own directories, each with the path at which commands see it."""
+        directory = self.spec.session_dir
+        return [(directory / "tmp", Path("/tmp")), (directory / "home", sandbox_home(self.spec.home))]  # noqa: S108
+
+    def _seen_at(self, copy: Path) -> Path:
+        return next(seen / copy.relative_to(place) for place, seen in self._places() if copy.is_relative_to(place))
+
+    def _match(self, place: Path) -> Iterator[tuple[Path, Path]]:
+        """Yield files that came to a directory with the time of an older one that is missing in the workspace."""
+        arrived = [
+            (path, (status.st_size, status.st_mtime_ns))
+            for path, status in _walk(place, MAX_ENTRIES)
+            if status.st_mtime_ns < self.begun_ns <= status.st_ctime_ns
+        ]
+        if not arrived:
+            return
+        wanted = {state for _, state in arrived}
+        missing: defaultdict[FileState, list[Path]] = defaultdict(list)
+        for name, state in self.files.items():
+            if state in wanted and not os.path.lexists(name):
+                missing[state].append(Path(name))
+        for name, state in arrived:
+            copy = Path(name)
+            if origins := missing[state]:
+                origin = next((one for one in origins if one.name == copy.name), origins[0])
+                origins.remove(origin)
+                yield origin, copy
+
+    def _whole_directory(self, origin: Path, copy: Path, place: Path) -> tuple[Path, Path]:
+        """Return the largest directory that was moved as a whole with a file, or else the file."""
+        while (
+            origin.name == copy.name
+            and origin.parent not in self.spec.writable
+            and copy.parent != place
+            and not os.path.lexists(origin.parent)
+            and copy.parent.lstat().st_mtime_ns < self.begun_ns  # it came with its time
+        ):
+            origin, copy = origin.parent, copy.parent
+        return origin, copy
+
+
+def describe_moved(moved: MovedFiles, name: Callable[[Path], str]) -> str:
+    """Return a sentence about moved files; `name` returns how a path is shown. Empty for none."""
+    kept = [
+        f"{name(one.path)} (now {one.seen_at}, copy {one.entry.number})" for one in moved.named if one.entry is not None
+    ]
+    lost = [f"{name(one.path)} (now {one.seen_at})" for one in moved.named if one.entry is None]
+    told: list[str] = []
+    if kept:
+        told.append(
+            f"{', '.join(kept)}: moved out of the workspace to a place that is deleted when the session ends; the "
+            "quarantine has a copy, and `yarrow sandbox quarantine restore N` puts it back"
+        )
+    if lost or moved.more:
+        names = ", ".join([*lost, *([f"{moved.more} more"] if moved.more else [])])
+        told.append(
+            f"{names}: moved out of the workspace without a copy, and deleted when the session ends: move it back now"
+        )
+    return "; ".join(told)
+
+
+def _store_copy(copy: Path, path: Path, quarantine: Quarantine, *, seen_at: Path) -> QuarantineEntry | None:
+    reason = f"a command moved it to {seen_at}, which is deleted with the session"
+    try:
+        directory = open_directory(Path("/"), copy.parent)
+    except OSError:
+        return None
+    try:
+        return quarantine.store_copy(directory, copy.name, path, reason=reason)
+    except OSError:
+        return None
+    finally:
+        os.close(directory)
+
+
+def _walk(root: Path, most: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield files and symlinks below a directory, the nearest first, without those of git."""
+    waiting = deque([str(root)])
+    while waiting and most > 0:
+        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                most -= 1
+                if most < 0:
+                    return
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != ".git":
+                        waiting.append(entry.path)
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    yield entry.path, status

@@ -1,0 +1,104 @@
+"""What a command moves out of the workspace into a place of the session's own is not lost with the session."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from yarrow.policy.sandbox.quarantine import STORE, list_entries, restore
+from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.workspace import Workspace
+from yarrow.tool.base import Done, ToolContext, ToolFailed
+from yarrow.tool.bash import Bash, BashArguments
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+
+class Session:
+    """A session with a workspace in a home."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.ws = root / "home", root / "home/ws"
+        self.store = root / "notes" / STORE
+        (self.ws / "plans/deep").mkdir(parents=True)
+        for name in ("notes.md", "plans/a.txt", "plans/deep/b.txt"):
+            (self.ws / name).write_text(f"{name} is mine\n")
+            os.utime(self.ws / name, (1_700_000_000, 1_700_000_000))
+        for name in ("plans/deep", "plans"):
+            os.utime(self.ws / name, (1_700_000_000, 1_700_000_000))
+        self.boxes = SandboxFactory("workspace", home=self.home, journal_dir=root / "notes")
+        self.workspace = Workspace.make(self.ws)
+
+    def files(self) -> dict[str, tuple[str, int, int]]:
+        """Return content, mode and time of each file of the workspace."""
+        return {
+            str(path.relative_to(self.ws)): (path.read_text(), path.stat().st_mode, path.stat().st_mtime_ns)
+            for path in self.ws.rglob("*")
+            if path.is_file()
+        }
+
+    async def run(self, script: str) -> str:
+        """Run a script, end the session, and return the result."""
+        context = ToolContext(
+            cwd=self.ws, workspace=self.workspace, sandbox=self.boxes.create("session", self.workspace)
+        )
+        results = [result async for result in Bash().run(BashArguments(script), context)]
+        self.boxes.release("session")
+        last = results[-1]
+        assert isinstance(last, Done | ToolFailed)
+        return last.text
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(Path(os.path.realpath(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("script", "moved", "place"),
+    [
+        ("mv notes.md /tmp/", "notes.md", "/tmp/notes.md"),
+        ("mv notes.md /tmp/other.md", "notes.md", "/tmp/other.md"),
+        ("mv plans ..", "plans", "{home}/plans"),
+        ("mv plans ~/old", "plans", "{home}/old"),
+        ("mv plans/a.txt ~", "plans/a.txt", "{home}/a.txt"),
+        ("mkdir /tmp/x; mv plans/* /tmp/x && rmdir plans", "plans/deep", "/tmp/x/deep"),
+        ('python3 -c \'import shutil; shutil.move("notes.md", "/tmp")\'', "notes.md", "/tmp/notes.md"),
+    ],
+)
+async def test_moved_files_are_copied_and_named(session: Session, script: str, moved: str, place: str) -> None:
+    before = session.files()
+    told = await session.run(script)
+    assert not (session.ws / moved).exists()
+    assert f"{moved} (now {place.format(home=session.home)}, copy " in told
+    for entry in list_entries(session.store):
+        restore(session.store, entry.number)
+    assert session.files() == before
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mv notes.md other.md; mv plans old",
+        "cp -a notes.md plans /tmp; : mv",
+        "mv notes.md /tmp; mv /tmp/notes.md .",
+        "rm notes.md; touch -d @1600000000 /tmp/y; : mv",
+    ],
+)
+async def test_what_the_workspace_has_or_never_had_is_not_copied(session: Session, script: str) -> None:
+    assert "moved out" not in await session.run(script)
+    assert list_entries(session.store) == []
+
+
+async def test_what_is_too_large_to_copy_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.quarantine.MAX_COPY_BYTES", 3)
+    told = await session.run("mv notes.md /tmp")
+    assert "notes.md (now /tmp/notes.md): moved out of the workspace without a copy" in told
+    assert list_entries(session.store) == []
+
+
+async def test_more_than_is_named_is_counted(session: Session) -> None:
+    for number in range(14):
+        (session.ws / f"f{number}").write_text(str(number))
+        os.utime(session.ws / f"f{number}", (1_700_000_000, 1_700_000_000))
+    assert "4 more: moved out of the workspace without a copy" in await session.run("mv f* /tmp")
