@@ -1,5 +1,6 @@
 """Baseline of a workspace: what git would execute before a command, compared after it."""
 
+import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from yarrow.policy.sandbox.git_directories import (
     may_be_git_directory,
     scan_git_directories,
 )
-from yarrow.policy.sandbox.git_files import MAX_PATH_BYTES, read_gitfile
+from yarrow.policy.sandbox.git_files import MAX_PATH_BYTES, read_content, read_gitfile
 from yarrow.policy.sandbox.path_guard import file_signature
 from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_regions
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -350,7 +351,14 @@ def escaping_pointers(directory: Path, names: Sequence[str], roots: Sequence[Pat
             continue
         path = directory / name
         if not _is_plain_directory(path) and _leads_out(path, roots):
-            yield PathDigest(path, digest_path(path))
+            yield PathDigest(path, _pointer_digest(path))
+
+
+def _pointer_digest(path: Path) -> str:
+    """Return a hash of where a file or symlink `.git` leads; what lies there is out of reach, and may change."""
+    target = os.path.realpath(path)
+    pieces = (b"link" if path.is_symlink() else b"", os.fsencode(target), read_content(Path(target), CONFIG_BYTES))
+    return hashlib.sha256(b"\0".join(pieces)).hexdigest()
 
 
 def _is_plain_directory(path: Path) -> bool:

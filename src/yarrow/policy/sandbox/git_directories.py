@@ -62,7 +62,7 @@ class GitScan(Struct, frozen=True):
     unscanned: frozenset[Path]
     """Directories that were not looked into."""
     unreadable: frozenset[PathDigest]
-    """Directories that cannot be listed."""
+    """Directories that cannot be listed, or cannot be entered and have names of git."""
 
 
 def scan_git_directories(
@@ -88,16 +88,11 @@ def scan_git_directories(
     while level and (but is not None or looked <= MAX_DIRECTORIES):
         below: list[str] = []
         for directory in level:
-            try:
-                found = lister(directory)
-            except OSError as error:
-                found = _open_unlisted(directory, error, closed, opened=partial(_list_opened, directory, tops, lister))
-                if isinstance(found, PathDigest):
-                    left.add(found)
-                    continue
+            found = _list_git_directory(directory, closed, lister, tops=tops)
+            if isinstance(found, PathDigest):
+                left.add(found)
+                continue
             if found.git_names:
-                if closed is not None and not os.access(directory, os.X_OK):
-                    _open_with_parent(directory, tops)
                 names[directory] = found.git_names
             below += found.subdirectories
             below += found.build_directories
@@ -105,6 +100,22 @@ def scan_git_directories(
         level = [path for path in below if path not in avoided] if avoided else below
     found_names = {Path(directory): git for directory, git in names.items()}
     return GitScan(found_names, _linked_directories(found_names), frozenset(map(Path, level)), frozenset(left))
+
+
+def _list_git_directory(
+    directory: str, closed: Collection[PathDigest] | None, lister: ListDirectory, *, tops: frozenset[str]
+) -> DirectoryListing | PathDigest:
+    """Return what a directory holds; a part where git's names in it, or all, are out of reach."""
+    try:
+        found = lister(directory)
+    except OSError as error:
+        return _open_unlisted(directory, error, closed, opened=partial(_list_opened, directory, tops, lister))
+    if found.git_names and not os.access(directory, os.X_OK):
+        part = PathDigest(Path(directory), _identity(directory))
+        if closed is None or part in closed:
+            return part
+        _open_with_parent(directory, tops)
+    return found
 
 
 def _open_unlisted(
@@ -276,7 +287,7 @@ def harmless_settings_text(config: Path, roots: Sequence[Path]) -> bytes | None:
 
 def _hooks(place: Path) -> Iterator[Path]:
     hooks = place / "hooks"
-    if hooks.is_symlink():
+    if os.path.islink(hooks):  # noqa: PTH114 (raises nothing)
         yield hooks
         return
     try:

@@ -16,6 +16,7 @@ from yarrow.policy.sandbox.directory_scan import (
     MAX_PROTECTED_ENTRIES,
     DirectoryListing,
     ListDirectory,
+    is_complete,
     start_scan,
 )
 from yarrow.policy.sandbox.secret_symlinks import is_recorded, resolve_secret_file
@@ -56,6 +57,8 @@ class ScanResult(Struct):
     """Whether the workspace has more directories than are looked at."""
     unreadable: list[Path] = []
     """Directories that cannot be looked at, and so are not shown."""
+    closed_repositories: list[Path] = []
+    """Git directories among them."""
     external_repositories: list[Path] = []
     """Repositories outside of the workspace, which the worktree that it is belongs to."""
 
@@ -86,7 +89,7 @@ def scan(
         if path.name == ".git":
             _protect_repository(path, root, roots or (root,), found=found)
         elif path.name == HEAD:
-            _protect_git_directories(path.parent, roots or (root,), found)
+            _protect_git_directories(path.parent, roots or (root,), found=found, is_own=path.parent == root)
         elif (file := resolve_secret_file(path, roots or (root,), secrets)) is not None:
             files[file] = None
     _hide_files(files, root, found)
@@ -172,19 +175,45 @@ def _protect_repository(path: Path, root: Path, roots: Sequence[Path], *, found:
 
     if is_removable(path, roots):
         return
+    if path.is_symlink():
+        _protect_target(path, roots, found)
+        return
     # A directory above could be moved with all that is mounted in it, and another put in its place.
     found.pinned += directories_between(root, path)
-    if path.is_dir() and not path.is_symlink():
-        _protect_git_directories(path, roots, found)
+    if path.is_dir():
+        _protect_git_directories(path, roots, found=found, is_own=path.parent == root)
         return
     # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
     found.read_only.append(path)
     if path.parent == root and (outside := _repository_of_worktree(path)):
         found.external_repositories.append(outside)
-        _protect_git_directories(outside, roots, found)
+        _protect_git_directories(outside, roots, found=found, is_own=True)
 
 
-def _protect_git_directories(repository: Path, roots: Sequence[Path], found: ScanResult) -> None:
+def _protect_target(link: Path, roots: Sequence[Path], found: ScanResult) -> None:
+    """Protect what a symlink leads to in the workspace; the symlink itself is judged after each command.
+
+    What is no git directory yet must be open to changes: it may be a directory of any kind.
+    """
+    target = Path(os.path.realpath(link))
+    owner = next((root for root in roots if target != root and target.is_relative_to(root)), None)
+    if owner is None:
+        return
+    try:
+        is_git_directory = target.is_dir() and is_complete(os.listdir(target))  # noqa: PTH208 (no Path is needed)
+    except OSError:
+        found.unreadable.append(target)
+        return
+    if is_git_directory:
+        found.pinned += directories_between(owner, target)
+        _protect_git_directories(target, roots, found=found, is_own=False)
+    elif link.name != ".git" and (target.is_dir() or target.is_file()):
+        found.pinned += directories_between(owner, target)
+        found.read_only.append(target)
+
+
+def _protect_git_directories(repository: Path, roots: Sequence[Path], *, found: ScanResult, is_own: bool) -> None:
+    """Protect a git directory with those in it. Raises OSError where what git runs of the root's own is a symlink."""
     from yarrow.policy.sandbox.git_directories import module_directories  # reads scan without these
     from yarrow.policy.sandbox.new_repositories import is_removable
 
@@ -194,17 +223,38 @@ def _protect_git_directories(repository: Path, roots: Sequence[Path], found: Sca
     for directory in (repository, *module_directories(repository)):
         if directory != repository and is_removable(directory, roots):
             continue
+        if os.path.realpath(directory) != str(directory):  # judged where it lies
+            continue
         if _is_of_other_worktree(directory, roots):
             # Commands do not see that worktree, so git would take it for one that was removed.
             found.pinned.append(directory.parent)
             found.read_only.append(directory)
             continue
         found.pinned += [above for above in (directory, *directory.parents) if above.is_relative_to(repository)]
-        for name in (*RUN_BY_GIT, *REDIRECTING_FILES):
-            # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
-            _protect(directory / name, found)
-        if os.path.lexists(own := directory / WORKTREE_CONFIG):
-            _protect(own, found)
+        try:
+            _protect_executed(directory, roots, found=found, is_own=is_own and directory == repository)
+        except PermissionError:
+            found.unreadable.append(directory)
+            found.closed_repositories.append(directory)
+
+
+def _protect_executed(directory: Path, roots: Sequence[Path], *, found: ScanResult, is_own: bool) -> None:
+    """Protect what git runs of a git directory. Raises OSError."""
+    # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
+    for name in (*RUN_BY_GIT, *REDIRECTING_FILES, WORKTREE_CONFIG):
+        path = directory / name
+        if not is_own and stat.S_ISLNK(_mode_of(path)):
+            _protect_target(path, roots, found)
+        elif name != WORKTREE_CONFIG or _mode_of(path):
+            _protect(path, found)
+
+
+def _mode_of(path: Path) -> int:
+    """Return the mode of what is at a path, 0 for nothing. Raises PermissionError."""
+    try:
+        return path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
@@ -253,7 +303,8 @@ def _refuse_link(path: Path) -> None:
 
 def _refuse(path: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise OSError(errno.ELOOP, "is a link, which a sandbox cannot keep from being changed", str(path))
+        told = "is a link, which a sandbox cannot keep from being changed. Put what it leads to in its place, or run"
+        raise OSError(errno.ELOOP, f"{told} the command outside the sandbox", str(path))
 
 
 def merge_earlier(root: Path, found: ScanResult) -> ScanResult:
@@ -289,12 +340,16 @@ def protection_gaps(roots: Sequence[Path]) -> list[str]:
             f"the workspace has more than {MAX_DIRECTORIES:,} directories: files such as .env and settings of git in "
             "the others are not checked. Work in a part of it"
         )
+    if closed := [path for found in looks for path in found.closed_repositories]:
+        more = f" and {len(closed) - 1:,} more" if len(closed) > 1 else ""
+        told.append(f"{closed[0]}{more} cannot be read, and so is hidden from commands")
     return told
 
 
 def _still_there(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], bool]) -> list[Path]:
     known = set(now)
-    return [path for path in before if path not in known and not path.is_symlink() and kind(path)]
+    # A directory above may be a symlink by now.
+    return [path for path in before if path not in known and os.path.realpath(path) == str(path) and kind(path)]
 
 
 def find_entries(
