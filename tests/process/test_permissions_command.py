@@ -36,7 +36,10 @@ async def test_it_is_listed_and_revoked(world: World) -> None:
     assert {row["file"] for row in rows} == {str(world.home / ".yarrow/config.json")}
     revoked = await world.run(COMMAND, "revoke", "1")
     assert (revoked.code, revoked.out) == (0, "Revoked bash: make test (in /p, outside the sandbox)\n")
-    assert "a running Yarrow allows it until it restarts" in revoked.err
+    assert revoked.err == (
+        "yarrow: if another Yarrow is running, it allows the call until it restarts; type /permissions there to revoke "
+        "it at once\n"
+    )
     assert stored(world) == [odd]
     assert (await world.run(COMMAND, "revoke", "1", "--json")).lines == [{"revoked": odd}]
     assert stored(world) == []

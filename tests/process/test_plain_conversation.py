@@ -193,3 +193,28 @@ async def test_a_request_to_end_ends_the_run_and_the_conversation(world: World) 
             screen.process.send_signal(signal.SIGTERM)
             assert await screen.ended() == 130
             assert "aborted" in screen.text
+
+
+async def test_lines_kept_during_a_question_are_shown_when_they_are_sent(world: World) -> None:
+    call = {"name": "bash", "arguments": {"command": "true"}}
+    said = ("one thing more", "and another \\", "on two lines")
+    turns = [[{"call": call}], [{"text": "answered"}], [{"text": "first"}], [{"text": "second"}]]
+    world.script(*turns, permissions={"rules": {"bash": "ask"}})
+    async with talking(world) as screen:
+        screen.send("go\r")
+        await screen.until("Answer:")
+        for line in said:
+            screen.send(f"{line}\r")
+            await screen.until(f"kept for after this run: {line}")
+        await asyncio.sleep(QUIET_SECONDS + 0.1)
+        screen.send("no\r")
+        await asks_again(screen, "second")
+        shown = screen.text.partition("answered")[2].split("\n")
+        assert [row.rstrip() for row in shown if row.strip()] == [
+            "> one thing more",
+            "first",
+            "> and another \\",
+            "on two lines",
+            "second",
+            ">",
+        ]

@@ -122,3 +122,11 @@ async def test_what_came_there_meanwhile_is_exchanged(world: World) -> None:
     again = (await world.run(*COMMAND, "restore", "2", "--json")).lines
     assert [(one["restored"], one["replaced"]) for one in again] == [(str(path), 3)]
     assert path.read_text() == "newer\n"
+
+
+async def test_without_words_the_usage_is_said(world: World) -> None:
+    told = await world.run("sandbox")
+    assert (told.code, told.err) == (
+        2,
+        "yarrow: yarrow sandbox quarantine takes `list`, `restore N` or `empty [--yes]`\n",
+    )

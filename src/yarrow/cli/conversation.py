@@ -46,6 +46,8 @@ class LineReader:
         self._err = err
         self._descriptor = descriptor
         self._rest = b""
+        self._has_kept_lines = False
+        """Whether whole lines that are waiting were kept during a question, and not typed after their prompt."""
         self._is_at_end = False
 
     async def read_line(self) -> str | None:
@@ -61,15 +63,19 @@ class LineReader:
         return line
 
     def push_back(self, text: str) -> None:
-        """Take text that was typed already, and is read as the next lines."""
+        """Take text that was typed already, and is read as the next lines, which are shown then."""
+        self._has_kept_lines = True
         self._rest += text.encode("utf-8", "replace")
 
     async def _read_physical_line(self) -> str | None:
+        is_kept = self._has_kept_lines and b"\n" in self._rest
         while b"\n" not in self._rest and not self._is_at_end:
             data = await read_terminal(self._descriptor, MAX_READ_BYTES)
             self._rest += data
             self._is_at_end = not data
         line, end, self._rest = self._rest.partition(b"\n")
+        if is_kept:
+            self._err.write(f"{sanitize(line.decode('utf-8', 'replace'))}\n")
         return line.decode("utf-8", "replace") if line or end else None
 
 

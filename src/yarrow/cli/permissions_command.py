@@ -12,7 +12,10 @@ from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
-_RUNNING_NOTICE = "yarrow: a running Yarrow allows it until it restarts; type /permissions there to revoke it at once\n"
+_RESTART_NOTICE = (
+    "yarrow: if another Yarrow is running, it allows the call until it restarts; type /permissions there to revoke "
+    "it at once\n"
+)
 
 
 async def run_permissions(context: CliContext) -> ExitCode:
@@ -28,7 +31,7 @@ async def run_permissions(context: CliContext) -> ExitCode:
             text = json.dumps({"revoked": _fields(call)}) if arguments.json else f"Revoked {format_call(call)}"
             output.out.write(f"{text}\n")
             # Another process read the settings when it started.
-            output.err.write("" if arguments.attach else _RUNNING_NOTICE)
+            output.err.write("" if arguments.attach else _RESTART_NOTICE)
     except CommandError as error:
         return print_error(str(error), ExitCode.USAGE)
     return ExitCode.DONE

@@ -34,6 +34,8 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
                 return _restore(store, number, home, as_json=as_json)
             case ("quarantine", "empty", *more) if more in ([], ["--yes"]):
                 return _delete(store, is_sure=bool(more), as_json=as_json)
+            case ():
+                raise UsageError(USAGE)
             case _:
                 raise UsageError(f"{USAGE}, not {' '.join(words)!r}")
     except OSError as error:
