@@ -119,6 +119,24 @@ async def test_case_rs_m3_a_notice_names_what_commands_and_file_tools_wrote(tmp_
     assert told == [f"{WRITTEN}.vscode/tasks.json, packages/app/AGENTS.md. Review them."]
 
 
+async def test_a_notice_names_what_the_git_configuration_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (home / ".gitconfig").write_text('[filter "x"]\n\tclean = sh tools/clean.sh\n')
+    for name in (".git/objects", ".git/refs"):
+        (project / name).mkdir(parents=True)
+    (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (project / ".git/config").write_text("[core]\n\thooksPath = scripts/hooks\n\tfsmonitor = tools/f.sh\n")
+    told = await notices(
+        tmp_path,
+        ("bash", {"command": "mkdir -p scripts/hooks tools; echo x > scripts/hooks/pre-commit; echo x > scripts/a"}),
+        ("write", {"path": "tools/f.sh", "content": "x"}),
+        ("bash", {"command": "echo x > tools/clean.sh; echo x > tools/other.sh"}),
+    )
+    assert told == [f"{WRITTEN}scripts/hooks/pre-commit, tools/f.sh, tools/clean.sh. Review them."]
+
+
 async def test_case_rs_m3_ordinary_work_gets_no_notice(tmp_path: Path) -> None:
     made = "; ".join(f"mkdir -p {shlex.quote(str(Path(name).parent))}; echo x > {name}" for name in ORDINARY)
     assert await notices(tmp_path, ("bash", {"command": made})) == []

@@ -26,12 +26,16 @@ COMMIT = (
 )
 
 
-def make_repository(path: Path) -> None:
+def make_repository(path: Path, prepared: str = "true") -> None:
+    """Make a repository, and prepare it by a script of the user."""
     subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True)
+    subprocess.run(["sh", "-ec", prepared], cwd=path, check=True)
 
 
-async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> list[list[str]]:
-    """Return what each of several runs in one session is told at its end."""
+async def notices(
+    folder: Path, runs: Sequence[tuple[str, dict[str, str]]], *, prepared: str = "true"
+) -> list[list[str]]:
+    """Return what each of several runs in one session is told at its end; the user prepared the project by a script."""
     assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     turns = [
         turn
@@ -39,7 +43,7 @@ async def notices(folder: Path, runs: Sequence[tuple[str, dict[str, str]]]) -> l
         for turn in ([{"call": {"name": name, "arguments": arguments}}], [{"text": "end"}])
     ]
     house = House(folder, turns, rules={"bash": "auto", "write": "auto"})
-    make_repository(house.cwd)
+    make_repository(house.cwd, prepared)
     boxes = SandboxFactory("workspace", home=house.home, journal_dir=house.users / "sandbox")
     house.servicer = Servicer(replace(house.parts, sandboxes=boxes, registry=ToolRegistry([Bash(), Write()])))
     told: list[list[str]] = []
@@ -112,3 +116,16 @@ async def test_case_at_07_a_rebase_that_a_later_run_ends_works(tmp_path: Path) -
     assert "made" not in told
     assert later == ["EXECUTED_FILES: This run changed files that other tools execute: AGENTS.md. Review them."]
     assert {"made", "last"} <= {path.name for path in (tmp_path / "project").iterdir()}
+
+
+async def test_programs_that_repositories_name_are_named_when_a_command_changes_them(tmp_path: Path) -> None:
+    prepared = (
+        "git config core.hooksPath scripts/hooks; git init -q sub; git -C sub config filter.x.clean 'sh t/clean.sh'; "
+        "mkdir -p scripts/hooks sub/t; echo old > sub/t/clean.sh"
+    )
+    changing = "echo x > scripts/hooks/pre-commit; echo x > sub/t/clean.sh; echo x > sub/t/other; echo x > scripts/a"
+    runs = [("bash", {"command": changing}), ("bash", {"command": "echo x > scripts/b"})]
+    (told,), later = await notices(tmp_path, runs, prepared=prepared)
+    named = "scripts/hooks/pre-commit, sub/t/clean.sh"
+    assert told == f"EXECUTED_FILES: This run changed files that other tools execute: {named}. Review them."
+    assert later == []

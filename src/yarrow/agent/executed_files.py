@@ -19,6 +19,7 @@ from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:
+    from yarrow.policy.git_named_programs import NamedPrograms
     from yarrow.policy.git_state import WorkspaceRepositories
 
 NAMED = 10
@@ -50,6 +51,8 @@ class ExecutedFiles:
         """The repositories before the first call."""
         self._steps: dict[Path, tuple[str, ...]] = {}
         """Commands of git operations that had stopped then."""
+        self._programs: NamedPrograms | None = None
+        """What the git configuration named then."""
 
     async def left_by(
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: RunResources
@@ -60,14 +63,17 @@ class ExecutedFiles:
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:
             self._repositories, self._steps = await asyncio.to_thread(_look_at_git, roots)
-        before = await asyncio.to_thread(snapshot, roots)
+        if (programs := self._programs) is None:
+            programs = self._programs = await asyncio.to_thread(_named_programs, self._repositories, roots)
+        before = await asyncio.to_thread(snapshot, roots, programs.files, programs.directories)
         result: Progress | Result | None = None
         try:
             async with aclosing(pieces):
                 async for result in pieces:
                     yield result
         finally:
-            self._add(changed_paths(before, snapshot(roots)), context)
+            after = snapshot(roots, programs.files, programs.directories)
+            self._add(changed_paths(before, after), context)
             # Deeper in the tree than the table is looked at.
             if access.kind is ToolKind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
@@ -116,6 +122,13 @@ def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, 
 
     found = git_state.scan_repositories(roots)
     return found, git_state.read_exec_commands(found.states)
+
+
+def _named_programs(repositories: "WorkspaceRepositories | None", roots: list[Path]) -> "NamedPrograms":
+    from yarrow.policy.git_named_programs import find_named_programs, git_directories_at  # as above
+
+    directories = git_directories_at(roots) if repositories is None else repositories.states
+    return find_named_programs(directories, roots, Path.home())
 
 
 def _real(path: str, context: ToolContext) -> Path:

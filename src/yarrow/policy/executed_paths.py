@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TypeAlias
 
@@ -50,9 +51,19 @@ def is_executed(path: PurePath) -> bool:
     )
 
 
-def snapshot(roots: Iterable[Path]) -> dict[str, FileState]:
-    """Return what there is of the table in each root, with what changes when it is written."""
-    return {path: state for root in dict.fromkeys(roots) for path, state in _states_in(str(root))}
+def snapshot(
+    roots: Iterable[Path], files: Iterable[Path] = (), directories: Iterable[Path] = ()
+) -> dict[str, FileState]:
+    """Return what there is of the table in each root, of other files and in other directories, with their state."""
+    found = {path: state for root in dict.fromkeys(roots) for path, state in _states_in(str(root))}
+    for directory in map(str, directories):
+        found.update(_states_below(directory, directory))
+    for file in map(str, files):
+        with suppress(OSError, ValueError):
+            status = os.lstat(file)
+            if not stat.S_ISDIR(status.st_mode):
+                found[file] = _state(status)
+    return found
 
 
 def changed_paths(before: Mapping[str, FileState], after: Mapping[str, FileState]) -> list[str]:

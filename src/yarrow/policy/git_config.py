@@ -92,11 +92,14 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def read_settings(config: Path) -> Sequence[GitSetting]:
+    """Return the settings of a configuration; none of one that git refuses or that cannot be read."""
+    return parse_settings(_read_text(config)) or ()
+
+
 def core_worktree_of(config: Path) -> str | None:
     """Return the last `core.worktree` of a configuration; None without one, or when it cannot be read."""
-    trees = [
-        one.value for one in parse_settings(_read_text(config)) or () if (one.section, one.key) == ("core", "worktree")
-    ]
+    trees = [one.value for one in read_settings(config) if (one.section, one.key) == ("core", "worktree")]
     return trees[-1] if trees else None
 
 

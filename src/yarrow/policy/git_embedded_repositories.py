@@ -14,11 +14,15 @@ from typing import BinaryIO, cast
 from msgspec import Struct
 
 from yarrow.platform.search_path import find_program
-from yarrow.policy.git_config import core_worktree_of
-from yarrow.policy.git_state import MAX_REPOSITORIES, RepositoryState, WorkspaceRepositories, reflog_commits
+from yarrow.policy.git_state import (
+    MAX_REPOSITORIES,
+    RepositoryState,
+    WorkspaceRepositories,
+    reflog_commits,
+    work_tree_of,
+)
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, GIT_NAMES, is_complete, list_directory
 from yarrow.policy.sandbox.git_directories import common_directory
-from yarrow.policy.sandbox.git_files import read_path
 
 MAX_COMMITS = 10_000
 """Commits that are read of one repository, the newest first."""
@@ -253,7 +257,7 @@ class _Search:
 
     def check_partial(self, parts: Sequence[Path]) -> None:
         """Look whether git has what directories of a work tree lack to be git directories."""
-        trees = {tree: directory for directory in self._after.states if (tree := _work_tree(directory)) is not None}
+        trees = {tree: directory for directory in self._after.states if (tree := work_tree_of(directory)) is not None}
         for path in parts:
             tree = next((above for above in path.parents if above in trees), None)
             if tree is not None:
@@ -273,7 +277,7 @@ class _Search:
             self.unchecked.append(f"{directory}: {error}")
 
     def _add(self, directory: Path, paths: Iterable[PurePath]) -> None:
-        tree = _work_tree(directory) or directory
+        tree = work_tree_of(directory) or directory
         self.directories |= dict.fromkeys(tree / path for path in sorted(paths))
 
 
@@ -295,7 +299,7 @@ def _embedded_directories(history: GitHistory, found: Sequence[TreeChange], head
     held = history.tree_names([tree for _, tree in trees]) if trees else {}
     for path, tree in trees:
         names[path].update(held.get(tree, ()))
-    work = _work_tree(history.directory)
+    work = work_tree_of(history.directory)
     return {path for path, all_names in names.items() if _is_nearly_complete({*all_names, *_git_names_at(work, path)})}
 
 
@@ -312,15 +316,3 @@ def _git_names_at(work: Path | None, path: PurePath) -> tuple[str, ...]:
         with suppress(OSError):
             return list_directory(str(work / path)).git_names
     return ()
-
-
-def _work_tree(directory: Path) -> Path | None:
-    """Return the work tree of a git directory; None for a bare one."""
-    if directory.name == ".git":
-        return directory.parent
-    with suppress(OSError, ValueError):
-        if directory.parent.name == "worktrees":
-            return Path(read_path(directory / "gitdir")).parent
-        if (tree := core_worktree_of(directory / "config")) is not None:
-            return Path(os.path.normpath(directory / tree))
-    return None

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.policy.git_config import core_worktree_of
 from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories
-from yarrow.policy.sandbox.git_files import read_content, read_gitfile
+from yarrow.policy.sandbox.git_files import read_content, read_gitfile, read_path
 
 MAX_REPOSITORIES = 1_000
 """Git directories of one workspace, those nearest to a root first; later ones are not looked at."""
@@ -89,6 +90,18 @@ def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
             return None
         found.update(one.decode() for one in _OBJECT_ID.findall(read_content(directory / log, LOG_BYTES, start=start)))
     return found
+
+
+def work_tree_of(directory: Path) -> Path | None:
+    """Return the work tree of a git directory; None for a bare one."""
+    if directory.name == ".git":
+        return directory.parent
+    with suppress(OSError, ValueError):
+        if directory.parent.name == "worktrees":
+            return Path(read_path(directory / "gitdir")).parent
+        if (tree := core_worktree_of(directory / "config")) is not None:
+            return Path(os.path.normpath(directory / tree))
+    return None
 
 
 class _References(Struct, frozen=True):

@@ -1,0 +1,135 @@
+"""Programs and hook directories of a workspace that the user's git configuration names."""
+
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from yarrow.policy.git_config import ANY_SETTING, WORKTREE_CONFIG, GitSetting, included_files, read_settings
+from yarrow.policy.git_state import work_tree_of
+from yarrow.policy.sandbox.git_directories import common_directory
+from yarrow.policy.sandbox.git_files import git_directory_of
+from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
+
+MAX_REPOSITORIES = 64
+"""Repositories of which the configuration is read, in the order in which they are given."""
+MAX_PATHS = 500
+"""Paths that are returned of all configurations."""
+SYSTEM_CONFIG = Path("/etc/gitconfig")
+HOOK_DIRECTORIES = {"core": ("hookspath",), "init": ("templatedir",)}
+"""Settings, by section, that name a directory whose files git executes, or copies to where it does."""
+COMMANDS = {
+    "core": ("fsmonitor", "sshcommand", "editor", "pager", "askpass", "gitproxy", "alternaterefscommand"),
+    "sequence": ("editor",),
+    "credential": ("helper",),
+    "filter": ("clean", "smudge", "process"),
+    "diff": ("external", "command", "textconv"),
+    "merge": ("driver",),
+    "difftool": ("cmd", "path"),
+    "mergetool": ("cmd", "path"),
+    "interactive": ("difffilter",),
+    "gpg": ("program", "defaultkeycommand"),
+    "remote": ("uploadpack", "receivepack"),
+    "submodule": ("update",),
+    "trailer": ("cmd", "command"),
+    "uploadpack": ("packobjectshook",),
+    "alias": (ANY_SETTING,),
+    "pager": (ANY_SETTING,),
+}
+"""Settings, by section, whose value git executes as a command line."""
+INTERPRETER = r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|perl|ruby|php|source|\.|exec|env"
+"""Names of programs that execute the file that their next word names."""
+TOP_OF_WORK_TREE = ("$(git rev-parse --show-toplevel)", "${PWD}", "$PWD")
+"""Texts in command lines that stand for the directory in which git runs them."""
+
+
+class NamedPrograms(Struct, frozen=True):
+    """Paths that git executes, whether they are there or not."""
+
+    files: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
+    """Directories whose files git executes."""
+
+
+def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], home: Path) -> NamedPrograms:
+    """Return what the configurations of git directories, of the user and of the system name below some roots."""
+    shared = list(_read_all([*_user_configs(home), SYSTEM_CONFIG], home))
+    files: dict[Path, None] = {}
+    directories: dict[Path, None] = {}
+    for directory in list(git_directories)[:MAX_REPOSITORIES]:
+        tree = work_tree_of(directory) or directory
+        common = common_directory(directory) or directory
+        configs = [common / "config", directory / WORKTREE_CONFIG]
+        for setting in (*shared, *_read_all(configs, home)):
+            if _is_in(setting, HOOK_DIRECTORIES):
+                directories |= dict.fromkeys(_places(setting.value, tree, roots, home=home))
+            elif _is_in(setting, COMMANDS):
+                words = _words_that_are_paths(setting, tree)
+                files |= dict.fromkeys(path for word in words for path in _places(word, tree, roots, home=home))
+    return NamedPrograms(tuple(files)[:MAX_PATHS], tuple(directories)[:MAX_PATHS])
+
+
+def git_directories_at(roots: Iterable[Path]) -> Iterator[Path]:
+    """Yield the git directory that belongs to each root itself."""
+    for root in roots:
+        with suppress(OSError, ValueError):
+            yield Path(os.path.realpath(git_directory_of(root / ".git")))
+
+
+def _user_configs(home: Path) -> Iterator[Path]:
+    if own := os.environ.get("GIT_CONFIG_GLOBAL"):
+        yield Path(own)
+        return
+    yield from (home / name for name in USERS_CONFIG)
+    if directory := os.environ.get("XDG_CONFIG_HOME"):
+        yield Path(directory) / "git/config"
+
+
+def _read_all(configs: Iterable[Path], home: Path) -> Iterator[GitSetting]:
+    for config in configs:
+        for path in (config, *included_files(config, home)):
+            yield from read_settings(path)
+
+
+def _is_in(setting: GitSetting, table: dict[str, tuple[str, ...]]) -> bool:
+    keys = table.get(setting.section, ())
+    return setting.key in keys or ANY_SETTING in keys
+
+
+def _words_that_are_paths(setting: GitSetting, tree: Path) -> Iterator[str]:
+    """Yield the words of a command line that may be a path; a name alone is one behind an interpreter: `sh a.sh`."""
+    text = setting.value
+    if setting.section == "alias" and not text.startswith("!"):
+        return  # a command of git's own
+    for name in TOP_OF_WORK_TREE:
+        text = text.replace(name, str(tree))
+    text = text.removeprefix("!")
+    try:
+        lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        words = list(lexer)
+    except ValueError:  # a quotation that does not end
+        words = text.split()
+    is_script = False
+    for word in words:
+        is_option = word.startswith("-")
+        if "/" in word or (is_script and not is_option):
+            yield word
+        if not is_option:
+            is_script = re.fullmatch(INTERPRETER, posixpath.basename(word)) is not None
+
+
+def _places(name: str, tree: Path, roots: Sequence[Path], *, home: Path) -> Iterator[Path]:
+    """Yield the path that a name means below some roots, and what it leads to if it is a symlink."""
+    if "\0" in name:
+        return
+    path = home / name[2:] if name.startswith("~/") else tree / name
+    for place in dict.fromkeys((os.path.normpath(path), os.path.realpath(path))):
+        found = Path(place)
+        if any(found != root and found.is_relative_to(root) for root in roots):
+            yield found
