@@ -1,6 +1,7 @@
 """Budgets that fail the build: sizes of files and functions, methods of a seam."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for path in (ROOT / "src/yarrow").rglob("*.py") if "v1" not in path.parts)
 MAX_FILE, MAX_LOOP, MAX_FUNCTION, MAX_PROTOCOL = 450, 200, 40, 3
+MIN_FILE = 40
 TABLES = {"failure_tables.py"}
 """Pure tables of data."""
+STARTED = {"_version.py", "__main__.py", "entry_point.py"}
+"""Modules that the build and the interpreter name."""
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -43,3 +47,22 @@ def test_seams_are_narrow() -> None:
             if isinstance(node, ast.ClassDef) and "Protocol" in bases:
                 methods = [one for one in functions(node) if not is_property(one)]
                 assert len(methods) <= MAX_PROTOCOL, f"{path.name}: {node.name}"
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    """The names that a module imports, each also with the name of what is taken from it."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+def test_a_small_module_has_two_importers() -> None:
+    importers = Counter(name for path in SOURCES for name in imported_modules(ast.parse(path.read_text("utf-8"))))
+    small = [path for path in SOURCES if len(path.read_text("utf-8").splitlines()) < MIN_FILE]
+    for path in small:
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        assert path.name in STARTED | {"__init__.py"} or importers[name] >= 2, f"merge {name} with what imports it"

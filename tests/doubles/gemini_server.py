@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doubles.chat_server import ChatServer, Received, Reply, event, page
-from yarrow.provider.gemini.rules import violations
+from doubles.gemini_rules import violations
 
 _STREAM = re.compile(r"/v1beta/models/([\w.-]+):streamGenerateContent\?alt=sse")
 

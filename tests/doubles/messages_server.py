@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doubles.chat_server import ChatServer, Received, Reply, event, page
-from yarrow.provider.messages.rules import violations
+from doubles.messages_rules import violations
 
 NO_BUDGET = (
     '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from doubles.chat_server import ChatServer, Received, Reply, page
-from yarrow.provider.ollama.rules import violations
+from doubles.ollama_rules import violations
 
 ALL = ("completion", "tools", "vision", "thinking")
 NDJSON = {"content-type": "application/x-ndjson"}

@@ -15,8 +15,8 @@ from processes import TAG
 
 from yarrow.policy import process
 from yarrow.policy.process import Command, run
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 DELAYS = (0.0, 0.001, 0.002, 0.004, 0.008)

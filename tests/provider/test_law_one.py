@@ -13,21 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from doubles import gemini_rules, messages_rules, ollama_rules
 from doubles.ollama_server import shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider import rules as chat_rules
 from yarrow.provider.base import CompletionRequest, Provider
-from yarrow.provider.gemini import rules as gemini_rules
 from yarrow.provider.gemini.adapter import GeminiProvider
 from yarrow.provider.history import MAX_DEPTH
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.http.parser import ResponseHead
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.messages import rules as messages_rules
 from yarrow.provider.messages.adapter import MessagesProvider
-from yarrow.provider.ollama import rules as ollama_rules
 from yarrow.provider.ollama.adapter import OllamaProvider
 from yarrow.provider.openai.adapter import OpenAiProvider
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.gemini_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.backend_errors import Backend
@@ -20,7 +21,6 @@ from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
 from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
 from yarrow.provider.gemini.request import ALLOWED_KEYWORDS, GeminiRequest, encode_gemini_request, reduce_schema
-from yarrow.provider.gemini.rules import violations
 from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
 
 MODEL = "gemini-3-flash"

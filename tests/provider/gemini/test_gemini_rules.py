@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.provider.gemini.rules import violations
+from doubles.gemini_rules import violations
 
 Body = dict[str, Any]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.messages_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import (
     Block,
@@ -40,7 +41,6 @@ from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START
 from yarrow.provider.messages.capabilities import EFFORTS, MessagesCapabilities, ThinkingStyle, infer_capabilities
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import DEFAULT_MAX_TOKENS, UNKNOWN_MODEL_MAX_TOKENS, encode_messages_request
-from yarrow.provider.messages.rules import violations
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/wire/messages-style/captures"
 HERE = Target("here", "m")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.provider.messages.rules import violations
+from doubles.messages_rules import violations
 
 Body = dict[str, Any]
 

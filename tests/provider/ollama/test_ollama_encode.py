@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.ollama_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
@@ -15,7 +16,6 @@ from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.history import HIDDEN_IMAGE, Target
 from yarrow.provider.ollama.capabilities import FIELD_MARK, OllamaCapabilities, ThinkingStyle
 from yarrow.provider.ollama.request import encode_ollama_request
-from yarrow.provider.ollama.rules import violations
 
 HERE = Target("here", "m")
 ABLE = OllamaCapabilities(8192, images=True, thinking="switch")

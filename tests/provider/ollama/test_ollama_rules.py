@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.provider.ollama.rules import violations
+from doubles.ollama_rules import violations
 
 CALL = {"id": "a", "function": {"name": "ls", "arguments": {}}}
 LEGAL: dict[str, Any] = {
