@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.policy.sandbox.quarantine import STORE, list_entries, restore
-from yarrow.policy.sandbox.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, ToolContext, ToolFailed
 from yarrow.tool.bash import Bash, BashArguments
