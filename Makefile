@@ -1,27 +1,35 @@
-# make demo   builds the environment and runs the main job on a real model
-# make test   runs everything that CI runs
-# make dist   builds what a release consists of, for this machine, into dist/
-.PHONY: demo test setup check dist bench soak mutants generate lock clean
+.PHONY: help demo test fast setup check fmt dist bench soak mutants generate lock clean
+.DEFAULT_GOAL := help
 SHELL := /bin/bash
 BIN := .venv/bin
+QUICK := $(addprefix tests/,agent architecture client config event extension prompt telemetry wire)
 # Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
 export PATH := $(PATH):$(CURDIR)/.tools/uv/bin
 
-demo:
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+demo:  ## run one prompt on a small real model
 	@scripts/environment.sh .run requirements/run.lock
 	@.run/bin/python scripts/demo.py
 
-test: setup check
+test: setup check  ## run everything that CI runs
 	@$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-setup:
+fast:  ## run the quick tests, about a minute
+	@scripts/environment.sh .venv requirements/dev.lock editable
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/lint-imports >/dev/null
+	@$(BIN)/pytest -n 2 --hypothesis-profile=fast $(QUICK)
+
+setup:  ## create the environment and install what the tests need
 	@scripts/system.sh
 	@scripts/environment.sh .venv requirements/dev.lock editable
 	@scripts/node.sh
 	@scripts/wheels.sh
 	@$(BIN)/yarrow models pull
 
-check:
+check:  ## check format, lint, types, imports and generated files
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@PATH="$(PWD)/$(BIN):$$PATH" buf lint
@@ -34,27 +42,31 @@ check:
 	@$(BIN)/pyright --pythonplatform Windows src/yarrow/platform
 	@$(BIN)/pyright --pythonplatform Darwin src/yarrow/platform
 
-dist:
+fmt:  ## format the code and sort its imports
+	@$(BIN)/ruff check --quiet --fix --select I .
+	@$(BIN)/ruff format --quiet .
+
+dist:  ## build a release for this machine into dist/
 	@scripts/dist.sh
 
-generate:
+generate:  ## generate the gRPC code and the reference pages
 	@scripts/generate.sh
 	@$(BIN)/python scripts/pages.py docs
 
-lock:
+lock:  ## lock the dependencies
 	@scripts/lock.sh
 
-bench: setup
+bench: setup  ## measure, and write docs/performance.md
 	@scripts/environment.sh .bench requirements/base.lock
 	@$(BIN)/python bench/run.py --yarrow .bench/bin/yarrow --size-of .bench --write docs/performance.md $(BENCH)
 
-soak: setup
+soak: setup  ## run the long tests
 	@SENTENCES=$${SENTENCES:-1000} $(BIN)/pytest -n 0 -m soak tests/process
 	@PROGRAMS=$${PROGRAMS:-20000} SCENES=$${SCENES:-5000} $(BIN)/pytest -n 2 -m soak tests/policy
 	@SEEDS=$${SEEDS:-200} $(BIN)/pytest -n 2 tests/process/test_concurrent_history.py tests/service/test_provider_faults.py
 
-mutants: setup
+mutants: setup  ## check that the tests catch each mutant
 	@$(BIN)/python scripts/mutants.py
 
-clean:
+clean:  ## delete what was built
 	rm -rf .venv .run .bench .dist .tools dist build

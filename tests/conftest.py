@@ -18,6 +18,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 # A shared machine can be slow at any moment; what is slow is found by benchmarks, not by a deadline.
 settings.register_profile("yarrow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("yarrow"), max_examples=10)
 settings.load_profile("yarrow")
 
 
