@@ -89,6 +89,14 @@ async def test_the_guards_are_those_of_a_workspace_that_is_the_root(place: Corne
     assert (place.workspace / "new.txt").read_text() == "new\n"
 
 
+async def test_case_rs_s8_a_repository_is_read_from_a_subdirectory_but_for_its_secrets(place: Corner) -> None:
+    place = settle(place)
+    app = place.workspace / "packages/app"
+    assert await place.run("cat ../../shared.txt && git log --format=%s", cwd=app) == ("shared\nfirst\n", 0)
+    output, _ = await place.run("cat ../../.env | rev; git grep --no-index -h . -- ../../.env | rev", cwd=app)
+    assert SECRET[::-1] not in output
+
+
 async def test_a_repository_to_read_is_read_only_but_for_the_workspace(place: Corner) -> None:
     place = settle(place, SandboxAccess(repository="read"))
     app, before = place.workspace / "packages/app", state(place.workspace)
