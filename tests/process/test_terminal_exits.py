@@ -66,7 +66,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
         ("app", "App", "abort", "\x1b"),
         ("view_state", "ViewState", "apply_events", "go\r"),
         ("view_state", "ViewState", "make_frame", ""),
-        ("views.picker", "ListView", "_move", "/model\r\x1b[B"),
+        ("views.list_view", "ListView", "_move", "/model\r\x1b[B"),
         ("app", "App", "add_note", "!\r"),
     ],
 )

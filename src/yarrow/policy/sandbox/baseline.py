@@ -222,6 +222,9 @@ def _findings_in(
             yield from (Finding(directory / name, COMPLETES_REASON) for name in made)
         elif completing and turned and not part.path.is_relative_to(directory):
             yield from (Finding(one.path, COMPLETES_REASON, before.saved.get(one.path)) for one in turned)
+        elif not is_complete(names) and part.path.is_symlink() and _existed(part.path, before):
+            # The user's link; git obeys it once the directory is complete, and what completes it is judged.
+            continue
         else:
             reason = UNSCANNED_REASON if _is_in(before.unjudged, directory) else EXECUTED_REASON
             yield Finding(part.path, reason, before.saved.get(part.path) or _harmless_remainder(part.path, before))
