@@ -1,1 +1,1 @@
-"""Model backends behind one seam."""
+"""Model backends behind one interface."""

@@ -1,4 +1,4 @@
-"""What an adapter is built from, and what building one is."""
+"""Configuration that an adapter is built from, and the type of its builder."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -9,7 +9,7 @@ from yarrow.provider.base import Provider
 
 
 class AdapterConfig(Struct, frozen=True):
-    """What an adapter is built from; an empty model leaves the choice to the provider."""
+    """Configuration of one adapter; with an empty model the provider chooses."""
 
     name: str
     model: str
@@ -18,4 +18,4 @@ class AdapterConfig(Struct, frozen=True):
 
 
 ProviderBuilder = Callable[[AdapterConfig], Awaitable[Provider]]
-"""Makes a provider that was asked nothing yet; raises ProviderError and ConfigError."""
+"""Builds a provider without sending it a request; raises ProviderError and ConfigError."""

@@ -1,4 +1,4 @@
-"""Classifies the host of a base URL: the vendor's, on localhost or on the local network."""
+"""Classification of a base URL's host: the vendor's, on localhost or on the local network."""
 
 import re
 from functools import lru_cache
@@ -10,17 +10,18 @@ _LOCAL_NETWORKS = (
 )
 """Loopback, link-local and private networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291)."""
 _LOCAL_NAME = re.compile(r"(?!0x)(?=.*[a-z])[a-z0-9_-]+|.+\.(?:localhost|local|lan|internal|home\.arpa)")
-"""Names that only a local network resolves: without a dot, as containers and hosts files have them, or under a domain
-that the public DNS does not hold (RFC 6761, RFC 6762, RFC 8375; `.internal` is reserved by ICANN). A number is an
-address in another notation, and may be anywhere."""
+"""Names that only a local network resolves: names without a dot, as in containers and hosts files, or under a domain
+missing from the public DNS (RFC 6761, RFC 6762, RFC 8375; `.internal` is reserved by ICANN). A number is an address in
+another notation and may be anywhere.
+"""
 
 
 def get_host(url: str) -> str:
-    """Return the host of a URL in lower case; empty when it has none."""
+    """Return the host of a URL in lower case; empty if it has none."""
     try:
         return (urlsplit(url.strip()).hostname or "").lower()
     except ValueError:
-        return ""  # the HTTP client says what is wrong with it
+        return ""  # the HTTP client reports what is wrong with it
 
 
 @lru_cache(maxsize=64)
@@ -29,7 +30,7 @@ def is_local(url: str) -> bool:
     host = get_host(url).rstrip(".")
     if not host[:1].isdigit() and ":" not in host:
         return _LOCAL_NAME.fullmatch(host) is not None
-    # Imported here, since most addresses are names.
+    # Imported lazily because most hosts are names.
     from ipaddress import IPv6Address, ip_address, ip_network
 
     try:
@@ -42,8 +43,8 @@ def is_local(url: str) -> bool:
 
 
 def is_official_url(url: str, official: str) -> bool:
-    """Return whether a base URL is the vendor's, over TLS; the vendor's key is sent nowhere else.
+    """Return whether a base URL is the vendor's, over TLS; the vendor's key is sent only there.
 
-    `official` is the vendor's base URL, which an empty URL stands for.
+    `official` is the vendor's base URL; an empty `url` means the same.
     """
     return url.strip() == "" or (url.strip().startswith("https://") and get_host(url) == get_host(official))

@@ -1,4 +1,4 @@
-"""Finds the key of a provider: in the environment, or by running the command that the user configured."""
+"""Lookup of a provider's API key: in the environment, or with the configured command."""
 
 import asyncio
 import contextlib
@@ -19,32 +19,33 @@ from yarrow.policy.secrets import MIN_SECRET_CHARACTERS, is_secret_variable
 from yarrow.provider.adapter_config import AdapterConfig
 
 MAX_COMMAND_SECONDS = 10.0
-"""Seconds that an apiKeyCommand may take."""
+"""Timeout in seconds for an apiKeyCommand."""
 MAX_OUTPUT_BYTES = 64 * 1024
-"""Bytes of an apiKeyCommand's output, beyond which it is not a key."""
+"""Maximum bytes of an apiKeyCommand's output; longer output is not a key."""
 VENDOR_KEY_VARIABLES = {
     "openai": ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY"),
     "messages": ("YARROW_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
     "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
-"""Variables that hold the key of a vendor, by provider type; the first that is set counts."""
+"""Variables that hold the key of a vendor, by provider type; the first one set is used."""
 VENDOR_URL_VARIABLES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
-"""Variables that hold the address of a vendor's server, which may hold a password."""
+"""Variables that hold the address of a vendor's server, which may contain a password."""
 MIN_TOKEN_CHARACTERS = 16
-"""Characters, a digit among them, of a user in an address that is taken for a token; a shorter one is a name."""
+"""Minimum characters for the user of an address, with a digit among them, to count as a token; a shorter one is a name.
+"""
 KEY_FIELD_PATTERN = (
     r"(?:api|access|auth|private|proxy|secret|session|user)[_-]?(?:key|token)$|(?:secret|password|authorization)$"
 )
-"""What a field of a request is called that holds a key; a `prompt_cache_key` and a `stop_token` are ordinary words."""
+"""Pattern for the names of request fields that hold a key; `prompt_cache_key` and `stop_token` are ordinary words."""
 REDACTED_KEY = "[key]"
-"""Stands for a word that looks like a key."""
+"""Replacement for a word that looks like a key."""
 MAX_REMEMBERED_KEYS = 256
-"""Keys that were found and are remembered, so that they are shown nowhere; then the oldest is forgotten."""
+"""Maximum keys remembered for redaction; beyond it the oldest is forgotten."""
 _remembered_keys: dict[str, None] = {}
 
 
 def list_known_keys(settings: Settings, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys of providers that this process knows now, without those that are too short to be looked for."""
+    """Return the provider keys that this process knows now, except those too short to search for."""
     values = itertools.chain(
         _remembered_keys,
         (environment.get(name, "").strip() for name in list_key_variables(settings)),
@@ -55,7 +56,7 @@ def list_known_keys(settings: Settings, environment: Mapping[str, str]) -> froze
 
 
 def list_key_variables(settings: Settings) -> frozenset[str]:
-    """Return the variables that settings or vendors name for the key of a provider."""
+    """Return the variables that settings or vendors name for a provider's key."""
     return list_configured_variables(settings).union(*VENDOR_KEY_VARIABLES.values())
 
 
@@ -65,8 +66,8 @@ def list_configured_variables(settings: Settings) -> frozenset[str]:
 
 
 def _list_settings_keys(settings: ProviderSettings) -> Iterator[str]:
-    """Yield what the settings of a provider themselves hold of keys."""
-    if not is_variable_name(settings.api_key_env):  # a key where the name of its variable should be
+    """Yield the keys contained in the provider's settings themselves."""
+    if not is_variable_name(settings.api_key_env):  # a key in place of a variable's name
         yield settings.api_key_env
     for name, text in settings.headers.items():
         if is_secret_variable(name.replace("-", "_"), text):
@@ -76,7 +77,7 @@ def _list_settings_keys(settings: ProviderSettings) -> Iterator[str]:
 
 
 def _list_url_keys(address: str) -> Iterator[str]:
-    """Yield the password of an address, or its user where that is all and no ordinary word, and keys of its query."""
+    """Yield the password of an address, or its user if that is alone and a token, and the keys in its query."""
     try:
         parts = urlsplit(address)
         user = parts.username or ""
@@ -84,7 +85,7 @@ def _list_url_keys(address: str) -> Iterator[str]:
         if secret := parts.password or (user if is_token else ""):
             yield from (secret, unquote(secret))
         yield from (text for name, text in parse_qsl(parts.query) if is_secret_variable(name, text))
-    except ValueError:  # no address
+    except ValueError:  # not an address
         return
 
 
@@ -100,9 +101,9 @@ def _list_body_keys(name: str, value: object) -> Iterator[str]:
 
 
 async def find_configured_key(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
-    """Return the key that the provider's own settings lead to, empty when they name none.
+    """Return the key that the provider's own settings lead to; empty if they name none.
 
-    Raises PROVIDER_SETUP when they name one that is not there.
+    Raises PROVIDER_SETUP if they name one that is not set.
     """
     if not is_variable_name(settings.api_key_env):
         raise _setup_error(f"providers.{name}.apiKeyEnv takes the name of the variable that holds the key, not the key")
@@ -123,7 +124,7 @@ async def find_configured_key(name: str, settings: ProviderSettings, environment
 
 
 def find_vendor_key(environment: Mapping[str, str], provider_type: str = "openai") -> tuple[str, str]:
-    """Return the vendor's key and the variable that holds it; both empty when none is set."""
+    """Return the vendor's key and the variable that holds it; both empty if none is set."""
     for variable in VENDOR_KEY_VARIABLES[provider_type]:
         if key := environment.get(variable, "").strip():
             return key, variable
@@ -131,9 +132,9 @@ def find_vendor_key(environment: Mapping[str, str], provider_type: str = "openai
 
 
 def require_vendor_key(config: AdapterConfig, provider_type: str, variable: str) -> str:
-    """Return the vendor's key; empty when the configured headers bring one.
+    """Return the vendor's key; empty if a configured header carries a credential.
 
-    Raises PROVIDER_SETUP, which says to set `variable`, without either.
+    Raises PROVIDER_SETUP, with the advice to set `variable`, if both are missing.
     """
     key, _ = find_vendor_key(config.environment, provider_type)
     if not key and not has_credential_header(config.settings):
@@ -142,14 +143,14 @@ def require_vendor_key(config: AdapterConfig, provider_type: str, variable: str)
 
 
 def make_missing_key_error(name: str, variable: str) -> ProviderError:
-    """Return the failure of the provider `name`, which has no key, and says to set `variable`."""
+    """Return the error for the provider `name` without a key, with the advice to set `variable`."""
     return _setup_error(
         f"{name} needs a key: export {variable}=..., or set providers.{name}.apiKeyEnv or apiKeyCommand"
     )
 
 
 def has_credential_header(settings: ProviderSettings) -> bool:
-    """Tell whether a configured header takes the place of a key."""
+    """Return whether a configured header replaces the key."""
     return any(name.lower() in ("authorization", "api-key", "x-api-key", "x-goog-api-key") for name in settings.headers)
 
 
@@ -159,7 +160,7 @@ async def _run_key_command(command: str, place: str, environment: Mapping[str, s
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=PIPE,
-        # What lies in the working directory, or is on PATH because of it, decides nothing about a key.
+        # Files in the working directory, or on PATH because of it, must not influence a key.
         cwd=_home(),
         env=filter_environment(environment),
         start_new_session=True,
@@ -196,7 +197,7 @@ async def _read_outputs(process: Process) -> tuple[bytes, bytes]:
 
 
 async def _read_bounded(stream: asyncio.StreamReader) -> bytes:
-    """Read to the end, keeping one byte more than is allowed, so that nobody blocks on a full pipe."""
+    """Read to the end, keeping at most one byte more than allowed, so that the child never blocks on a full pipe."""
     kept = bytearray()
     while data := await stream.read(MAX_OUTPUT_BYTES):
         kept += data[: MAX_OUTPUT_BYTES + 1 - len(kept)]
@@ -204,7 +205,9 @@ async def _read_bounded(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _end_process(process: Process) -> None:
-    """Leave nothing running; a command that ended by itself may have started an agent that is to stay."""
+    """Kill the process group if the command is still running; a finished command may have started an agent that must
+    stay.
+    """
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Turns what a model backend says when it refuses, over HTTP or inside a stream, into one typed error."""
+"""Conversion of backend failures, over HTTP or inside a stream, to one typed error."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from yarrow.policy.secrets import is_secret_variable
 from yarrow.provider import failure_tables as tables
 
 MAX_TEXT_CHARACTERS = 600
-"""Characters of a backend's own text that are shown; the rest is cut off."""
+"""Maximum characters shown of a backend's own text; the rest is truncated."""
 
 MIN_SECRET_CHARACTERS = 6
-"""Characters of a key that is worth hiding; a shorter one is a placeholder and may be part of any word."""
+"""Minimum characters of a key that is redacted; a shorter one is a placeholder and may be part of any word."""
 MAX_WINDOW_TOKENS = 1 << 31
-"""Tokens of a context window that is believed; a larger one is none."""
+"""Maximum tokens of a context window that is accepted; a larger value is ignored."""
 MAX_SEARCHED_CHARACTERS = 16 * 1024
-"""Characters of a refusal that are searched for signs; the rest is not looked at."""
+"""Maximum characters of an error that are searched for signs."""
 
 
 class ErrorResponse(Struct, frozen=True):
-    """An HTTP answer that is not a stream; header names are lower-case."""
+    """An HTTP response that is not a stream; header names are lower-case."""
 
     status: int
     headers: Mapping[str, str] = {}
@@ -31,37 +31,37 @@ class ErrorResponse(Struct, frozen=True):
 
 
 class Backend(Struct, frozen=True):
-    """Who speaks: the provider's id, and the key that must not be shown should the backend repeat it."""
+    """The provider's id, and the key to redact if the backend repeats it."""
 
     name: str
     secret: str = ""
     others: tuple[str, ...] = ()
-    """Credentials in configured headers, which must not be shown either."""
+    """Credentials in configured headers, also redacted."""
 
     def __repr__(self) -> str:
         return f"Speaker({self.name!r})"
 
 
 def make_backend(name: str, key: str, headers: Mapping[str, str]) -> Backend:
-    """Return who speaks with a key and configured headers; a header holds a secret by its name or by its look."""
+    """Return the backend for a key and configured headers; a header is secret by its name or its value."""
     telling = [text for header, text in headers.items() if is_secret_variable(header.replace("-", "_"), text)]
-    # `Bearer` before a credential is none, and a backend may leave it out.
+    # The `Bearer` before a credential is not secret, and a backend may omit it.
     return Backend(name, key, tuple(text.split()[-1] for text in telling if text.strip()))
 
 
 class _ErrorDetails(Struct, frozen=True):
-    """What the backend told: its sentence, and everything that a table row may look at, in lower case."""
+    """Details of a backend's error: its message, and all text that a table row may search, in lower case."""
 
     text: str
     signs: str
     status: int
-    """Of HTTP, or the one that a failure inside a stream names or stands for; 0 when there is none."""
+    """HTTP status, or the one that a failure inside a stream names or implies; 0 if there is none."""
     window: int = 0
     wait: float | None = None
 
 
 def make_response_error(answer: ErrorResponse, backend: Backend) -> ProviderError:
-    """Return the error that an answer with a failing status means."""
+    """Return the error for a response with a failing status."""
     body = answer.body
     if 300 <= answer.status < 400:
         body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that as baseUrl".encode()
@@ -80,13 +80,13 @@ def make_response_error(answer: ErrorResponse, backend: Backend) -> ProviderErro
 
 
 def make_event_error(data: bytes, backend: Backend) -> ProviderError:
-    """Return the error that the data of an event inside a stream means."""
+    """Return the error for the data of an event inside a stream."""
     return _make_error(_parse_details(data, 0), backend, "inside its answer")
 
 
 def quote_text(text: str, backend: Backend) -> str:
     """Return a backend's text as one bounded line without control characters and without the key."""
-    # The longest first, so that none leaves a rest of another that it is a part of.
+    # Longest first, so that replacing one secret leaves no remainder of a longer one that contains it.
     for secret in sorted((backend.secret, *backend.others), key=len, reverse=True):
         if len(secret) >= MIN_SECRET_CHARACTERS:
             text = text.replace(secret, "[key]")
@@ -140,12 +140,12 @@ def _json(body: bytes) -> object:
 def _parse_details(body: bytes, status: int) -> _ErrorDetails:
     try:
         return _read_details(_json(body), status, body)
-    except RecursionError:  # what could just be read is too deep to be written again
+    except RecursionError:  # a value just decoded may be nested too deeply to be encoded again
         return _read_details(None, status, body)
 
 
 def _read_details(value: object, status: int, body: bytes) -> _ErrorDetails:
-    """Find the sentence and the signs in any of the shapes that backends use."""
+    """Find the message and the signs in any of the shapes that backends use."""
     if isinstance(value, list) and value:  # one gateway wraps its error in a list
         value = cast("list[object]", value)[0]
     outer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -179,7 +179,7 @@ def _find_message(fields: dict[str, Any]) -> str:
         text = msgspec.json.encode(fields).decode() if fields else ""
     metadata = fields.get("metadata")
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
-    # The backend behind a gateway, and the answer that a server could not parse, say more than the sentence.
+    # The backend behind a gateway, and output that a server could not parse, say more than the message.
     more = [part for part in (raw, fields.get("failed_generation")) if isinstance(part, str) and part]
     return ": ".join([text, *more])
 
@@ -190,7 +190,7 @@ class _TypedDetails(Struct):
 
 
 def _parse_typed_details(fields: dict[str, Any]) -> _TypedDetails:
-    """Read the typed details that some backends attach: reasons, quota names and a time to wait."""
+    """Read the typed details that some backends attach: reasons, quota names and a retry delay."""
     found = _TypedDetails()
     details = fields.get("details")
     entries = cast("list[Any]", details) if isinstance(details, list) else [details]
@@ -242,7 +242,7 @@ def _seconds(text: str) -> float | None:
 
 def _seconds_until(moment: str, now: str) -> float | None:
     """Return the seconds from one HTTP date to another; `now` may be missing."""
-    # Imported here because it costs more than this module and hardly any answer needs it.
+    # Imported lazily: it costs more than this module, and few responses need it.
     from datetime import UTC, datetime
     from email.utils import parsedate_to_datetime
 

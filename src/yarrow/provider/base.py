@@ -1,4 +1,4 @@
-"""The seam between the agent and a model backend: one request in, one stream of uniform events out."""
+"""Interface between the agent and a model backend: one request in, one stream of uniform events out."""
 
 from collections.abc import AsyncGenerator
 from typing import Literal, Protocol, runtime_checkable
@@ -9,16 +9,16 @@ from yarrow.message import Message, StopReason, ThinkingLevel, ToolCall, ToolSpe
 
 
 class StreamOptions(Struct, frozen=True, rename="camel"):
-    """How the answer is streamed."""
+    """Options for streaming the answer."""
 
     chunk_size: int = 0
-    """Join text deltas until they hold this many characters; 0 passes on what one read of the socket brought."""
+    """Characters at which joined text deltas are emitted; 0 emits whatever one read of the socket returned."""
     idle_timeout: float | None = None
-    """Seconds between two bytes, in place of the provider's; 0 is no limit, None leaves it."""
+    """Seconds between two bytes, overriding the provider's limit; 0 means no limit, None keeps the provider's."""
 
 
 class CompletionRequest(Struct, frozen=True, rename="camel"):
-    """One model call, in no backend's terms. As JSON it is what `BeforeProviderRequest` receives and may change."""
+    """One model call, independent of any backend. Its JSON is what `BeforeProviderRequest` receives and may change."""
 
     model: str
     messages: tuple[Message, ...]
@@ -26,20 +26,20 @@ class CompletionRequest(Struct, frozen=True, rename="camel"):
     system: str = ""
     thinking: ThinkingLevel = ThinkingLevel.OFF
     max_tokens: int = 0
-    """The most tokens of the answer; 0 leaves it to the provider's configuration."""
+    """Maximum tokens of the answer; 0 uses the provider's configuration."""
     temperature: float | None = None
     tool_choice: Literal["auto", "none", "required"] = "auto"
-    """`auto` leaves it to the model and to the provider's configured body."""
+    """`auto` leaves the choice to the model and to the provider's configured body."""
     stream_opts: StreamOptions = StreamOptions()
     unbound: int = 0
-    """How many of the first messages stand behind another beginning than the one they were said behind.
+    """Number of leading messages whose preceding history has changed since they were written.
 
-    A backend that binds what it signs to all before it does not take it back in these.
+    A backend whose signatures cover all preceding messages rejects its signatures in these.
     """
 
 
 class ProviderInfo(Struct, frozen=True):
-    """What a provider's model can do; numbers are tokens, 0 is unknown."""
+    """Capabilities of a provider's model; numbers are in tokens, 0 is unknown."""
 
     name: str
     model: str
@@ -48,24 +48,24 @@ class ProviderInfo(Struct, frozen=True):
     has_tool_call: bool = True
     has_images: bool = False
     reads_only: bool = False
-    """So weak a model that tools that write are offered to it only when somebody names them."""
+    """The model is so weak that it is offered writing tools only if they are requested by name."""
 
 
 class TextPiece(Struct, frozen=True):
-    """A piece of the answer; never empty."""
+    """A non-empty piece of the answer."""
 
     text: str
 
 
 class ThinkingPiece(Struct, frozen=True):
-    """A piece of thinking; never empty. `opaque` is JSON text that goes back with it, such as the field it came in."""
+    """A non-empty piece of thinking. `opaque` is JSON text to send back with it, such as the field it arrived in."""
 
     text: str
     opaque: str = ""
 
 
 class CallPiece(Struct, frozen=True):
-    """A tool call, once and whole."""
+    """A complete tool call, emitted once."""
 
     call: ToolCall
 
@@ -83,13 +83,13 @@ class UsagePiece(Struct, frozen=True):
 
 
 class StopPiece(Struct, frozen=True):
-    """The answer is whole; the last event of a stream that did not fail."""
+    """The end of a complete answer; the last event of a stream that did not fail."""
 
     reason: StopReason
 
 
 class NoticePiece(Struct, frozen=True):
-    """What a person should see although the answer goes on: a code in UPPER_SNAKE and a sentence."""
+    """A notice for the user while the answer continues: a code in UPPER_SNAKE and a sentence."""
 
     code: str
     text: str
@@ -102,24 +102,24 @@ class Provider(Protocol):
     """A model backend."""
 
     async def info(self) -> ProviderInfo:
-        """Return what the model can do; called once, when the provider is built. Raises `ProviderError`."""
+        """Return the model's capabilities; called once, when the provider is built. Raises `ProviderError`."""
         ...
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer.
 
-        What fails before the first event is raised by the first step of the iterator, later failures by later
-        steps, all as `ProviderError`. An iterator that ends has yielded a `StopPiece`.
+        All failures are raised as `ProviderError`: those before the first event by the first step of the iterator,
+        later ones by later steps. An iterator that ends has yielded a `StopPiece`.
         """
         ...
 
     async def close(self) -> None:
-        """Give back connections and processes; idempotent."""
+        """Release connections and processes; idempotent."""
         ...
 
 
 class ModelEntry(Struct, frozen=True):
-    """A model on offer; `context_window` is in tokens, 0 is unknown."""
+    """An available model; `context_window` is in tokens, 0 is unknown."""
 
     name: str
     context_window: int = 0
@@ -127,7 +127,7 @@ class ModelEntry(Struct, frozen=True):
 
 @runtime_checkable
 class ListsModels(Protocol):
-    """A provider that can say which models it has."""
+    """A provider that can list its models."""
 
     async def list_models(self) -> list[ModelEntry]:
         """Return the models in the backend's order. Raises `ProviderError`."""

@@ -1,4 +1,4 @@
-"""Request bodies as JSON, valid UTF-8 whatever a message contains."""
+"""Encoding of request bodies as JSON that is valid UTF-8 whatever a message contains."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -9,7 +9,7 @@ Body = dict[str, Any]
 
 
 def merge_body(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
-    """Return `base` with `extra` on top, objects merged into objects; null there takes a field out."""
+    """Return `base` with `extra` merged over it, objects recursively; null in `extra` removes a field."""
     result = dict(base)
     for name, value in extra.items():
         known = result.get(name)
@@ -23,7 +23,7 @@ def merge_body(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Body:
 
 
 def to_json(body: Body) -> bytes:
-    """Return the bytes of a body; half a surrogate pair, which no JSON can hold, becomes U+FFFD."""
+    """Return the bytes of a body; a lone surrogate, which JSON cannot encode, becomes U+FFFD."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
@@ -41,7 +41,7 @@ def _make_encodable(value: object) -> object:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with halves of surrogate pairs joined, and U+FFFD for a half that is alone."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

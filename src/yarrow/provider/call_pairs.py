@@ -1,4 +1,4 @@
-"""Pairing of tool calls and results, and ids that a provider accepts."""
+"""Pairing of tool calls with results, and call ids that a provider accepts."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ from yarrow.message import Block, Message, Role, Text, ToolCall
 
 MISSING_RESULT = "No result: the call was interrupted before it had one. Nothing is known about what it did."
 MAX_ID_CHARACTERS = 40
-"""Characters of a call id that every backend takes; ids of the backend itself may be longer."""
+"""Maximum characters of a call id that every backend accepts; the backend's own ids may be longer."""
 
 
 class _Slot(Struct, gc=False):
@@ -22,9 +22,9 @@ class _Slot(Struct, gc=False):
 def pair_tool_calls(messages: Sequence[Message], provider: str, model: str) -> Sequence[Message]:
     """Return the messages with calls and results paired.
 
-    A result answers the last call before it that has its id and no answer yet, wherever it stands. A result that
-    answers nothing becomes text of the user, a call without result gets an error result. Answers that were cut are
-    left out with the results of their calls, which never ran.
+    A result answers the last preceding call with its id that has no result yet, regardless of the messages between. A
+    result without a call becomes text of the user; a call without a result gets an error result. Truncated answers are
+    dropped with the results of their calls, which never ran.
     """
     if not any(message.role is Role.TOOL or message.tool_calls or message.incomplete for message in messages):
         return messages
@@ -47,7 +47,7 @@ def pair_tool_calls(messages: Sequence[Message], provider: str, model: str) -> S
 
 
 def _match_results(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]], set[int]]:
-    """Find the result of each call, by the position of its message, and the results that answer none."""
+    """Find the result of each call, by the position of its message, and the results without a call."""
     slots: dict[int, list[_Slot]] = {}
     orphans: set[int] = set()
     waiting: dict[str, list[_Slot]] = {}
@@ -60,7 +60,7 @@ def _match_results(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]],
                 orphans.add(position)
         elif calls := message.tool_calls:
             slots[position] = [_Slot(call) for call in calls]
-            # A later call takes over the id: some servers number the calls of each answer anew.
+            # A later call takes over the id: some servers restart numbering in each answer.
             for slot in slots[position]:
                 waiting[slot.call.id] = []
             for slot in slots[position]:
@@ -69,9 +69,9 @@ def _match_results(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]],
 
 
 class _CallIds:
-    """Hands out ids that are unique in the request, the stored ones where they are good.
+    """Generator of ids that are unique in the request; valid stored ids are reused.
 
-    What comes later has no say in it, so that a longer history keeps the ids of a shorter one.
+    Ids depend only on earlier messages, so a longer history keeps the ids of a shorter one.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class _CallIds:
         self._count = 0
 
     def get_legal_id(self, stored: str, *, own: bool) -> str:
-        """Return the stored id, or the next free one when it is empty, taken, or too long for a foreign backend."""
+        """Return the stored id, or the next free one if it is empty, taken, or too long for a foreign backend."""
         chosen = stored
         if not stored.strip() or stored in self._given or (len(stored) > MAX_ID_CHARACTERS and not own):
             chosen = next(name for name in self._numbered() if name not in self._given)
@@ -120,16 +120,16 @@ def _make_result(slot: _Slot, call_id: str) -> Message:
 
 
 def _orphan_as_text(result: Message) -> Message:
-    """Tell an orphan result as text of the user."""
+    """Return a result without a call as text of the user."""
     of = f" of {result.tool_name}" if result.tool_name.strip() else ""
     content = (Text(f"Result{of}, of a call that is no longer shown:"), *result.content)
     return Message(id=result.id, role=Role.USER, content=content, timestamp=result.timestamp)
 
 
 def make_id_mapper(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str]:
-    """Return a function that maps the ids of one request, each to the first of its candidates that no other got.
+    """Return a function that maps the ids of one request, each to its first candidate that is still free.
 
-    Ids are told apart in the order in which they are asked for, so that a longer history keeps those of a shorter.
+    Conflicts are resolved in the order of the calls, so a longer history keeps the ids of a shorter one.
     """
     known: dict[str, str] = {}
     given: set[str] = set()

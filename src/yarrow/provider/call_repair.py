@@ -1,4 +1,4 @@
-"""Repair of tool calls that a model or a server wrote nearly right: only what has exactly one reading."""
+"""Repair of nearly correct tool calls; only calls with exactly one reading are changed."""
 
 import json
 import re
@@ -11,19 +11,19 @@ from yarrow.message import ToolCall
 from yarrow.provider.stream_framing import is_json_object
 
 MAX_VALUES = 4
-"""JSON values in one text of arguments that are compared; a text of more is not repaired."""
+"""Maximum JSON values compared in one text of arguments; a text with more is not repaired."""
 _STOP_TOKENS = re.compile(r"(?:\s|<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|</?tool_call>)+\Z")
 _STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _MARKER = re.compile(r"<\|[^|<>]*\|>")
 _PREFIX = re.compile(r"(?:functions?|tools?|default_api)[.:/]", re.IGNORECASE)
-"""Name spaces of the formats that models were trained on: harmony, Kimi, Gemini."""
+"""Namespaces of the formats that models were trained on: harmony, Kimi, Gemini."""
 
 
 def repair_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
-    """Return a call with the name of the offered tool that is meant, and with arguments that are a JSON object.
+    """Return a call with the name of the intended offered tool, and with arguments that are a JSON object.
 
-    What cannot be repaired, or has two readings, stays as it is.
+    A part that cannot be repaired, or has two readings, stays unchanged.
     """
     if call.name not in offered:
         call = replace(call, name=_offered_name(call.name, offered))
@@ -33,10 +33,10 @@ def repair_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
 
 
 def repair_arguments(text: str) -> str:
-    """Return the text of the one JSON object that is meant; empty if there is none, or more than one reading.
+    """Return the text of the one JSON object intended; empty if there is none, or more than one reading.
 
-    Repaired are control characters within strings, a comma before a closing bracket, an object in a JSON string, an
-    empty object before or an equal one after it, and stop tokens behind it. A text that was cut has no whole object.
+    Repairs control characters within strings, a comma before a closing bracket, an object in a JSON string, an empty
+    object before or an equal one after it, and stop tokens after it. A truncated text has no whole object.
     """
     values = _parse_values(_make_strict(_STOP_TOKENS.sub("", text)))
     if len(values) == 1 and isinstance(inner := values[0][1], str):
@@ -63,7 +63,7 @@ def _make_strict(text: str) -> str:
 
 
 def _parse_values(text: str) -> list[tuple[str, object]]:
-    """Return the JSON values that a text consists of, each with its source; nothing if there is anything else in it."""
+    """Return the JSON values in a text, each with its source; empty if the text contains anything else."""
     decoder, values, at = json.JSONDecoder(), list[tuple[str, object]](), 0
     try:
         while text[at:].strip():
@@ -79,8 +79,8 @@ def _parse_values(text: str) -> list[tuple[str, object]]:
 
 
 def _offered_name(name: str, offered: Collection[str]) -> str:
-    """Return the one offered name that is meant, or the name as it is."""
-    # What follows a control marker belongs to the format: `read<|channel|>commentary`.
+    """Return the one offered name intended, or the name unchanged."""
+    # Text after a control marker belongs to the format: `read<|channel|>commentary`.
     plain = next((part for one in _MARKER.split(name) if (part := one.strip())), "")
     plain = _PREFIX.sub("", plain, count=1) if _PREFIX.match(plain) else plain
     if plain in offered:

@@ -1,4 +1,4 @@
-"""Looks for a model backend when none is configured."""
+"""Detection of a model backend when none is configured."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ PULL_INSTRUCTION = "`yarrow models pull`, or name GGUF files in providers.local.
 
 
 class DetectedProvider(NamedTuple):
-    """A provider's id, a model (empty: the provider's first) and one sentence that says why."""
+    """A provider's id, a model (empty: the provider's first) and a sentence that gives the reason."""
 
     name: str
     model: str
@@ -33,7 +33,7 @@ class DetectedProvider(NamedTuple):
 
 
 class ServerLocations(NamedTuple):
-    """Where servers are looked for."""
+    """Addresses probed for local servers."""
 
     ollama: str
     llamacpp: Sequence[str] = DEFAULT_ROOTS
@@ -42,10 +42,10 @@ class ServerLocations(NamedTuple):
 async def detect(
     environment: Mapping[str, str], settings: Settings, *, places: ServerLocations | None = None
 ) -> DetectedProvider:
-    """Return the provider to use; raises PROVIDER_SETUP, which lists the ways, when there is none.
+    """Return the provider to use; raises PROVIDER_SETUP, which lists the options, if there is none.
 
-    The order: the only configured provider, a running Ollama, a running llama.cpp server, a key in the environment,
-    an installed local model. Servers are asked at the same time; Ollama is where its own variable OLLAMA_HOST says.
+    The order: the only configured provider, a running Ollama, a running llama.cpp server, a key in the environment, an
+    installed local model. Servers are probed concurrently; Ollama's address comes from its own variable OLLAMA_HOST.
     """
     if len(settings.providers) == 1:
         [name] = settings.providers
@@ -72,7 +72,7 @@ async def detect(
 
 
 def describe_setup() -> str:
-    """Return what is said where there is no backend; a model of this machine is a way only where it can become one."""
+    """Return the setup advice shown without a backend; it offers a local model only if this machine can run one."""
     match find_unavailable_reason():
         case "":
             return f"{SETUP_INSTRUCTIONS}\n  none of these: {PULL_INSTRUCTION}"
@@ -83,7 +83,7 @@ def describe_setup() -> str:
 
 
 async def _find_ollama_model(http: HttpClient, root: str) -> str:
-    """Return the first model of a running Ollama; empty when there is no Ollama, or no model in it."""
+    """Return the first model of a running Ollama; empty if there is no Ollama, or it has no model."""
     limits = Timeouts(connect=PROBE_SECONDS, write=PROBE_SECONDS, first_byte=PROBE_SECONDS, idle=PROBE_SECONDS)
     try:
         async with (
@@ -97,7 +97,7 @@ async def _find_ollama_model(http: HttpClient, root: str) -> str:
 
 
 def _find_local_model(environment: Mapping[str, str]) -> str:
-    """Return the name of an installed local model that can be run; empty when there is none."""
+    """Return the name of an installed local model that can run; empty if there is none."""
     if find_unavailable_reason():
         return ""
     return next(iter(list_installed(environment)), "")

@@ -1,4 +1,4 @@
-"""Buffer of decoded provider events, and the usage counted along the way."""
+"""Buffer of decoded provider events, and an accumulator of their usage."""
 
 from math import isnan
 from typing import Literal
@@ -8,7 +8,7 @@ from yarrow.provider.base import ProviderEvent, TextPiece, ThinkingPiece
 
 
 class EventBuffer:
-    """The events of one answer on their way out; deltas are joined until they hold `chunk_size` characters."""
+    """Outgoing events of one answer; deltas are joined until they contain `chunk_size` characters."""
 
     def __init__(self, chunk_size: int) -> None:
         self._chunk_size = chunk_size
@@ -16,28 +16,28 @@ class EventBuffer:
         self._pending: list[str] = []
         self._size = 0
         self._opaque: str | None = None
-        """Of the thinking that is pending; None while it is text."""
+        """Opaque data of the pending thinking; None while the pending delta is text."""
 
     def add_text(self, text: str) -> None:
-        """Take a delta of the answer."""
+        """Add a delta of the answer."""
         self._add(text, None)
 
     def add_thinking(self, text: str, opaque: str) -> None:
-        """Take a delta of thinking; one with other opaque data begins a new piece."""
+        """Add a delta of thinking; different opaque data starts a new piece."""
         self._add(text, opaque)
 
     def add_event(self, piece: ProviderEvent) -> None:
-        """Take a piece that is whole."""
+        """Add a complete piece."""
         self.flush()
         self._out.append(piece)
 
     def flush_if_full(self) -> None:
-        """Give what is pending, if it is enough, before bytes are waited for."""
+        """Emit the pending text if it is long enough; called before waiting for bytes."""
         if self._size >= self._chunk_size:
             self.flush()
 
     def flush(self) -> None:
-        """Give what is pending."""
+        """Emit the pending text."""
         text = "".join(self._pending)
         self._pending.clear()
         self._size = 0
@@ -45,7 +45,7 @@ class EventBuffer:
             self._out.append(TextPiece(text) if self._opaque is None else ThinkingPiece(text, self._opaque))
 
     def take_events(self) -> list[ProviderEvent]:
-        """Return the events since the last time."""
+        """Return the events since the last call."""
         events = self._out.copy()
         self._out.clear()
         return events
@@ -59,25 +59,25 @@ class EventBuffer:
 
 
 MAX_FIGURE_TOKENS = 1 << 50
-"""Maximum tokens of one figure; a server that claims more costs its own figure, and nothing else."""
+"""Maximum tokens of one figure; a larger value is clamped."""
 
 TokenFigure = Literal["prompt", "fresh", "output", "answer", "thinking", "cache_read", "cache_write"]
-"""`prompt` holds the cached tokens, `fresh` does not; `output` holds the thinking, `answer` does not."""
+"""`prompt` includes cached tokens, `fresh` does not; `output` includes thinking, `answer` does not."""
 
 
 class UsageAccumulator:
-    """The largest value of each figure: reports are running totals, and the last one may be 0 or incomplete."""
+    """Largest value of each figure: reports are running totals, and the last one may be 0 or incomplete."""
 
     def __init__(self) -> None:
         self._largest: dict[TokenFigure, int] = {}
 
     def add(self, figure: TokenFigure, tokens: float | None) -> None:
-        """Add a reported figure; None is none."""
+        """Add a reported figure; None is ignored."""
         if tokens is not None:
             self._largest[figure] = max(self._largest.get(figure, 0), _clamp(tokens))
 
     def usage(self) -> Usage | None:
-        """Return the tokens of the answer; None when the server reported none."""
+        """Return the tokens of the answer; None if the server reported none."""
         largest = self._largest
         if not largest:
             return None

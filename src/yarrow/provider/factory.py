@@ -1,4 +1,4 @@
-"""Builds the provider that is configured, named or found; the only place that imports an adapter."""
+"""Construction of the configured, named or detected provider; the only module that imports adapters."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,7 +15,7 @@ from yarrow.provider.base import Provider, ProviderInfo
 
 
 class ReadyProvider(NamedTuple):
-    """A provider that is ready, what it can do, and one sentence on why it was chosen; empty when it was named."""
+    """A ready provider, its capabilities, and the reason for choosing it (empty if it was named)."""
 
     provider: Provider
     info: ProviderInfo
@@ -23,7 +23,7 @@ class ReadyProvider(NamedTuple):
 
 
 class NewProvider(NamedTuple):
-    """A provider that was asked nothing yet, its id, and why it was chosen; empty when it was named."""
+    """A provider before its first request, its id, and the reason for choosing it (empty if it was named)."""
 
     provider: Provider
     name: str
@@ -31,30 +31,30 @@ class NewProvider(NamedTuple):
 
 
 class ProviderContext(Struct, frozen=True):
-    """What providers are built on."""
+    """Settings, environment and extensions that providers are built from."""
 
     settings: Settings
     environment: Mapping[str, str]
     contributed: Mapping[str, ProviderBuilder] = {}
-    """What extensions add, by provider id; each id is also one that needs no configuration."""
+    """Builders added by extensions, by provider id; such an id needs no configuration."""
 
 
 async def build_provider(name: str, model: str, context: ProviderContext) -> ReadyProvider:
-    """Return the provider `name` for `model`; an empty name looks for one, an empty model takes its first.
+    """Return the provider `name` for `model`; an empty name detects one, an empty model uses its first.
 
     Raises ProviderError (PROVIDER_SETUP says what to do) and ConfigError.
     """
     created = await create_provider(name, model, context)
     try:
         info = await created.provider.info()
-    except BaseException:  # also a cancellation: a child process may have been started
+    except BaseException:  # also on cancellation: a child process may have been started
         await created.provider.close()
         raise
     return ReadyProvider(created.provider, info, created.reason)
 
 
 async def create_provider(name: str, model: str, context: ProviderContext) -> NewProvider:
-    """Return the provider without asking it what it can do, as listing its models needs it."""
+    """Return the provider without querying its capabilities; listing its models needs no more."""
     reason = ""
     if not name:
         from yarrow.provider.detection import detect
@@ -81,7 +81,7 @@ def _list_known(context: ProviderContext) -> str:
 
 
 def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
-    """Raise PROVIDER_SETUP for a model with a slash where none has one: what stands before it was to be a provider."""
+    """Raise PROVIDER_SETUP if a model has a slash that its provider never uses: a provider was meant."""
     kind, (before, slash, _) = config.settings.type or "openai", config.model.partition("/")
     if slash and not ADAPTERS[kind].has_slashes:
         sentence = f"there is no provider {before!r}: name one of {_list_known(context)} (-m ID/MODEL); no model of "
@@ -89,7 +89,7 @@ def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
 
 
 def _find_settings(name: str, context: ProviderContext) -> ProviderSettings:
-    """Return a provider's settings, with what its id alone means filled in."""
+    """Return a provider's settings, with the defaults of its id filled in."""
     built_in = BUILT_IN_PROVIDERS.get(name)
     configured = context.settings.providers.get(name)
     if configured is None and built_in is None:

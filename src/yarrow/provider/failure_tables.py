@@ -1,4 +1,4 @@
-"""The tables by which a backend's refusal is classified: a new wording is a new row."""
+"""Tables that classify a backend's errors; a new wording is a new row."""
 
 from msgspec import Struct
 
@@ -6,9 +6,9 @@ from yarrow.errors import Code
 
 
 class ErrorPattern(Struct, frozen=True):
-    """A row: `pattern` is searched in the lower-cased type, code, details and text of a refusal.
+    """A row: `pattern` is searched in the lower-cased type, code, details and text of an error.
 
-    `unless` is a pattern that rules the row out, `statuses` are the HTTP statuses it is for, none meaning all.
+    `unless` is a pattern that excludes the row; `statuses` are the HTTP statuses it applies to, all if empty.
     """
 
     code: Code
@@ -89,7 +89,7 @@ ERROR_PATTERNS = (
     ),
     ErrorPattern(Code.RATE_LIMIT, r"rate_limit|resource_exhausted|too many requests", statuses=(0,)),
 )
-"""Asked from top to bottom; the first row that fits decides. Status 0 is a failure inside a stream."""
+"""Rows in order of precedence; the first match decides. Status 0 is a failure inside a stream."""
 
 CODES_BY_STATUS = {
     401: Code.AUTH,
@@ -104,7 +104,7 @@ CODES_BY_STATUS = {
     503: Code.OVERLOADED,
     529: Code.OVERLOADED,
 }
-"""What a status means when no sign says more; other 4xx are INVALID_REQUEST, the rest SERVER_ERROR."""
+"""Error code of a status without a matching pattern; other 4xx are INVALID_REQUEST, the rest SERVER_ERROR."""
 
 STATUS_BY_TYPE = {
     "invalid_request_error": 400,
@@ -114,18 +114,18 @@ STATUS_BY_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The status that an error type stands for when a failure has no number."""
+"""HTTP status implied by an error type if a failure has no number."""
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 RETRYABLE_CODES = frozenset({Code.OVERLOADED, Code.RATE_LIMIT, Code.SERVER_ERROR, Code.MALFORMED_TOOL_CALL})
-"""Worth another try."""
+"""Codes that are retried."""
 FINAL_CODES = frozenset(
     {
         *(Code.CONTEXT_OVERFLOW, Code.QUOTA, Code.AUTH, Code.CONTENT_FILTER),
         *(Code.UNSUPPORTED_FEATURE, Code.UNSUPPORTED_PARAMETER),
     }
 )
-"""Never worth one with the same request, whatever the status."""
+"""Codes that are never retried with the same request, whatever the status."""
 
 _NUMBER = r"(\d[\d,]{0,11})"
 WINDOW_PATTERNS = (
@@ -148,7 +148,7 @@ WINDOW_PATTERNS = (
     rf"exceeds the maximum length {_NUMBER}",
     rf"cannot exceed (?:the total tokens limit )?{_NUMBER}",
 )
-"""Where an overflow names the true window, in tokens."""
+"""Patterns that find the true window, in tokens, in the text of an overflow."""
 
 _KEY = "Check the key and where it is read from (apiKeyEnv, apiKeyCommand)."
 
@@ -173,9 +173,9 @@ CODE_WORDING: dict[Code, tuple[str, str]] = {
     ),
     Code.MALFORMED_TOOL_CALL: ("could not parse the model's tool call", ""),
 }
-"""Per code: what happened, and what to do where a person can do something.
+"""Per code: what happened, and what the user can do about it, if anything.
 
-Where a refused field is looked for in the sentence, the sentence must not name one itself.
+If a refused field is searched for in the sentence, the sentence must not name one itself.
 """
 
 EMPTY_REFUSAL_WORDING = "refuses the request without a word (HTTP 400), as some servers do when it is too large"

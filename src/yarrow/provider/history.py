@@ -18,7 +18,7 @@ HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
 HISTORY_START = "(The conversation before this point is not shown.)"
 CONTINUE_PROMPT = "Go on."
 MAX_DEPTH = 64
-"""Objects and lists inside each other in the arguments of a call; some backends end at 100 for the whole request."""
+"""Maximum nesting depth of a call's arguments; some backends allow 100 for the whole request."""
 
 _ALLOWED: dict[Role, tuple[type[Block], ...]] = {
     Role.USER: (Text, Image),
@@ -28,14 +28,14 @@ _ALLOWED: dict[Role, tuple[type[Block], ...]] = {
 _ILLEGAL_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 64
 _JSON_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
-"""What opens and closes in JSON, and the strings in which the same marks mean nothing."""
+"""JSON brackets, and strings, in which brackets do not count."""
 _MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 HistoryPass = Callable[[Sequence[Message]], Sequence[Message]]
 
 
 class Target(Struct, frozen=True):
-    """For whom a history is made legal."""
+    """Backend and model for which a history is repaired."""
 
     provider: str
     model: str
@@ -43,7 +43,7 @@ class Target(Struct, frozen=True):
 
 
 def repair_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
-    """Apply what holds for every backend: whole messages, paired calls, no empty blocks, nobody else's opaque data."""
+    """Apply the rules of every backend: complete messages, paired calls, no empty blocks, no foreign opaque data."""
     passes: tuple[HistoryPass, ...] = (
         lambda history: [sent for message in history if (sent := _keep_sendable(message, target)) is not None],
         lambda history: pair_tool_calls(history, target.provider, target.model),
@@ -53,7 +53,7 @@ def repair_history(messages: Sequence[Message], target: Target) -> Sequence[Mess
 
 
 def repair_chat_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
-    """Apply what chat-completions backends want beyond that: text results, and turns that alternate."""
+    """Apply the further rules of chat-completions backends: text results, and alternating turns."""
     passes: tuple[HistoryPass, ...] = (
         lambda history: repair_history(history, target),
         lambda history: list(_move_images(history)),
@@ -70,8 +70,8 @@ def _apply_passes(passes: Iterable[HistoryPass], messages: Sequence[Message]) ->
 
 
 def _keep_sendable(message: Message, target: Target) -> Message | None:
-    """Return what of a message taken by itself can be sent, None for nothing."""
-    # A cut answer stays until its calls were paired: their results are left out with it.
+    """Return the sendable part of a message considered alone; None if there is none."""
+    # A truncated answer stays until its calls are paired, so that their results are dropped with it.
     if message.incomplete and message.role is not Role.ASSISTANT:
         return None
     if _is_plain(message):
@@ -81,7 +81,7 @@ def _keep_sendable(message: Message, target: Target) -> Message | None:
 
 
 def _is_plain(message: Message) -> bool:
-    """Tell whether it is words and good calls alone: most are, and a request may have thousands."""
+    """Return whether it holds only text and valid calls: most do, and a request may have thousands."""
     for block in message.content:
         if isinstance(block, Text):
             if not block.text or block.text.isspace():
@@ -92,7 +92,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def _drop_foreign_data(message: Message, target: Target) -> Message:
-    """Drop what only another provider or model could read."""
+    """Drop data that only another provider or model could read."""
     if message.role is not Role.ASSISTANT or (message.provider, message.model) == (target.provider, target.model):
         return message
     blocks = drop_thinking(message).content
@@ -100,12 +100,12 @@ def _drop_foreign_data(message: Message, target: Target) -> Message:
 
 
 def drop_thinking(message: Message) -> Message:
-    """Return a message without thinking and what only its model could read; data of text and calls stays."""
+    """Return a message without thinking and data only its model can read; data of text and calls stays."""
     return _with_content(message, (block for block in message.content if not isinstance(block, Thinking | Opaque)))
 
 
 def _hide_images(message: Message, takes_image: Callable[[Image], bool]) -> Message:
-    """Put a note in the place of an image that the backend does not take, or that nobody could read."""
+    """Replace an image that the backend rejects, or that is unreadable, with a note."""
     if not any(isinstance(block, Image) for block in message.content):
         return message
     hidden = (
@@ -116,7 +116,7 @@ def _hide_images(message: Message, takes_image: Callable[[Image], bool]) -> Mess
 
 
 def _is_image(image: Image) -> bool:
-    """Tell whether it is of a known type and whole base64: one that is not would be refused in every later request."""
+    """Return whether it has a known type and valid base64: any other image would be refused in every later request."""
     try:
         return image.media_type in _MEDIA_TYPES and bool(a2b_base64(image.data, strict_mode=True))
     except (Error, ValueError):
@@ -124,7 +124,7 @@ def _is_image(image: Image) -> bool:
 
 
 def _drop_blanks(message: Message) -> Message:
-    """Drop blank text, and blocks that the role cannot speak."""
+    """Drop blank text, and blocks that the role must not contain."""
     allowed = _ALLOWED[message.role]
     kept = tuple(
         block
@@ -139,7 +139,7 @@ def _has_content(message: Message) -> bool:
 
 
 def _fix_calls(message: Message) -> Message:
-    """Give calls names and arguments of the form that backends insist on; they were answered with errors anyway."""
+    """Make names and arguments of calls valid for backends; the invalid calls were answered with errors anyway."""
     if all(not isinstance(block, ToolCall) or _is_callable(block) for block in message.content):
         return message
     return _with_content(message, (_fix_call(b) if isinstance(b, ToolCall) else b for b in message.content))
@@ -155,14 +155,14 @@ def _is_callable(call: ToolCall) -> bool:
 
 
 def _is_readable(arguments: str) -> bool:
-    """Tell whether they are a JSON object that nests no deeper than backends follow it."""
+    """Return whether they are a JSON object nested no deeper than backends accept."""
     return is_json_object(arguments) and (
         arguments.count("{") + arguments.count("[") <= MAX_DEPTH or _depth(arguments) <= MAX_DEPTH
     )
 
 
 def _depth(json: str) -> int:
-    """Return how deep JSON text nests."""
+    """Return the nesting depth of JSON text."""
     deepest = depth = 0
     for mark in _JSON_MARKS.findall(json):
         if mark in "{[":
@@ -179,14 +179,14 @@ def _fix_call(call: ToolCall) -> ToolCall:
 
 
 def _fill_empty_result(message: Message) -> Message:
-    """Say that a tool had no output: an empty result is refused."""
+    """Add a note that a tool had no output: backends refuse an empty result."""
     if message.role is not Role.TOOL or message.content:
         return message
     return _with_content(message, (Text(NO_OUTPUT),))
 
 
 def _move_images(messages: Iterable[Message]) -> Iterator[Message]:
-    """Move the images of results, which are text only, into a user message behind all results of the turn."""
+    """Move the images of results, which are text only, into a user message after all results of the turn."""
     moved: list[Block] = []
     for message in messages:
         if message.role is not Role.TOOL:
@@ -205,7 +205,7 @@ def _move_images(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _merge_neighbours(messages: Iterable[Message]) -> Iterator[Message]:
-    """Join neighbours of one role: some chat templates insist that user and assistant alternate."""
+    """Join neighbours of one role: some chat templates require user and assistant to alternate."""
     held: Message | None = None
     for message in messages:
         if held is not None and held.role is message.role and message.role is not Role.TOOL and not held.tool_calls:
@@ -220,7 +220,7 @@ def _merge_neighbours(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _add_ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """Let a user begin, and end with what the model is to answer."""
+    """Ensure that the history starts with a user and ends with a message to answer."""
     begins = () if messages and messages[0].role is Role.USER else (_user_message([Text(HISTORY_START)]),)
     ends = (_user_message([Text(CONTINUE_PROMPT)]),) if messages and messages[-1].role is Role.ASSISTANT else ()
     return (*begins, *messages, *ends)
@@ -235,14 +235,14 @@ def _with_content(message: Message, blocks: Iterable[Block]) -> Message:
 
 
 class Turn(Struct, frozen=True):
-    """What one side says before the other speaks; results of calls are on the user's side and lead there."""
+    """Consecutive messages of one side; tool results belong to the user's side and come first."""
 
     side: Literal["user", "assistant"]
     messages: tuple[Message, ...]
 
 
 def group_turns(history: Sequence[Message]) -> list[Turn]:
-    """Return the turns of a history whose calls and results are paired; a user begins, and a user ends."""
+    """Return the turns of a history whose calls and results are paired; the first and the last turn are the user's."""
     grouped = [
         Turn("assistant" if assistant else "user", tuple(messages))
         for assistant, messages in groupby(history, key=lambda message: message.role is Role.ASSISTANT)

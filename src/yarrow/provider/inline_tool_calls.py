@@ -1,7 +1,7 @@
-"""Takes text that is a tool call in a model's own notation for the call it is, where the backend did not.
+"""Recognition of tool calls that a model wrote as text and the backend did not parse.
 
-Local models often write the call that they mean: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` on lines
-of its own at the end of the answer, or one bare JSON object as the whole answer. Anything doubtful stays text.
+Local models often write a call as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` on lines of its own at the
+end of the answer, or as one bare JSON object that is the whole answer. Anything doubtful stays text.
 """
 
 from collections.abc import AsyncGenerator, Collection
@@ -30,19 +30,19 @@ from yarrow.provider.stream_framing import is_json_object
 OPENING_TAG = "<tool_call>"
 CLOSING_TAG = "</tool_call>"
 MAX_HELD_CHARACTERS = 1 << 20
-"""Characters that are held back because they may be calls; more of it is text."""
+"""Maximum characters held back as a possible call; anything longer is text."""
 MAX_BLANK_CHARACTERS = 1024
-"""Characters of white space, before a call and behind its first sign, that are held back; more of it is given."""
+"""Maximum characters of white space held back before a call and after its first sign; anything longer is emitted."""
 
 _CALL_KEYS = ("name", "arguments", "parameters", "type", "id", "function")
-"""With which the object of a call may begin."""
+"""Possible first keys of a call's object."""
 _NORMAL_STOPS = (StopReason.END_TURN, StopReason.STOP_SEQUENCE)
 
 
 async def extract_inline_calls(
     events: AsyncGenerator[ProviderEvent], request: CompletionRequest
 ) -> AsyncGenerator[ProviderEvent]:
-    """Yield the events of an answer to a request, calls in place of the text that is one; closes `events`."""
+    """Yield the events of an answer to a request, with inline calls in place of their text; closes `events`."""
     offered = () if request.tool_choice == "none" else tuple(tool.name for tool in request.tools)
     reader = InlineCallReader(offered)
     async with aclosing(events):
@@ -57,10 +57,10 @@ async def extract_inline_calls(
 
 
 class InlineCallReader:
-    """The events of one answer on their way from a backend; `offered` are the names of the tools it may call.
+    """Filter over the events of one answer; `offered` are the names of the tools it may call.
 
-    Text that may be a call is held back until the answer ends where the model wanted it to. It is given as it is when
-    the backend itself names a call, when something else than text follows it, and when it turns out to be no call.
+    Text that may be a call is held back until the answer ends normally. It is emitted unchanged if the backend itself
+    reports a call, if anything but text follows it, or if it is not a call.
     """
 
     def __init__(self, offered: Collection[str]) -> None:
@@ -69,18 +69,18 @@ class InlineCallReader:
         self._held: list[str] = []
         self._size = 0
         self._begun = False
-        """Whether what is held begins a call, rather than something that may become the beginning of one."""
+        """The held text starts a call, rather than a possible prefix of one."""
         self._certain = False
-        """Whether the object that is held has a first key that a call has."""
+        """The first key of the held object is one of a call."""
         self._fresh = True
-        """Whether nothing but white space was given yet."""
+        """Only white space has been emitted so far."""
         self._line_blank = True
-        """Whether that is so of the current line."""
+        """The same, for the current line."""
         self._usage: list[ProviderEvent] = []
-        """What came behind the held text and waits with it."""
+        """Usage that arrived after the held text and waits with it."""
 
     def take(self, event: ProviderEvent) -> list[ProviderEvent]:
-        """Return what an event completes."""
+        """Return the events that an event completes."""
         match event:
             case TextPiece(text):
                 return self._take_text(text) if self._is_looking else [event]
@@ -105,7 +105,7 @@ class InlineCallReader:
                 assert_never(event)
 
     def end(self) -> list[ProviderEvent]:
-        """Return what is held back, as text."""
+        """Return the held text as text."""
         text = "".join(self._held)
         self._held.clear()
         self._size = 0
@@ -133,7 +133,7 @@ class InlineCallReader:
         return given
 
     def _find_beginning(self, text: str) -> int:
-        """Return from where on a text is held back."""
+        """Return the position from which a text is held back."""
         if self._fresh:
             begins = text.lstrip()
             if not begins:
@@ -152,7 +152,7 @@ class InlineCallReader:
         return len(text)
 
     def _is_hopeless(self) -> bool:
-        """Tell whether what is held cannot become a call, so that nobody waits for the end of a long text."""
+        """Return whether the held text cannot become a call, so that a long text is not held to its end."""
         held = "".join(self._held)
         inner = held.lstrip().removeprefix(OPENING_TAG).lstrip()
         inside = inner[1:].lstrip()
@@ -172,7 +172,7 @@ class InlineCallReader:
         return [TextPiece(text)]
 
     def _parse_calls(self) -> list[ToolCall]:
-        """Return the calls that the held text is; none if any of it is doubtful."""
+        """Return the calls in the held text; empty if any of it is doubtful."""
         text = "".join(self._held).strip()
         written = [text] if text[:1] == "{" else _split_tagged(text)
         calls = [_parse_call(one, tagged=text[:1] != "{") for one in written]
@@ -181,10 +181,10 @@ class InlineCallReader:
 
 
 def _split_tagged(text: str) -> list[str]:
-    """Return what stands between the tags; nothing if anything stands elsewhere. The last tag may be left open."""
+    """Return the contents of the tags; empty if there is text outside them. The last tag may be unclosed."""
     from json import JSONDecoder
 
-    scan = JSONDecoder().raw_decode  # it tells where an object ends, whose strings may hold the closing tag
+    scan = JSONDecoder().raw_decode  # finds the end of an object whose strings may contain the closing tag
     bodies: list[str] = []
     while text:
         inside = text.removeprefix(OPENING_TAG).lstrip()
@@ -223,7 +223,7 @@ _decode = msgspec.json.Decoder(_WrittenCall).decode
 
 
 def _parse_call(text: str, *, tagged: bool) -> ToolCall | None:
-    """Return the call that a text is; a bare object is one only if it has arguments."""
+    """Return the call in a text; a bare object is a call only if it has arguments."""
     try:
         written = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -236,6 +236,6 @@ def _parse_call(text: str, *, tagged: bool) -> ToolCall | None:
     if len(given) > 1 or (not given and not tagged):
         return None
     arguments = given[0] if given else "{}"
-    if arguments[:1] == '"':  # some models quote them once more
+    if arguments[:1] == '"':  # some models quote them twice
         arguments = msgspec.json.decode(arguments, type=str)
     return ToolCall(new_call_id(), function.name, arguments) if is_json_object(arguments) else None

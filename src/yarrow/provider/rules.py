@@ -1,4 +1,4 @@
-"""The public rules of chat-completions requests, checked as strictly as the strictest server does."""
+"""Public rules of chat-completions requests, as strict as the strictest server."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _FIELDS = frozenset(
         *("prompt_cache_key", "thinking", "enable_thinking", "reasoning", "chat_template_kwargs"),
     }
 )
-"""What one server or another knows; the strict ones refuse the request for any other."""
+"""Fields that at least one server knows; strict servers refuse a request with any other."""
 _SPOKEN = {
     "system": frozenset({"role", "content"}),
     "user": frozenset({"role", "content"}),
@@ -40,7 +40,7 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}
 
 
 def violations(body: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the body of a request, one sentence each; empty when it is legal."""
+    """Return the violations in the body of a request, one sentence each; empty if it is valid."""
     return [*_head(body), *_tools(body), *_messages(body)]
 
 
@@ -198,7 +198,7 @@ def _text(value: object) -> bool:
 
 
 def _texts(value: object) -> bool:
-    """Whether content is a list of parts of text, which every role may have."""
+    """Return whether content is a list of text parts, which every role may have."""
     parts = list(_dicts(value))
     return bool(parts) and all(part.get("type") == "text" and _text(part.get("text")) for part in parts)
 
@@ -216,6 +216,6 @@ def _dict(value: object) -> Mapping[str, Any]:
 
 
 def _dicts(value: object) -> Iterator[Mapping[str, Any]]:
-    """Give the entries of a list as objects; what is none is an empty one, and fails every rule."""
+    """Yield the entries of a list as objects; any other entry becomes an empty one, which violates every rule."""
     for entry in cast("list[Any]", value) if isinstance(value, list) else []:
         yield _dict(entry)

@@ -1,4 +1,4 @@
-"""Scripted provider for tests: plays a script and rejects requests that no provider would accept."""
+"""Scripted provider for tests; it plays a script and rejects requests that no provider would accept."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -51,7 +51,7 @@ class CallStep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FailStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """The end of a turn that fails."""
+    """The failing end of a turn."""
 
     code: Code
     message: str
@@ -61,25 +61,25 @@ class FailStep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DelayStep(Struct, frozen=True):
-    """Seconds of silence."""
+    """A silence, in seconds."""
 
     delay: float
 
 
 class WaitStep(Struct, frozen=True):
-    """Silence until the gate of this name is opened."""
+    """A silence until the gate of this name opens."""
 
     wait: str
 
 
 class ExpectStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the last message of the request must hold."""
+    """Text that the last message of the request must contain."""
 
     contains: str
 
 
 class StopStep(Struct, frozen=True):
-    """Why the model stops."""
+    """The reason the model stops."""
 
     stop: StopReason
 
@@ -88,7 +88,7 @@ Step = SayStep | ThinkStep | CallStep | Usage | FailStep | DelayStep | WaitStep 
 
 
 class ScriptInfo(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What the scripted model claims to be able to do."""
+    """Capabilities that the scripted model claims."""
 
     context_window: int = 0
     max_tokens: int = 0
@@ -97,7 +97,7 @@ class ScriptInfo(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
 
 class Script(Struct, frozen=True):
-    """What is said, and what the model can do."""
+    """Turns of the script, and the model's capabilities."""
 
     turns: tuple[tuple[Step, ...], ...]
     info: ScriptInfo = ScriptInfo()
@@ -109,16 +109,16 @@ class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _VALUE_STEPS = {"text": SayStep, "thinking": ThinkStep, "delay": DelayStep, "wait": WaitStep, "stop": StopStep}
-"""Steps whose value is a single one."""
+"""Steps with a single value."""
 _OBJECT_STEPS = {"call": CallStep, "usage": Usage, "error": FailStep, "expect": ExpectStep}
-"""Steps whose value is an object of its own."""
+"""Steps with an object as their value."""
 _STEP_KEYS = ", ".join((*_VALUE_STEPS, *_OBJECT_STEPS))
 
 T = TypeVar("T")
 
 
 def load_script(path: Path) -> Script:
-    """Read a script file; ConfigError names the file and the place in it."""
+    """Read a script file; a ConfigError names the file and the position in it."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -127,13 +127,13 @@ def load_script(path: Path) -> Script:
 
 
 def make_script(turns: Sequence[Sequence[Mapping[str, object]]], info: ScriptInfo | None = None) -> Script:
-    """Return the script of turns written as Python values."""
+    """Return the script for turns written as Python values."""
     steps = parse_script(msgspec.json.encode(turns), "in memory").turns
     return Script(steps, info or ScriptInfo())
 
 
 def parse_script(data: bytes, source: str) -> Script:
-    """Decode a script; `source` is what errors call it."""
+    """Decode a script; `source` is its name in errors."""
     if data.lstrip()[:1] == b"[":
         data = b'{"turns":' + data + b"}"
     file = _decode(data, _ScriptFile, f"the script {source}")
@@ -165,32 +165,32 @@ def _decode(data: bytes | Raw, kind: type[T], place: str) -> T:
 
 
 MAX_KEPT_REQUESTS = 1000
-"""Requests that can be looked at afterwards; then the oldest is forgotten."""
+"""Maximum requests kept for inspection; beyond it the oldest is dropped."""
 SCRIPT_ENDED = "(script ended)"
-"""What is said when all turns were played."""
+"""Text of the answer after the last turn."""
 
 
 class ScriptedProvider:
-    """Plays one turn of its script per request.
+    """Provider that plays one turn of its script per request.
 
-    The first request starts at the turn whose number is the count of assistant messages it holds, so that a session
-    resumed in another process goes on where it was; each later request gets the next turn, whatever it holds.
+    The number of the first turn is the number of assistant messages in the first request, so that a session resumed in
+    another process continues where it was. Each later request gets the next turn, whatever it contains.
     """
 
     def __init__(
         self, name: str, model: str, *, script: Script, gates: Mapping[str, asyncio.Event] | None = None
     ) -> None:
         self.requests: list[CompletionRequest] = []
-        """The last ones, also those that were refused."""
+        """The latest requests, including rejected ones."""
         self.gates = dict(gates or {})
-        """What the steps named `wait` wait for."""
+        """Events that the `wait` steps wait for, by name."""
         self._name = name
         self._model = model or "scripted"
         self._script = script
         self._next: int | None = None
 
     async def info(self) -> ProviderInfo:
-        """Return what the script claims."""
+        """Return the capabilities that the script claims."""
         info = self._script.info
         return ProviderInfo(
             name=self._name,
@@ -202,7 +202,7 @@ class ScriptedProvider:
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Play a turn; raises INVALID_REQUEST when the request breaks a rule, and takes no turn then."""
+        """Play a turn; raises INVALID_REQUEST, without using up a turn, if the request breaks a rule."""
         self.requests.append(request)
         if len(self.requests) > MAX_KEPT_REQUESTS:
             del self.requests[0]
@@ -218,11 +218,11 @@ class ScriptedProvider:
         yield StopPiece(StopReason.TOOL_USE if called else StopReason.END_TURN)
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the one model there is."""
+        """Return the only model."""
         return [ModelEntry(self._model, self._script.info.context_window)]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; there is nothing to release."""
 
     def _turn(self, request: CompletionRequest) -> tuple[Step, ...]:
         if self._next is None:
@@ -269,7 +269,7 @@ class ScriptedProvider:
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider of the script that is configured; raises ConfigError when there is none."""
+    """Return the provider for the configured script; raises ConfigError if there is none."""
     if not config.settings.script:
         raise ConfigError(f"providers.{config.name}.script is not set; it is the path of the script to play")
     script = load_script(Path(config.settings.script).expanduser())

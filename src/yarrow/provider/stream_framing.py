@@ -10,18 +10,20 @@ from yarrow.provider.backend_errors import Backend, quote_text
 from yarrow.provider.body import replace_surrogates
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Bytes of the data of one event, or of one unfinished line; beyond is MALFORMED_RESPONSE."""
+"""Maximum bytes of one event's data, or of one unfinished line; beyond it MALFORMED_RESPONSE."""
 MAX_EVENT_LINES = 64 * 1024
-"""Data lines of one event, empty ones too, each of which costs more than its bytes; beyond is MALFORMED_RESPONSE."""
+"""Maximum data lines of one event, including empty ones, each of which costs more than its bytes; beyond it
+MALFORMED_RESPONSE.
+"""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseDecoder:
-    """Takes a stream in pieces of any size; knows nothing of where the bytes come from.
+    """Decoder of server-sent events, fed with pieces of any size from any source.
 
-    A line ends with LF, CR or CRLF and nothing else (other line separators are legal inside JSON). Comments and all
-    fields but `data` are passed over; an event without data, or with empty data, is none.
+    A line ends only with LF, CR or CRLF (other line separators are legal inside JSON). Comments and all fields but
+    `data` are ignored, as is an event without data or with empty data.
     """
 
     def __init__(self) -> None:
@@ -32,12 +34,12 @@ class SseDecoder:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of each event that is complete now, several data lines joined with LF."""
+        """Return the data of each event that is now complete, with data lines joined by LF."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[0] == 0x0A:
                 chunk = chunk[1:]
-        # Unlike str.splitlines, the one of bytes knows LF, CR and CRLF only.
+        # Unlike str.splitlines, bytes.splitlines knows LF, CR and CRLF only.
         lines = chunk.splitlines()
         if not lines:
             return []
@@ -56,7 +58,7 @@ class SseDecoder:
         return events
 
     def end(self) -> list[bytes]:
-        """Return the last event if only its blank line is missing; a line without an end was cut off and is dropped."""
+        """Return the last event if only its blank line is missing; an unfinished line was truncated and is dropped."""
         return self._take_lines([b""])
 
     def _finish_line(self, lines: list[bytes]) -> None:
@@ -94,21 +96,21 @@ def _too_large() -> ProviderError:
 
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of one line, finished or not; beyond is MALFORMED_RESPONSE."""
+"""Maximum bytes of one line, finished or not; beyond it MALFORMED_RESPONSE."""
 
 
 class NdjsonDecoder:
-    """Takes a stream in pieces of any size; knows nothing of where the bytes come from.
+    """Decoder of NDJSON, fed with pieces of any size from any source.
 
-    A line ends with LF and nothing else (other line separators are legal inside JSON). White space around a line,
-    such as the CR of a CRLF, is taken off, and blank lines are passed over.
+    A line ends only with LF (other line separators are legal inside JSON). White space around a line, such as the CR of
+    a CRLF, is stripped, and blank lines are ignored.
     """
 
     def __init__(self) -> None:
         self._line = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that are complete now."""
+        """Return the lines that are now complete."""
         first, *others = chunk.split(b"\n")
         self._line += first
         self._check(len(self._line))
@@ -120,7 +122,7 @@ class NdjsonDecoder:
         return [line for line in map(bytes.strip, lines) if line]
 
     def end(self) -> list[bytes]:
-        """Return what stands behind the last LF: a line that lacks only its end, or one that was cut off."""
+        """Return the text after the last LF: a line that lacks only its end, or a truncated one."""
         line = bytes(self._line).strip()
         return [line] if line else []
 
@@ -135,17 +137,17 @@ T = TypeVar("T")
 
 
 def decode_leniently(data: bytes, decode: Callable[[str], T], *, backend: Backend, kind: str) -> T:
-    """Decode bytes that are not UTF-8, and escapes of half a character; else raise what `unreadable` returns."""
+    """Decode bytes that are not UTF-8, and escapes of lone surrogates; otherwise raise MALFORMED_RESPONSE."""
     import json
 
     try:
         return decode(replace_surrogates(json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)))
-    except (ValueError, RecursionError):  # both libraries raise their own kinds of it
+    except (ValueError, RecursionError):  # each library raises its own subclass
         raise make_unreadable_error(data, backend=backend, kind=kind) from None
 
 
 def make_unreadable_error(data: bytes, *, backend: Backend, kind: str) -> ProviderError:
-    """Return MALFORMED_RESPONSE for data that was to be of a `kind`, such as "line of a chat answer"."""
+    """Return MALFORMED_RESPONSE for data that should be a `kind`, such as "line of a chat answer"."""
     said = quote_text(data[:2400].decode("utf-8", "replace"), backend)
     sentence = f"{backend.name} sent something that is no {kind}: {said}"
     return ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True)
@@ -155,7 +157,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def is_json_object(text: str) -> bool:
-    """Tell whether a text is one whole JSON object, with nothing but white space around it."""
+    """Return whether a text is one whole JSON object, with only white space around it."""
     try:
         _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

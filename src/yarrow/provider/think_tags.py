@@ -1,4 +1,4 @@
-"""Splits the thinking that a model writes between `<think>` and `</think>` from its answer."""
+"""Separation of an answer from the thinking that a model writes between `<think>` and `</think>`."""
 
 from enum import Enum, auto
 from typing import NamedTuple, assert_never
@@ -6,11 +6,11 @@ from typing import NamedTuple, assert_never
 OPENING_TAG = "<think>"
 CLOSING_TAG = "</think>"
 MAX_BLANK_CHARACTERS = 1024
-"""Characters of white space in front of the opening tag; behind more of it a tag is text."""
+"""Maximum characters of white space before the opening tag; after more, a tag is text."""
 
 
 class ThinkingSplit(NamedTuple):
-    """What a piece of content holds: thinking, and behind it the answer; either may be empty."""
+    """The thinking in a piece of content, and the answer after it; either may be empty."""
 
     thinking: str
     answer: str
@@ -28,19 +28,19 @@ class _TagState(Enum):
 
 
 class ThinkTagSplitter:
-    """Takes the content of one answer in pieces of any size.
+    """Splitter for the content of one answer, fed with pieces of any size.
 
-    Only a tag that the answer begins with opens thinking, white space before it aside; whatever looks like a tag later
-    is text. White space behind either tag belongs to nobody. A tag that is never closed makes all of it thinking.
+    Thinking is recognized only at the start of the answer, after optional white space; any later tag is text. White
+    space after either tag is dropped. Without a closing tag everything is thinking.
     """
 
     def __init__(self) -> None:
         self._state = _TagState.START
         self._held = ""
-        """What may still become a tag."""
+        """Text that may still become a tag."""
 
     def feed(self, text: str) -> ThinkingSplit:
-        """Return what is certain now."""
+        """Return the text that is certain now."""
         text = self._held + text
         self._held = ""
         match self._state:
@@ -58,7 +58,7 @@ class ThinkTagSplitter:
                 assert_never(self._place)
 
     def end(self) -> ThinkingSplit:
-        """Return what was held back; whatever is fed after it is the answer."""
+        """Return the held text; any text fed later is the answer."""
         held, self._held = self._held, ""
         thinks = self._state is _TagState.THINKING
         self._state = _TagState.ANSWER
@@ -75,7 +75,7 @@ class ThinkTagSplitter:
         return self._open(begins[len(OPENING_TAG) :])
 
     def _open(self, text: str) -> ThinkingSplit:
-        """Take what stands behind the opening tag."""
+        """Process the text after the opening tag."""
         text = text.lstrip()
         self._state = _TagState.THINKING if text else _TagState.OPENED
         return self._think(text) if text else _EMPTY_SPLIT
@@ -89,13 +89,13 @@ class ThinkTagSplitter:
         return ThinkingSplit(thinking[:certain], "")
 
     def _close(self, text: str) -> str:
-        """Take what stands behind the closing tag."""
+        """Process the text after the closing tag."""
         text = text.lstrip()
         self._state = _TagState.ANSWER if text else _TagState.CLOSED
         return text
 
 
 def _count_partial_tag(text: str) -> int:
-    """Return how many characters at the end of the text may be the beginning of the closing tag."""
+    """Return the number of characters at the end of the text that may begin the closing tag."""
     at = text.rfind("<", -len(CLOSING_TAG) + 1)
     return len(text) - at if at >= 0 and CLOSING_TAG.startswith(text[at:]) else 0

@@ -1,4 +1,4 @@
-"""Transport of model calls over HTTP: timeouts, status codes and error bodies."""
+"""HTTP transport of model calls: timeouts, status codes and error bodies."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -16,17 +16,19 @@ from yarrow.provider.base import ProviderEvent
 from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
 
 QUESTION_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0)
-"""For what a server is asked besides answers, such as the list of its models."""
+"""Timeouts for requests other than model calls, such as the list of models."""
 SHORT_TIMEOUTS = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
-"""For the question what a model can do, without whose answer we must do."""
+"""Timeouts for querying a model's capabilities, which are optional."""
 
 
 STALL_FACTOR = 5
-"""How many times as long as for bytes a server is waited for that sends bytes without content, such as heartbeats."""
+"""Default stall timeout as a multiple of the idle timeout, for servers that send bytes without content, such as
+heartbeats.
+"""
 
 
 def make_timeouts(settings: ProviderSettings, *, local: bool) -> Timeouts:
-    """Return the limits for a server: a local one is silent for as long as it reads a long prompt."""
+    """Return the timeouts for a server; a local one is silent while it processes a long prompt."""
     usual = Timeouts(first_byte=None, idle=600.0) if local else Timeouts()
     idle = _choose_limit(settings.idle_timeout, usual.idle)
     return Timeouts(
@@ -37,7 +39,7 @@ def make_timeouts(settings: ProviderSettings, *, local: bool) -> Timeouts:
 
 
 def replace_idle(timeouts: Timeouts, idle: float | None) -> Timeouts:
-    """Return the limits with the seconds between two bytes that a request asks for: 0 is no limit, None leaves it."""
+    """Return the timeouts with a request's own idle timeout in seconds; 0 means no limit, None changes nothing."""
     if idle is None:
         return timeouts
     stall = timeouts.stall and max(timeouts.stall, STALL_FACTOR * idle)
@@ -49,22 +51,22 @@ def _choose_limit(configured: float | None, usual: float | None) -> float | None
 
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of a body that is not a stream; the rest is not read, and what is left does not parse."""
+"""Maximum bytes read of a body that is not a stream; a truncated body does not parse."""
 MAX_REFUSAL_SECONDS = 10.0
-"""That a refusal is read for: a server that goes on for longer is judged by what it said until then."""
+"""Timeout in seconds for reading an error body; what arrived by then is used."""
 MAX_QUESTION_SECONDS = 60.0
-"""In which what a server is asked besides answers must be whole, however busy it looks; then STREAM_STALLED."""
+"""Timeout in seconds for the whole response to a request other than a model call; then STREAM_STALLED."""
 LINGER_SECONDS = 0.1
-"""Seconds that the end of a body is waited for behind the end mark, so that the connection can be used again."""
+"""Seconds to wait for the end of the body after the end mark, so that the connection can be reused."""
 
 
 class StreamDecoder(Protocol):
-    """Makes the events of one answer of its bytes."""
+    """Decoder of the bytes of one answer to events."""
 
     failure: ProviderError | None
-    """Why nothing more comes; what came before it was given."""
+    """Error that ended the answer; the events before it were returned."""
     done: bool
-    """Whether the stop was given, so that nothing more can come."""
+    """The stop has been emitted, so no more events can come."""
 
     @property
     def progress(self) -> int:
@@ -73,23 +75,23 @@ class StreamDecoder(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is whole, so that what breaks behind it takes nothing from it."""
+        """The answer is complete, so that a later failure does not affect it."""
         ...
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return what the bytes complete."""
+        """Return the events that the bytes complete."""
         ...
 
     def end(self) -> list[ProviderEvent]:
-        """Return the rest at the end of the body."""
+        """Return the remaining events at the end of the body."""
         ...
 
 
 class WholeBodyDecoder(StreamDecoder, Protocol):
-    """A decoder of a format whose answer may also come as one JSON object."""
+    """A decoder for a format whose answer may also be one JSON object."""
 
     def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return what such a body completes."""
+        """Return the events of such a body."""
         ...
 
 
@@ -97,18 +99,18 @@ D = TypeVar("D", bound=StreamDecoder)
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a server is and how it is spoken to; `base` has no slash at its end, `headers` are the configured ones."""
+    """Address of a server and how to use it; `base` has no trailing slash, `headers` are the configured ones."""
 
     base: str
     backend: Backend
     query: str = ""
-    """Query string of every request, without its question mark."""
+    """Query string of every request, without the question mark."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
 
 
 class Transport:
-    """One server, over an HTTP client that belongs to the caller; `own` are the headers of the format, as the key."""
+    """Client of one server over the caller's HTTP client; `own` are the headers of the format, such as the key."""
 
     def __init__(self, http: HttpClient, endpoint: Endpoint, own: Mapping[str, str]) -> None:
         self._http = http
@@ -116,7 +118,7 @@ class Transport:
         self._own = own
 
     def make_request(self, path: str, body: bytes, *, idle: float | None) -> HttpRequest:
-        """Return the request for an answer; `idle` are seconds between two bytes, in place of the endpoint's."""
+        """Return the request for an answer; `idle` overrides the endpoint's idle timeout, in seconds."""
         return self._build_request(path, body, replace_idle(self._endpoint.timeouts, idle))
 
     async def stream(
@@ -139,7 +141,7 @@ class Transport:
             await _drain(response)
 
     async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION_TIMEOUTS) -> object:
-        """Return the decoded JSON that answers a GET of a path, or with a body a POST; raises ProviderError."""
+        """GET a path, or POST a body to it, and return the decoded JSON; raises ProviderError."""
         speaker = self._endpoint.backend
         try:
             async with asyncio.timeout(MAX_QUESTION_SECONDS):
@@ -166,12 +168,12 @@ class Transport:
 
 
 def make_bearer_header(backend: Backend) -> dict[str, str]:
-    """Return the header that brings a key, if there is one."""
+    """Return the header with the key; empty without a key."""
     return {"authorization": f"Bearer {backend.secret}"} if backend.secret else {}
 
 
 async def check_response(response: HttpResponse, backend: Backend) -> None:
-    """Raise ProviderError for a status that is no success, and for a page that is meant for people."""
+    """Raise ProviderError for an unsuccessful status, and for a web page."""
     if not 200 <= response.status < 300:
         raise make_response_error(
             ErrorResponse(response.status, response.headers, await _read_refusal(response)), backend
@@ -182,7 +184,7 @@ async def check_response(response: HttpResponse, backend: Backend) -> None:
 
 
 async def _read_refusal(response: HttpResponse) -> bytes:
-    """Return the body of a refusal as far as it comes: the status says the most, and must not be lost for the rest."""
+    """Return the part of an error body that can be read: a failure while reading must not hide the status."""
     body = bytearray()
     with suppress(TimeoutError, ProviderError):
         async with asyncio.timeout(MAX_REFUSAL_SECONDS):
@@ -197,7 +199,7 @@ class StallTimer:
     """Time limit between two pieces of content, for servers that only send heartbeats."""
 
     def __init__(self, limit: float | None, backend: Backend) -> None:
-        """`limit` is in seconds; None is none."""
+        """`limit` is in seconds; None means no limit."""
         self._limit = limit
         self._backend = backend
         self._now = asyncio.get_running_loop().time
@@ -205,7 +207,7 @@ class StallTimer:
         self._progress = 0
 
     def check(self, progress: int) -> None:
-        """Compare the content so far after bytes came. Raises STREAM_STALLED."""
+        """Compare the progress with the previous one, after bytes arrived. Raises STREAM_STALLED."""
         if progress != self._progress:
             self._progress, self._since = progress, self._now()
         elif self._limit is not None and self._now() - self._since > self._limit:
@@ -216,7 +218,7 @@ class StallTimer:
 async def read_stream(
     response: HttpResponse, decoder: StreamDecoder, watch: StallTimer
 ) -> AsyncGenerator[ProviderEvent]:
-    """Yield until the answer is done, has failed, or the body ends."""
+    """Yield events until the answer is done, has failed, or the body ends."""
     try:
         async for data in response:
             for event in decoder.feed(data):
@@ -225,7 +227,7 @@ async def read_stream(
                 return
             watch.check(decoder.progress)
     except ProviderError:
-        # What breaks behind the reason of the stop takes nothing from the answer.
+        # A failure after the stop reason does not affect the answer.
         if not decoder.complete:
             raise
 
@@ -233,7 +235,7 @@ async def read_stream(
 def read_stream_or_body(
     response: HttpResponse, decoder: WholeBodyDecoder, watch: StallTimer
 ) -> AsyncGenerator[ProviderEvent]:
-    """Yield the same, also of a server that did not stream, though it was asked to."""
+    """Yield the same events, even if the server did not stream as requested."""
     is_whole = response.headers.get("content-type", "").startswith("application/json")
     return _read_body(response, decoder) if is_whole else read_stream(response, decoder, watch)
 
@@ -249,4 +251,4 @@ async def _drain(response: HttpResponse) -> None:
             async for _ in response:
                 pass
     except (TimeoutError, ProviderError):
-        return  # then the connection is closed instead
+        return  # the connection is closed instead
