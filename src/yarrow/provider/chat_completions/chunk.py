@@ -1,4 +1,4 @@
-"""Chunks of a chat completions stream, and the usage they report."""
+"""Chunks of a chat-completions stream, and the usage they report."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from yarrow.provider.stream_framing import decode_leniently
 
 
 class FunctionDelta(Struct, frozen=True, gc=False):
-    """What a fragment adds to a call; some servers send the arguments as an object, whole."""
+    """The function part of a call's fragment; some servers send the arguments whole, as an object."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
@@ -29,13 +29,13 @@ class CallDelta(Struct, frozen=True, gc=False):
 
 
 class TextPart(Struct, frozen=True, gc=False):
-    """A part of content that comes as a list."""
+    """A part of content sent as a list."""
 
     text: str | None = None
 
 
 class ChatDelta(Struct, frozen=True, gc=False):
-    """What a chunk adds to the answer."""
+    """Fields that a chunk adds to the answer."""
 
     content: str | list[TextPart] | None = None
     refusal: str | None = None
@@ -50,20 +50,20 @@ class ChatDelta(Struct, frozen=True, gc=False):
 
 
 class CachedTokens(Struct, frozen=True, gc=False):
-    """How the prompt's tokens divide."""
+    """Cached tokens of the prompt."""
 
     cached_tokens: float | None = None
     cache_write_tokens: float | None = None
 
 
 class ReasoningTokens(Struct, frozen=True, gc=False):
-    """The part of the answer that was thinking."""
+    """Thinking tokens of the answer."""
 
     reasoning_tokens: float | None = None
 
 
 class TokenCounts(Struct, frozen=True, gc=False):
-    """The tokens so far, cached ones inside `prompt_tokens`, reasoning inside `completion_tokens`."""
+    """Running token totals; `prompt_tokens` includes cached ones, `completion_tokens` includes reasoning."""
 
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
@@ -74,13 +74,13 @@ class TokenCounts(Struct, frozen=True, gc=False):
 
 
 class GroqExtension(Struct, frozen=True, gc=False):
-    """Where one host puts its usage."""
+    """Groq's extension field, which contains its usage."""
 
     usage: TokenCounts | None = None
 
 
 class Timings(Struct, frozen=True, gc=False):
-    """What llama.cpp measured, in tokens: read from the cache, processed, generated."""
+    """Token counts measured by llama.cpp: read from the cache, processed, generated."""
 
     cache_n: float | None = None
     prompt_n: float | None = None
@@ -88,7 +88,7 @@ class Timings(Struct, frozen=True, gc=False):
 
 
 class Choice(Struct, frozen=True, gc=False):
-    """One of the answers, of which we ask for one; `message` stands in a reply that was not streamed."""
+    """One of the answers, of which we request one; `message` is set if the reply was not streamed."""
 
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
@@ -107,12 +107,12 @@ class ChatChunk(Struct, frozen=True, gc=False):
     object: str | None = None
 
 
-# Not strict: a number may come as a string or with a fraction of zero.
+# Not strict: a number may be a string, or have a fraction of zero.
 _decode = msgspec.json.Decoder(ChatChunk, strict=False).decode
 
 
 def parse_chunk(data: bytes, backend: Backend) -> ChatChunk:
-    """Return the chunk; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    """Return the chunk; MALFORMED_RESPONSE if the data is not a JSON object of the expected shape."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -120,7 +120,7 @@ def parse_chunk(data: bytes, backend: Backend) -> ChatChunk:
 
 
 class ChatUsage:
-    """Collects the figures of each chunk; llama.cpp's timings count where no usage was reported."""
+    """Accumulator of each chunk's figures; llama.cpp's timings are used if no usage was reported."""
 
     def __init__(self) -> None:
         self._reported = UsageAccumulator()
@@ -138,7 +138,7 @@ class ChatUsage:
             self._timings = chunk.timings
 
     def usage(self) -> Usage | None:
-        """Return the tokens of the answer; None when the server reported none."""
+        """Return the tokens of the answer; None if the server reported none."""
         if self._timings is not None:
             if self._reported.usage() is None:
                 self._reported.add("fresh", self._timings.prompt_n)
@@ -150,7 +150,7 @@ class ChatUsage:
         add = self._reported.add
         add("prompt", counts.prompt_tokens)
         add("output", counts.completion_tokens)
-        # Moonshot and DeepSeek report the cached part beside the prompt's, others within its details.
+        # Moonshot and DeepSeek report cached tokens next to the prompt's, others in its details.
         add("cache_read", counts.cached_tokens)
         add("cache_read", counts.prompt_cache_hit_tokens)
         if counts.prompt_tokens_details is not None:

@@ -1,4 +1,4 @@
-"""Decodes the bytes of a chat-completions stream into the uniform events."""
+"""Decoder of chat-completions streams to uniform events."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from yarrow.provider.event_buffer import EventBuffer
 from yarrow.provider.stream_framing import SseDecoder
 
 _NORMAL_FINISHES = frozenset({"", "stop", "tool_calls", "function_call", "end", "eos"})
-"""Finish reasons of a model that ended where it wanted to; the empty one is an end mark without a reason."""
+"""Finish reasons of a model that ended normally; the empty one is an end mark without a reason."""
 _FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
 _STOP_REASONS = {
     "length": StopReason.MAX_TOKENS,
@@ -23,19 +23,19 @@ _STOP_REASONS = {
 
 
 class ChatDecoder:
-    """One answer: `feed` it what each read of the socket brought, then `end` it.
+    """Decoder of one answer: call `feed` with what each read of the socket returned, then `end`.
 
-    Deltas of one feed are joined into one piece; with `chunk_size` they are joined further, until a piece has that
-    many characters or another kind of event comes. Calls, usage and the stop come together, last.
+    Deltas of one feed are joined into one piece; with `chunk_size` they are joined further, until a piece has that many
+    characters or another kind of event arrives. Calls, usage and the stop come together at the end.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
         self.complete = False
-        """Whether the answer is whole: a finish reason was seen, or the end mark."""
+        """The answer is complete: a finish reason or the end mark was seen."""
         self.done = False
-        """Whether the stop was given, so that nothing more can come."""
+        """The stop has been emitted, so no more events can come."""
         self.failure: ProviderError | None = None
-        """Why nothing more comes; what came before it was given."""
+        """Error that ended the answer; the events before it were returned."""
         self.progress = 0
         """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._backend = backend
@@ -47,7 +47,7 @@ class ChatDecoder:
         self._finish_reason = ""
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return what the bytes complete."""
+        """Return the events that the bytes complete."""
         try:
             self._take_events(self._sse.feed(data))
         except ProviderError as error:
@@ -56,7 +56,7 @@ class ChatDecoder:
         return self._events.take_events()
 
     def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return what the data of one event completes, for a body that was not a stream."""
+        """Return the events completed by the data of one event, for a body that is not a stream."""
         try:
             self._take_events([event])
         except ProviderError as error:
@@ -64,7 +64,7 @@ class ChatDecoder:
         return self._events.take_events()
 
     def end(self) -> list[ProviderEvent]:
-        """Return the rest at the end of the body; one that ended too early is the failure STREAM_TRUNCATED."""
+        """Return the remaining events at the end of the body; one that ended too early fails with STREAM_TRUNCATED."""
         try:
             self._take_events(self._sse.end())
             if not self.done and self.failure is None:
@@ -114,7 +114,7 @@ class ChatDecoder:
             self._opaque.add(delta)
 
     def _end_answer(self) -> None:
-        """Give everything that waited for the end."""
+        """Emit everything held until the end."""
         if not self.complete:
             sentence = f"{self._backend.name} ended its answer before it was whole"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)

@@ -28,7 +28,7 @@ _IMAGE_CODES = _FIELD_CODES | {Code.UNSUPPORTED_FEATURE, Code.REQUEST_TOO_LARGE}
 
 
 class LearnedRefusals:
-    """What one server refused; grows by at most one field or the images at hand per request."""
+    """Fields and images that one server refused; a request adds at most one field, or its refused images."""
 
     def __init__(self) -> None:
         self._fields: set[str] = set()
@@ -36,11 +36,11 @@ class LearnedRefusals:
         self._takes_marks = True
 
     def takes_image(self, image: Image) -> bool:
-        """Tell whether an image was not refused so far."""
+        """Return whether an image has not been refused so far."""
         return hash(image.data) not in self._images
 
     def apply(self, body: Body) -> Body:
-        """Return the body without what was refused; a limit of tokens goes under its other name first."""
+        """Return the body without refused fields; a refused token limit is first sent under its other name."""
         if not self._takes_marks:
             body = body | {"messages": [_drop_cache_marks(message) for message in body["messages"]]}
         if not self._fields:
@@ -66,7 +66,7 @@ class LearnedRefusals:
         return message
 
     def learn(self, error: ProviderError, sent: Body) -> bool:
-        """Tell whether the error names an optional field of the body that was sent; it is left out from now on."""
+        """Return whether the error names an optional field of the sent body; the field is omitted from now on."""
         if error.status not in (400, 422) or error.code not in _FIELD_CODES:
             return False
         if self._takes_marks and "cache_control" in error.message:
@@ -82,9 +82,9 @@ class LearnedRefusals:
         return True
 
     def learn_images(self, error: ProviderError, messages: Sequence[Message]) -> bool:
-        """Tell whether the error is about images of the history; a note stands for them from now on.
+        """Return whether the error is about images of the history; a note replaces them from now on.
 
-        Images that the user sends with this very request are not passed over in silence: for those it is an error.
+        Images that the user sends with this very request are not dropped silently: for those it stays an error.
         """
         if error.status not in (400, 413, 415, 422, 500) or error.code not in _IMAGE_CODES | {Code.SERVER_ERROR}:
             return False
@@ -104,7 +104,7 @@ class LearnedRefusals:
 
 
 def _drop_cache_marks(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without marks for a cache; content of one text is a string again."""
+    """Return a message without cache marks; content that is a single text becomes a string again."""
     content = message["content"]
     if not isinstance(content, list):
         return message
@@ -115,16 +115,16 @@ def _drop_cache_marks(message: dict[str, Any]) -> dict[str, Any]:
 
 
 IdForm = Literal["any", "short", "nine"]
-"""Which ids a server takes: any, those of up to 40 characters, or only those of nine letters and digits."""
+"""Call ids that a server accepts: any, those of up to 40 characters, or only those of nine letters and digits."""
 
 _FORM_PATTERNS: dict[IdForm, str] = {"any": r"(?s).+", "short": r"(?s).{1,40}", "nine": r"[a-zA-Z0-9]{9}"}
 _LENGTH = 9
 
 
 def rewrite_ids(body: Body, form: IdForm) -> Body:
-    """Return the body with every id of a call in this form; a good one stays unless an earlier call took it.
+    """Return the body with every call id in this form; a valid id stays unless an earlier call took it.
 
-    What comes later has no say in it, so that a longer history keeps the ids of a shorter one.
+    Ids depend only on earlier messages, so a longer history keeps the ids of a shorter one.
     """
     if form == "any":
         return body
@@ -143,7 +143,7 @@ def _rewrite_field(fields: dict[str, Any], name: str, legal: Callable[[str], str
 
 
 def _derive_ids(form: str, call_id: str) -> Iterator[str]:
-    """Yield ids of the form for one, without end; a good one comes first as it is."""
+    """Yield candidates of this form for an id, endlessly; a valid id comes first, unchanged."""
     chosen = digest = call_id
     while True:
         if re.fullmatch(form, chosen):
@@ -153,7 +153,7 @@ def _derive_ids(form: str, call_id: str) -> Iterator[str]:
 
 
 _THINKING_FIELDS = {"api.deepseek.com": "reasoning_content"}
-"""Hosts that want the thinking field on every message with calls, even empty, while they think."""
+"""Hosts that, while thinking, require the thinking field on every message with calls, even if it is empty."""
 _ID_FORMS: dict[str, IdForm] = {"api.openai.com": "short", "api.mistral.ai": "nine"}
 _MISSING_FIELD = re.compile(
     r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be (?:passed back|provided|present|included|sent)"
@@ -161,10 +161,10 @@ _MISSING_FIELD = re.compile(
     r"|\b(reasoning_content)\b\W{0,3}(?:field |parameter )?(?:(?:is|was|are) )?(?:missing|required|field required)",
     re.IGNORECASE,
 )
-"""Sentences that name the field as missing, not as refused."""
+"""Sentences that report a field as missing, not as refused."""
 _SHORT_IDS = r"(?s)tool_call.{0,200}maximum length 40\b"
 _NINE_CHARACTER_IDS = r"(?si)tool call ids?\b.{0,200}\blength (?:of )?9\b"
-"""What the vendor says, and what the chat templates of its models say on other servers, there as an internal error."""
+"""The vendor's wording, and that of its models' chat templates on other servers, which report an internal error."""
 _MISSING_TOOLS = re.compile(
     r"toolconfig field must be defined"  # Bedrock
     r"|`tool_(?:use|calls|result)`.{0,80}\bmust (?:define|include) tools"  # Anthropic
@@ -176,7 +176,7 @@ _REQUIREMENT_CODES = (Code.INVALID_REQUEST, Code.UNSUPPORTED_PARAMETER, Code.SER
 
 
 class LearnedRequirements:
-    """What one server wants in the messages of a request; grows by at most one demand per request."""
+    """Requirements of one server for the messages of a request; a request adds at most one."""
 
     def __init__(self, host: str = "") -> None:
         self._thinking_field = _THINKING_FIELDS.get(host, "")
@@ -184,7 +184,7 @@ class LearnedRequirements:
         self._declares_tools = False
 
     def apply(self, body: Body) -> Body:
-        """Return the body as the server wants it."""
+        """Return the body with the requirements met."""
         body = rewrite_ids(body, self._ids)
         if self._declares_tools and "tools" not in body:
             body = _declare_tools(body)
@@ -196,13 +196,13 @@ class LearnedRequirements:
         return body | {"messages": messages}
 
     def is_about(self, error: ProviderError) -> bool:
-        """Tell whether the error names something that the server misses, and not something that it refuses."""
+        """Return whether the error names something that the server misses, rather than something that it refuses."""
         texts = (_MISSING_FIELD, _MISSING_TOOLS, _NINE_CHARACTER_IDS, _SHORT_IDS)
         about_messages = error.status in (400, 422, 500) and error.code in _REQUIREMENT_CODES
         return about_messages and any(re.search(text, error.message) for text in texts)
 
     def learn(self, error: ProviderError) -> bool:
-        """Tell whether the error makes a demand that was not known; it is met from now on."""
+        """Return whether the error states a new requirement; it is met from now on."""
         if not self.is_about(error):
             return False
         before = (self._thinking_field, self._ids, self._declares_tools)
@@ -216,7 +216,7 @@ class LearnedRequirements:
 
 
 def _declare_tools(body: Body) -> Body:
-    """Return the body with the tools that its history calls, of which the model may call none."""
+    """Return the body with the tools that its history calls declared, but with calls to them disabled."""
     calls = [call for message in body["messages"] for call in message.get("tool_calls", ())]
     names = dict.fromkeys(call["function"]["name"] for call in calls)
     if not names:

@@ -1,11 +1,11 @@
-"""Reads the lists of models that chat-completions servers give."""
+"""Parser of the model lists that chat-completions servers return."""
 
 from typing import Any, cast
 
 from yarrow.provider.base import ModelEntry
 
 _WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
-"""Names under which servers tell a model's window, in tokens."""
+"""Names under which servers report a model's window, in tokens."""
 
 
 def parse_models(value: object) -> list[ModelEntry]:
@@ -28,7 +28,7 @@ def parse_rows(value: object) -> list[dict[str, Any]]:
 
 
 def _find_window(entry: dict[str, Any]) -> int:
-    """Return the smallest window that an entry tells, of itself, of its best host or of its loaded file."""
+    """Return the smallest window that an entry reports: its own, its best host's or its loaded file's."""
     places = [entry, entry.get("top_provider"), entry.get("meta")]
     told = [
         value

@@ -1,4 +1,4 @@
-"""Thinking and opaque fields of chat completions messages."""
+"""Thinking and opaque fields of chat-completions messages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -9,17 +9,17 @@ from yarrow.message import Thinking
 from yarrow.provider.chat_completions.chunk import CallDelta, ChatDelta
 
 REASONING_DETAILS = "reasoning_details"
-"""OpenRouter's; it holds the thinking text too."""
+"""OpenRouter's field, which also contains the thinking text."""
 MESSAGE_FIELDS = (REASONING_DETAILS, "thinking_blocks", "extra_content", "provider_specific_fields")
-"""Of messages: OpenRouter's, LiteLLM's of Claude, Gemini's own endpoint, LiteLLM's of others."""
+"""Opaque fields of messages: OpenRouter's, LiteLLM's for Claude, Gemini's own endpoint's, LiteLLM's for others."""
 CALL_FIELDS = ("extra_content", "provider_specific_fields")
-"""Of calls: Gemini's own endpoint and LiteLLM; they hold `thought_signature`."""
+"""Opaque fields of calls, from Gemini's own endpoint and LiteLLM; they contain `thought_signature`."""
 _STREAMED_MEMBERS = ("text", "summary", "data")
-"""Members of a detail that come in pieces; of all others the last value that is not null counts."""
+"""Members of a detail that arrive in pieces; of any other the last non-null value is used."""
 
 
 class OpaqueFields:
-    """The fields of one message while it is streamed."""
+    """Opaque fields of one message while it is streamed."""
 
     def __init__(self) -> None:
         self._details: dict[object, dict[str, Any]] = {}
@@ -27,7 +27,7 @@ class OpaqueFields:
         self._others: dict[str, dict[str, Any]] = {}
 
     def add(self, delta: ChatDelta) -> None:
-        """Add what a delta holds."""
+        """Add the fields of a delta."""
         for fragment in delta.reasoning_details or ():
             self._add_detail(fragment)
         for fragment in delta.thinking_blocks or ():
@@ -40,7 +40,7 @@ class OpaqueFields:
                 self._others[name] = self._others.get(name, {}) | value
 
     def encode(self) -> str:
-        """Return the fields as JSON text; empty when there were none."""
+        """Return the fields as JSON text; empty if there were none."""
         fields: dict[str, Any] = {**self._others}
         if self._details:
             fields[REASONING_DETAILS] = list(self._details.values())
@@ -49,7 +49,7 @@ class OpaqueFields:
         return encode_fields(fields)
 
     def _add_detail(self, fragment: dict[str, Any]) -> None:
-        """Join the fragments of one index and type to one detail."""
+        """Join the fragments with the same index and type into one detail."""
         known = self._details.setdefault(str((fragment.get("index"), fragment.get("type"))), {})
         for name, value in fragment.items():
             if name in _STREAMED_MEMBERS and isinstance(value, str) and isinstance(known.get(name), str):
@@ -58,7 +58,7 @@ class OpaqueFields:
                 known[name] = value
 
     def _add_block(self, fragment: dict[str, Any]) -> None:
-        """Join the fragments of a thinking block, which its signature ends."""
+        """Join the fragments of a thinking block; a signature ends the block."""
         last = self._blocks[-1] if self._blocks else {}
         if fragment.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
             self._blocks.append(dict(fragment))
@@ -68,18 +68,18 @@ class OpaqueFields:
 
 
 def get_call_fields(delta: CallDelta) -> dict[str, Any]:
-    """Return the fields that a fragment of a call brings."""
+    """Return the opaque fields in a fragment of a call."""
     fields = {"extra_content": delta.extra_content, "provider_specific_fields": delta.provider_specific_fields}
     return {name: value for name, value in fields.items() if value}
 
 
 def encode_fields(fields: Mapping[str, Any]) -> str:
-    """Return fields as opaque text; empty for none."""
+    """Return fields as opaque text; empty if there are none."""
     return msgspec.json.encode(fields).decode() if fields else ""
 
 
 def decode_fields(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return those fields of some names that an opaque text holds; none when it holds something else."""
+    """Return the named fields in an opaque text; empty if it contains something else."""
     if not opaque:
         return {}
     try:
@@ -95,7 +95,7 @@ _FIELD_BY_OPAQUE = {opaque: field for field, opaque in _OPAQUE_BY_FIELD.items()}
 
 
 def get_thinking(delta: ChatDelta) -> tuple[str, str]:
-    """Return the thinking text of a delta and its opaque data; a server that fills two fields says it twice."""
+    """Return the thinking text of a delta and its opaque data; a server that fills two fields repeats the same text."""
     if delta.reasoning_content:
         return delta.reasoning_content, _OPAQUE_BY_FIELD["reasoning_content"]
     if delta.reasoning:
@@ -106,7 +106,7 @@ def get_thinking(delta: ChatDelta) -> tuple[str, str]:
 
 
 def replay_thinking(blocks: Iterable[Thinking]) -> dict[str, str]:
-    """Return the fields, with their texts, that bring thinking back to where it came from."""
+    """Return the fields, with their texts, that send thinking back as it arrived."""
     fields: dict[str, str] = {}
     for block in blocks:
         field = _FIELD_BY_OPAQUE.get(block.opaque)

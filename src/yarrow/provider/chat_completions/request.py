@@ -1,4 +1,4 @@
-"""Builds the JSON body of a chat-completions request."""
+"""Encoder for the JSON body of a chat-completions request."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from yarrow.provider.chat_completions.opaque_fields import (
 from yarrow.provider.history import Target, repair_chat_history
 
 _CLAUDE_MODEL = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)
-"""Models that cache nothing but what a request marks, by their names at gateways."""
+"""Models that cache only what a request marks, by their names at gateways."""
 _CACHE_MARK: Body = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -26,9 +26,8 @@ def encode_chat_request(
 ) -> Body:
     """Return the body of a streaming request.
 
-    `fields` is what the backend wants besides model, messages and tools. `extra` is the configured body, merged in
-    last, objects into objects; null there takes a field out. A tool choice other than `auto` is the caller's and
-    stays.
+    `fields` are the backend's fields besides model, messages and tools. `extra` is the configured body, merged in last,
+    objects recursively; null in it removes a field. A tool choice other than `auto` comes from the caller and stays.
     """
     body: Body = {"model": request.model, "messages": encode_messages(request, target)}
     if request.tools:
@@ -42,7 +41,7 @@ def encode_chat_request(
 
 
 def encode_messages(request: CompletionRequest, target: Target) -> list[Body]:
-    """Return the system prompt and the repaired history as the wire has them."""
+    """Return the system prompt and the repaired history in wire format."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     return [*system, *map(_message, repair_chat_history(request.messages, target))]
 
@@ -73,7 +72,7 @@ def _message(message: Message) -> Body:
 
 
 def _user_content(message: Message) -> str | list[Body]:
-    """Return a plain string where there is no image: lists confuse some models."""
+    """Return a plain string if there is no image: lists confuse some models."""
     if not message.images:
         return _join_paragraphs(message)
     parts: list[Body] = []
@@ -95,7 +94,7 @@ def _assistant(message: Message) -> Body:
         if isinstance(block, Opaque):
             for name, value in decode_fields(block.data, MESSAGE_FIELDS).items():
                 signed[name] = [*signed.get(name, []), *value] if isinstance(value, list) else value
-    # The details hold the thinking text too.
+    # The details contain the thinking text too.
     thinking = (
         {}
         if REASONING_DETAILS in signed

@@ -1,4 +1,4 @@
-"""Puts tool calls together from the fragments of a stream."""
+"""Assembly of tool calls from the fragments of a stream."""
 
 import os
 from typing import Any
@@ -13,13 +13,13 @@ from yarrow.provider.chat_completions.opaque_fields import encode_fields, get_ca
 from yarrow.provider.stream_framing import is_json_object
 
 MAX_CALLS = 256
-"""Calls of one answer; one more is MALFORMED_TOOL_CALL."""
+"""Maximum calls in one answer; one more is MALFORMED_TOOL_CALL."""
 MAX_ARGUMENTS = 16 * 1024 * 1024
-"""Characters of the arguments of one answer's calls; beyond is MALFORMED_TOOL_CALL."""
+"""Maximum characters of arguments in one answer's calls; beyond it MALFORMED_TOOL_CALL."""
 
 
 class _OpenCall:
-    """A call that fragments are still added to."""
+    """A call that may still receive fragments."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -27,7 +27,7 @@ class _OpenCall:
         self.name = ""
         self.fragments: list[str] = []
         self.fields: dict[str, Any] = {}
-        """What a gateway attached."""
+        """Opaque fields that a gateway attached."""
 
     @property
     def arguments(self) -> str:
@@ -38,7 +38,7 @@ class _OpenCall:
 
 
 class ToolCallAssembler:
-    """The calls of one answer, in the making."""
+    """Assembler for the calls of one answer."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -47,13 +47,13 @@ class ToolCallAssembler:
         self._size = 0
 
     def add(self, delta: CallDelta) -> None:
-        """Take one fragment."""
+        """Add one fragment."""
         function = delta.function
         name = (function.name or "") if function else ""
         arguments = _arguments_text(function.arguments) if function else ""
         call_id = str(delta.id) if delta.id is not None else ""
         call = self._find(delta.index, call_id)
-        # Only text that could be an object of its own is compared with what is there: joining it has a price.
+        # Joining the fragments is expensive, so compare only text that could be an object of its own.
         starts_object = arguments.lstrip()[:1] == "{"
         if (
             call is None
@@ -62,7 +62,7 @@ class ToolCallAssembler:
         ):
             call = self._open(delta.index)
         elif starts_object and call_id == call.id and arguments == call.arguments and call.is_whole():
-            return  # the whole call, said again
+            return  # a repetition of the whole call
         call.id = call_id or call.id
         call.name = name or call.name
         call.fields |= get_call_fields(delta)
@@ -73,10 +73,10 @@ class ToolCallAssembler:
             raise self._refuse(f"tool calls of more than {MAX_ARGUMENTS} characters")
 
     def finish(self, *, natural: bool) -> list[ToolCall]:
-        """Return the calls in the order of their indexes, each with an id of its own.
+        """Return the calls in the order of their indexes, each with a unique id.
 
-        `natural` says that the model ended where it wanted to. If it did not, a call whose arguments are no JSON
-        object was cut off, and is left out; if it did, such a call is kept with the text it has.
+        `natural` means that the model ended normally. If it did not, a call whose arguments are not a JSON object was
+        truncated and is dropped; if it did, such a call is kept with its text.
         """
         finished: list[ToolCall] = []
         taken: set[str] = set()
@@ -86,7 +86,7 @@ class ToolCallAssembler:
             whole = not blank and is_json_object(arguments)
             if not call.name and blank:
                 continue
-            # Without arguments nobody can tell whether some were to come, except when another call came after.
+            # A call without arguments may be truncated unless another call came after it.
             if not (natural or whole or (blank and call is not self._calls[-1])):
                 continue
             if not call.name:
@@ -108,7 +108,7 @@ class ToolCallAssembler:
         return self._calls[-1] if self._calls else None
 
     def _find_without_id(self) -> _OpenCall | None:
-        """Return the last call if its id may still be to come."""
+        """Return the last call if its id may still arrive."""
         last = self._calls[-1] if self._calls else None
         return last if last is not None and not last.id else None
 
@@ -126,12 +126,12 @@ class ToolCallAssembler:
 
 
 def new_call_id() -> str:
-    """Return an id for a call that the backend gave none."""
+    """Return an id for a call without one from the backend."""
     return f"call_{os.urandom(12).hex()}"
 
 
 def _is_other_call(call: _OpenCall, call_id: str) -> bool:
-    """Tell whether a fragment belongs to another call, though some proxies give all calls the same index."""
+    """Return whether a fragment belongs to another call: some proxies use the same index for all calls."""
     return bool(call_id and call.id) and call_id != call.id
 
 

@@ -1,4 +1,4 @@
-"""Sends chat-completions requests to one server and reads its answers."""
+"""Transport of chat-completions requests to one server."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,7 +10,7 @@ from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, r
 
 
 class ChatTransport:
-    """One server, over an HTTP client that belongs to the caller."""
+    """Client of one server over the caller's HTTP client."""
 
     def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
         self._backend = endpoint.backend

@@ -1,1 +1,1 @@
-"""The adapter for Gemini, through its vendor's library."""
+"""Adapter for Gemini, over the vendor's library."""

@@ -24,14 +24,14 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 
 PAGE_SIZE = 1000
-"""Models of one page of the list."""
+"""Number of models on one page of the list."""
 MAX_PAGES = 50
-"""Pages of the list of models that are asked for; what stands behind them is not listed."""
+"""Maximum pages requested of the list of models; models on later pages are not listed."""
 _ANSWER_ACTION = "generateContent"
 
 
 class GeminiModel(Struct, frozen=True):
-    """A model as the backend tells it; compatible servers leave most of it out. Numbers are tokens."""
+    """A model as the backend describes it; compatible servers omit most fields. Numbers are in tokens."""
 
     name: str | None = None
     input_token_limit: int | None = None
@@ -40,12 +40,12 @@ class GeminiModel(Struct, frozen=True):
 
 
 def convert_model(model: object) -> GeminiModel:
-    """Return what we read of a model of the library."""
+    """Return the fields we use of a model of the library."""
     return msgspec.convert(model, GeminiModel, from_attributes=True)
 
 
 def list_answering_models(models: Iterable[object]) -> list[ModelEntry]:
-    """Return the models that write answers; one that does not say what it does is taken for one."""
+    """Return the models that write answers, including those that do not declare their actions."""
     return [
         ModelEntry(model.name.removeprefix("models/"), max(model.input_token_limit or 0, 0))
         for model in map(convert_model, models)
@@ -54,9 +54,9 @@ def list_answering_models(models: Iterable[object]) -> list[ModelEntry]:
 
 
 DEFAULT_CONTEXT_WINDOW = 1_048_576
-"""Tokens of context of a model that does not say: all recent ones have as many."""
+"""Context window in tokens of a model that reports none; all recent models have this size."""
 LINGER_SECONDS = 0.5
-"""Seconds that the end of an answer is waited for behind its finish reason."""
+"""Seconds to wait for the end of an answer after its finish reason."""
 
 
 class GeminiProvider:
@@ -73,7 +73,7 @@ class GeminiProvider:
         self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
-        """Ask the server what the model can do; where it does not say, what is usual is assumed."""
+        """Ask the server for the model's capabilities; unreported ones get the usual values."""
         if not self._model:
             sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
@@ -87,7 +87,7 @@ class GeminiProvider:
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; images that the server refuses are left out once, and from then on."""
+        """Stream one answer; if the server refuses images, retry without them, and omit them from then on."""
         while True:
             target = Target(self._name, request.model, self._refusals.takes_image)
             call = encode_gemini_request(request, target, self._settings)
@@ -102,14 +102,14 @@ class GeminiProvider:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the models that write answers, with their windows where the server tells them."""
+        """Return the models that write answers, with the windows that the server reports."""
         found: list[ModelEntry] = []
         async with open_session(self._endpoint, self._http, QUESTION_TIMEOUTS) as session:
             with session.translate_errors():
                 pager = await session.models.list(config={"page_size": PAGE_SIZE})
                 for _ in range(MAX_PAGES):
                     found += list_answering_models(pager.page)
-                    with suppress(IndexError):  # the library's way to say that there is no page more
+                    with suppress(IndexError):  # the library's signal that there are no more pages
                         await pager.next_page()
                         continue
                     break
@@ -125,7 +125,7 @@ class GeminiProvider:
                 with session.translate_errors():
                     return convert_model(await session.models.get(model=self._model))
             except ProviderError:
-                # Compatible servers may not know the question; what is really wrong shows in the first answer.
+                # Compatible servers may not support this request; the first answer shows any real problem.
                 return GeminiModel()
 
     async def _stream_answer(self, call: GeminiRequest, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
@@ -147,7 +147,7 @@ class GeminiProvider:
 
 
 async def _stream_chunks(session: GeminiSession, call: GeminiRequest, decoder: GeminiDecoder) -> AsyncGenerator[object]:
-    """Yield the chunks of the library until the answer is whole and nothing follows."""
+    """Yield the chunks of the library until the answer is complete and nothing follows."""
     with session.translate_errors():
         answer = await session.models.generate_content_stream(
             model=call.model, contents=call.contents, config=call.config
@@ -159,7 +159,7 @@ async def _stream_chunks(session: GeminiSession, call: GeminiRequest, decoder: G
                     with session.translate_errors():
                         chunk = await anext(answer, None)
             except (ProviderError, TimeoutError):
-                # What breaks behind the finish reason takes nothing from the answer.
+                # A failure after the finish reason does not affect the answer.
                 if not decoder.complete:
                     raise
                 return
@@ -172,14 +172,14 @@ async def _stream_chunks(session: GeminiSession, call: GeminiRequest, decoder: G
 
 
 async def _drain_answer(answer: AsyncIterator[object]) -> None:
-    """Let the library's generators end by themselves; left to the collector, each would become a task to close it."""
+    """Run the library's generators to their end; otherwise garbage collection creates a task to close each."""
     with suppress(Exception):
         async for _ in answer:
             pass
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; raises PROVIDER_SETUP when Google itself is meant and there is no key."""
+    """Return the provider; raises PROVIDER_SETUP if the server is Google's own and there is no key."""
     settings = config.settings
     key = await find_configured_key(config.name, settings, config.environment)
     if not key and is_official(settings.base_url):

@@ -1,4 +1,4 @@
-"""Where Gemini's API is and how it is spoken to: the base URL and the version, however the user wrote them."""
+"""Address of Gemini's API: base URL and version, in any form that the user wrote them."""
 
 import re
 
@@ -9,19 +9,19 @@ from yarrow.provider.backend_errors import Backend
 
 OFFICIAL_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
-"""The version of the API that has tools and thought signatures."""
+"""API version that supports tools and thought signatures."""
 _VERSION_AT_END = re.compile(r"/(v\d+(?:alpha|beta)?\d*)$")
 
 
 class GeminiAddress(Struct, frozen=True):
-    """What the library is told: `base` has no slash at its end, `version` is the first part of every path."""
+    """Address for the library: `base` has no trailing slash, `version` is the first part of every path."""
 
     base: str
     version: str
 
 
 class GeminiEndpoint(Struct, frozen=True):
-    """Where the backend is and how it is spoken to."""
+    """Address of the backend, its key and the configured headers."""
 
     address: GeminiAddress
     backend: Backend
@@ -29,7 +29,7 @@ class GeminiEndpoint(Struct, frozen=True):
 
 
 def parse_address(url: str) -> GeminiAddress:
-    """Return the address that a configured base URL means; empty is the vendor."""
+    """Return the address for a configured base URL; an empty one is the vendor's."""
     base = (url.strip() or OFFICIAL_URL).rstrip("/")
     if found := _VERSION_AT_END.search(base):
         return GeminiAddress(base[: found.start()].rstrip("/"), found[1])
@@ -37,5 +37,5 @@ def parse_address(url: str) -> GeminiAddress:
 
 
 def is_official(url: str) -> bool:
-    """Tell whether a configured base URL is the vendor's, and not in the clear: the vendor's key goes nowhere else."""
+    """Return whether a configured base URL is the vendor's, over TLS; the vendor's key is sent only there."""
     return is_official_url(url, OFFICIAL_URL)

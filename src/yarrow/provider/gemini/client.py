@@ -1,4 +1,4 @@
-"""Opens the client of the package google-genai, which is large and optional, no earlier than a call needs it."""
+"""Client of the google-genai package, a large, optional dependency that is imported on first use."""
 
 import logging
 import warnings
@@ -22,16 +22,16 @@ class ModelPage(Protocol):
 
     @property
     def page(self) -> list[Any]:
-        """The entries of the page at hand."""
+        """The entries of the current page."""
         ...
 
     async def next_page(self) -> object:
-        """Turn to the next page; IndexError says that there is none."""
+        """Load the next page; raises IndexError if there is none."""
         ...
 
 
 class ModelsApi(Protocol):
-    """What we use of the library: it takes plain values, and gives objects of its own."""
+    """The part of the library that we use; it accepts plain values and returns its own objects."""
 
     async def generate_content_stream(
         self, *, model: str, contents: list[dict[str, Any]], config: dict[str, Any]
@@ -40,7 +40,7 @@ class ModelsApi(Protocol):
         ...
 
     async def get(self, *, model: str) -> object:
-        """Return what the backend tells about a model."""
+        """Return the backend's description of a model."""
         ...
 
     async def list(self, *, config: dict[str, Any]) -> ModelPage:
@@ -58,12 +58,12 @@ class GeminiSession:
 
     @contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Turn what the library raises inside into ProviderError; ours go through it unchanged."""
+        """Convert the library's exceptions to ProviderError; a ProviderError passes unchanged."""
         try:
             yield
         except ProviderError:
             raise
-        except Exception as error:  # the library's own errors, pydantic's, and those of plain Python
+        except Exception as error:  # the library's own errors, pydantic's, and built-in exceptions
             said = quote_text(str(error), self._backend)
             if not self.transport.has_sent:
                 sentence = f"{self._backend.name} cannot be asked this: {said}"
@@ -74,7 +74,7 @@ class GeminiSession:
 
 @asynccontextmanager
 async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Timeouts) -> AsyncGenerator[GeminiSession]:
-    """Give the library for one call; leaving closes the connection. Raises PROVIDER_SETUP when it is not installed."""
+    """Yield the library for one call and close its connection at exit. Raises PROVIDER_SETUP if it is not installed."""
     try:
         from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
     except ImportError as error:
@@ -83,7 +83,7 @@ async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Tim
     _silence_library()
     bridge = HttpxTransport(http, endpoint.backend, timeouts)
     try:
-        # The library closes itself when nobody refers to its client any more; here somebody does.
+        # The library closes itself once its client is unreferenced, so keep a reference.
         client = new_client(endpoint, bridge)
         yield GeminiSession(cast("ModelsApi", client.aio.models), bridge, endpoint.backend)
     finally:
@@ -91,6 +91,6 @@ async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Tim
 
 
 def _silence_library() -> None:
-    """Keep the library from writing to the terminal about values that it does not know and keys that we do not use."""
+    """Prevent library output in the terminal about values that it does not know and keys that we do not use."""
     warnings.filterwarnings("ignore", module=r"google\.genai")
     logging.getLogger("google_genai").setLevel(logging.CRITICAL)

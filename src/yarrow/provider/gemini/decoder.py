@@ -18,7 +18,7 @@ from yarrow.provider.stream_framing import is_json_object
 
 
 class FunctionCall(Struct, frozen=True, gc=False):
-    """A call, always whole."""
+    """A call, always complete."""
 
     name: str | None = None
     id: str | None = None
@@ -35,26 +35,26 @@ class GeminiPart(Struct, frozen=True, gc=False):
 
 
 class GeminiContent(Struct, frozen=True, gc=False):
-    """What a chunk adds."""
+    """Content that a chunk adds."""
 
     parts: list[GeminiPart] | None = None
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """An answer; we ask for one."""
+    """An answer; we request one."""
 
     content: GeminiContent | None = None
     finish_reason: str | None = None
 
 
 class PromptFeedback(Struct, frozen=True, gc=False):
-    """What the backend says about the prompt."""
+    """The backend's verdict on the prompt."""
 
     block_reason: str | None = None
 
 
 class GeminiTokenCounts(Struct, frozen=True, gc=False):
-    """The tokens so far; cached ones are inside the prompt's, thoughts are outside the candidates'."""
+    """Running token totals; the prompt's include cached ones, the candidates' exclude thoughts."""
 
     prompt_token_count: int | None = None
     cached_content_token_count: int | None = None
@@ -71,7 +71,7 @@ class GeminiChunk(Struct, frozen=True, gc=False):
 
 
 def convert_chunk(given: object, backend: Backend) -> GeminiChunk:
-    """Return what we read of an object of the library; MALFORMED_RESPONSE when it has another shape."""
+    """Return the fields we use of a library object; MALFORMED_RESPONSE if it has another shape."""
     try:
         return msgspec.convert(given, GeminiChunk, from_attributes=True)
     except msgspec.ValidationError as error:
@@ -92,14 +92,14 @@ _FAILURE_REASONS = {
     "MALFORMED_RESPONSE": (Code.MALFORMED_RESPONSE, "gave an answer that it could not read itself", True),
     "MISSING_THOUGHT_SIGNATURE": (Code.INVALID_REQUEST, "misses a thought signature in the conversation", False),
 }
-"""Finish reasons that are no end of an answer: their code, what the model did, and whether it may do better."""
+"""Finish reasons that report a failure: the error code, what the model did, and whether a retry may help."""
 
 
 class GeminiDecoder:
-    """One answer: `take` each chunk, then `end` it.
+    """Decoder of one answer: call `take` with each chunk, then `end`.
 
     Deltas of one chunk are joined into one piece; with `chunk_size` they are joined further, until a piece has that
-    many characters or another kind of event comes. A signature follows the text that it signs.
+    many characters or another kind of event arrives. A signature follows the text that it signs.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
@@ -112,11 +112,11 @@ class GeminiDecoder:
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is whole: a finish reason was seen."""
+        """The answer is complete: a finish reason was seen."""
         return bool(self._reason)
 
     def take(self, given: object) -> list[ProviderEvent]:
-        """Return what a chunk brings. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
+        """Return the events in a chunk. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
         chunk = convert_chunk(given, self._backend)
         _add_counts(self._usage, chunk.usage_metadata)
         for part in _parts(chunk):
@@ -126,7 +126,9 @@ class GeminiDecoder:
         return self._events.take_events()
 
     def end(self) -> list[ProviderEvent]:
-        """Return the rest of a whole answer. Raises STREAM_TRUNCATED, and what a finish reason means that is none."""
+        """Return the remaining events of a complete answer. Raises STREAM_TRUNCATED, or the error that a finish reason
+        reports.
+        """
         if not self._reason:
             sentence = f"{self._backend.name} ended its answer before it was whole"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
@@ -142,7 +144,7 @@ class GeminiDecoder:
         return [*events, StopPiece(self._stop())]
 
     def flush(self) -> list[ProviderEvent]:
-        """Return the text that waits for more, as before a failure."""
+        """Return the pending text, for example before a failure."""
         self._events.flush()
         return self._events.take_events()
 
@@ -202,7 +204,7 @@ def _parts(chunk: GeminiChunk) -> list[GeminiPart]:
 
 
 def _find_reason(chunk: GeminiChunk) -> str:
-    """Return why the answer ended; a prompt that was blocked has no answer, and is withheld for safety."""
+    """Return why the answer ended; a blocked prompt has no answer, and counts as withheld for safety."""
     if chunk.candidates:
         return chunk.candidates[0].finish_reason or ""
     blocked = chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason

@@ -1,4 +1,4 @@
-"""Lets the vendor's library speak over our HTTP client; importing this imports the library."""
+"""HTTP transport of the vendor's library over our HTTP client; importing this imports the library."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ KEY_HEADER = "x-goog-api-key"
 
 
 class _ErrorField(Struct, frozen=True):
-    """What we look for in an event before the library sees it."""
+    """The field read from an event before the library sees it."""
 
     error: msgspec.Raw = msgspec.Raw()
 
@@ -30,25 +30,25 @@ _decode_error_field = msgspec.json.Decoder(_ErrorField).decode
 
 
 class HttpxTransport(httpx2.AsyncBaseTransport):
-    """The requests of one call of the library; closing it ends them at once.
+    """Transport for one call of the library; closing it aborts its requests immediately.
 
-    So limits, proxies, certificates, cancellation and errors are those of all providers. What a server refuses is
-    raised as ProviderError through the library. Events are written anew, because the library understands one way of
-    writing them only.
+    Limits, proxies, certificates, cancellation and errors are therefore those of all providers. Failing responses are
+    raised as ProviderError through the library. Events are rewritten, because the library understands only one way of
+    writing them.
     """
 
     def __init__(self, http: HttpClient, backend: Backend, timeouts: Timeouts) -> None:
         self.has_sent = False
-        """Whether a request left; before that, what the library raises is about what it was given."""
+        """A request was sent; before that, exceptions of the library concern its arguments."""
         self._http = http
         self._backend = backend
         self._timeouts = timeouts
         self._open = AsyncExitStack()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request of the library. Raises ProviderError, also for a status that is no success."""
+        """Send a request of the library. Raises ProviderError, also for an unsuccessful status."""
         self.has_sent = True
-        # One after the other, and the last one may stay open as long as its answer streams.
+        # Requests are sequential, and the last one may stay open while its answer streams.
         await self._open.aclose()
         response = await self._open.enter_async_context(self._http.send(await self._translate_request(request)))
         await check_response(response, self._backend)
@@ -61,7 +61,7 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(200, headers=headers, content=body)
 
     async def aclose(self) -> None:
-        """Give the connections back; one that is in the middle of an answer is closed."""
+        """Release the connections; one in the middle of an answer is closed."""
         await self._open.aclose()
 
     async def _translate_request(self, request: httpx2.Request) -> HttpRequest:
@@ -71,7 +71,7 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
 
 
 def new_client(endpoint: GeminiEndpoint, bridge: HttpxTransport) -> Client:
-    """Return the library's client, with nothing of its own that would reach out."""
+    """Return the library's client, with no network access of its own."""
     options = HttpOptions(
         base_url=endpoint.address.base,
         api_version=endpoint.address.version,
@@ -81,12 +81,12 @@ def new_client(endpoint: GeminiEndpoint, bridge: HttpxTransport) -> Client:
         httpx_client=httpx2.Client(transport=httpx2.BaseTransport(), trust_env=False),
         async_client_args={"ssl": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)},
     )
-    # Never an empty key, else the library takes one from the environment, which need not be for this server.
+    # Never an empty key, or the library would read one from the environment, possibly for another server.
     return Client(api_key=endpoint.backend.secret or "none", vertexai=False, http_options=options)
 
 
 class _EventStream(httpx2.AsyncByteStream):
-    """The events of a response, each written as the library reads it."""
+    """Events of a response, each rewritten for the library."""
 
     def __init__(self, response: HttpResponse, backend: Backend, opened: AsyncExitStack) -> None:
         self._response = response
@@ -111,13 +111,13 @@ class _EventStream(httpx2.AsyncByteStream):
 
 
 def _encode_event(event: bytes, backend: Backend) -> bytes:
-    """Return an event as the library reads it. Raises what it means if it is none of this API."""
+    """Return an event in the library's format. Raises ProviderError if it is not an event of this API."""
     _raise_error(event, backend)
     return b"".join(b"data: %b\n" % line for line in event.split(b"\n")) + b"\n"
 
 
 def _raise_error(event: bytes, backend: Backend) -> None:
-    """Raise what an event, or a body that is no stream, means if it tells a failure or is no JSON object."""
+    """Raise ProviderError if an event, or a body that is not a stream, reports a failure or is not a JSON object."""
     try:
         failure = _decode_error_field(event).error
     except (msgspec.DecodeError, UnicodeError, RecursionError):

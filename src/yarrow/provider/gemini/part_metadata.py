@@ -1,4 +1,4 @@
-"""What is kept beside a block so that it goes back to Gemini as the part it came in."""
+"""Metadata stored with a block so that it returns to Gemini as the part it arrived in."""
 
 import msgspec
 from msgspec import Struct
@@ -7,27 +7,28 @@ from yarrow.provider.body import replace_surrogates
 
 
 class PartMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The opaque data of a tool call, or of a block of its own that signs the text before it or holds a thought."""
+    """The opaque data of a tool call, or of a separate block that signs the text before it or contains a thought."""
 
     thought_signature: bytes = b""
     id: str = ""
-    """Of a call: the id that the backend gave it; empty when it is ours and means nothing there."""
+    """For a call: its id from the backend; empty if the id is ours and unknown to the backend."""
     length: int = 0
-    """Of signed text: its characters, at the end of the text block before; neighbouring text was joined to it."""
+    """For signed text: its length in characters, at the end of the preceding text block, which may join several texts.
+    """
     thought: str | None = None
-    """Of a signed thought: its text."""
+    """For a signed thought: its text."""
 
 
 _decode = msgspec.json.Decoder(PartMetadata).decode
 
 
 def encode_metadata(note: PartMetadata) -> str:
-    """Return the note as opaque data; empty when there is nothing to keep."""
+    """Return the note as opaque data; empty if the note is."""
     return "" if note == PartMetadata() else replace_surrogates(msgspec.json.encode(note).decode())
 
 
 def decode_metadata(opaque: str) -> PartMetadata:
-    """Return the note in opaque data; an empty one when it is none of ours."""
+    """Return the note in opaque data; an empty one if the data is not ours."""
     try:
         return _decode(opaque)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Request of the Gemini API: contents, tools and their schemas."""
+"""Encoder for requests of the Gemini API: contents, tools and their schemas."""
 
 import base64
 import re
@@ -16,17 +16,17 @@ from yarrow.provider.gemini.part_metadata import PartMetadata, decode_metadata
 from yarrow.provider.history import Target, Turn, group_turns, repair_history
 
 WireValue = dict[str, Any]
-"""A value that the library takes; bytes in it go over the wire as base64."""
+"""A value that the library accepts; bytes in it are sent as base64."""
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 SKIPPED_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
-"""What the vendor documents for a call that another model made: on the wire it is that word."""
+"""The documented signature for a call that another model made; on the wire it is that word."""
 _UNSIGNED_MODEL = re.compile(r"gemini-[12]\b")
 _ILLEGAL_START = re.compile(r"[^a-zA-Z_]")
 
 
 def encode_contents(history: Sequence[Message], target: Target) -> list[WireValue]:
-    """Return the contents of a request: user and model take turns, a user begins and a user ends."""
+    """Return the contents of a request; user and model alternate, and the first and the last are the user's."""
     sees = Target(
         target.provider, target.model, lambda image: image.media_type in MEDIA_TYPES and target.takes_image(image)
     )
@@ -43,7 +43,7 @@ def encode_contents(history: Sequence[Message], target: Target) -> list[WireValu
 
 
 def _encode_model_parts(message: Message, target: Target, calls: dict[str, WireValue]) -> list[WireValue]:
-    """Return the parts of a model's message; notes the calls, as they go over the wire, by the id of the history."""
+    """Return the parts of a model's message; records the calls, in wire format, by the history's id."""
     own = (message.provider, message.model) == (target.provider, target.model)
     parts: list[WireValue] = []
     for block in message.content:
@@ -60,14 +60,14 @@ def _encode_model_parts(message: Message, target: Target, calls: dict[str, WireV
             case Opaque(data):
                 _attach_signature(parts, decode_metadata(data))
             case Thinking() | Image():
-                pass  # a thought that was not signed is of no use to the backend, and no model says images
+                pass  # an unsigned thought is useless to the backend, and models send no images
             case _:
                 assert_never(block)
     return parts
 
 
 def _attach_signature(parts: list[WireValue], note: PartMetadata) -> None:
-    """Put a signature on the part that it came with, which is cut off the text that it was joined to."""
+    """Attach a signature to the part that it arrived with, split off the text that it was joined to."""
     if not note.thought_signature:
         return
     signature = _signature(note)
@@ -78,7 +78,7 @@ def _attach_signature(parts: list[WireValue], note: PartMetadata) -> None:
     if note.length > 0:
         text = parts[-1].get("text", "") if parts and len(parts[-1]) == 1 else ""
         if len(text) < note.length:
-            return  # the text is gone: it was blank
+            return  # the text is gone because it was blank
         rest, signed = text[: -note.length], text[-note.length :]
         parts.pop()
         if rest.strip():
@@ -87,7 +87,7 @@ def _attach_signature(parts: list[WireValue], note: PartMetadata) -> None:
 
 
 def _ensure_signature(parts: list[WireValue], model: str) -> list[WireValue]:
-    """Return the parts with the first call signed, without which newer models refuse them."""
+    """Return the parts with the first call signed; newer models refuse unsigned ones."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None and wants_signature(model):
         first.setdefault("thoughtSignature", SKIPPED_SIGNATURE)
@@ -95,13 +95,13 @@ def _ensure_signature(parts: list[WireValue], model: str) -> list[WireValue]:
 
 
 def wants_signature(model: str) -> bool:
-    """Tell whether a model refuses a call in the history that nobody signed."""
+    """Return whether a model refuses an unsigned call in the history."""
     name = model.rpartition("/")[2].lower()
     return name.startswith("gemini") and _UNSIGNED_MODEL.match(name) is None
 
 
 def _encode_user_turn(turn: Turn, calls: dict[str, WireValue]) -> list[WireValue]:
-    """Return the parts of a user's turn: all results, and what else there is behind them."""
+    """Return the parts of a user's turn: all results, then everything else."""
     results = [message for message in turn.messages if message.role is Role.TOOL]
     others = [message for message in turn.messages if message.role is not Role.TOOL]
     parts: list[WireValue] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
@@ -135,7 +135,7 @@ def _image(image: Image) -> WireValue:
 
 
 def _name(name: str) -> str:
-    """Return the name of a call; the backend wants a letter or _ at its beginning."""
+    """Return the name of a call; the backend requires a letter or _ at its start."""
     return f"_{name[:63]}" if _ILLEGAL_START.match(name) else name
 
 
@@ -152,13 +152,13 @@ class GeminiRequest(Struct, frozen=True):
 
 
 def encode_gemini_request(request: CompletionRequest, target: Target, settings: ProviderSettings) -> GeminiRequest:
-    """Return what the library is called with; the request's values come before the configured ones.
+    """Return the arguments for the library; the request's values take precedence over the configured ones.
 
-    The configured body is merged in last, objects into objects. Nothing is said about thinking: how much of it is
-    right is left to the model.
+    The configured body is merged in last, objects recursively. Thinking is not configured: the model decides how much
+    is needed.
     """
     config: dict[str, Any] = {
-        # One call of ours is one request: tools are run, and answers continued, by the agent alone.
+        # One call of ours is one request: only the agent runs tools and continues answers.
         "automatic_function_calling": {"disable": True},
         "automatic_continuation": False,
     }
@@ -188,21 +188,21 @@ def _tool(tool: ToolSpec) -> WireValue:
 
 
 _PLAIN = frozenset({"type", "title", "description", "minItems", "maxItems", "minimum", "maximum", "$ref"})
-"""Words whose value goes through as it is."""
+"""Keywords whose value is copied unchanged."""
 _ONE = frozenset({"items"})
 _LIST = frozenset({"anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "$defs"})
 _FORMATS = ("date-time", "float", "double", "int32", "int64")
 ALLOWED_KEYWORDS = _PLAIN | _ONE | _LIST | _NAMED | {"enum", "format", "required"}
-"""Every word that is left in a schema, at any depth."""
+"""All keywords that may remain in a schema, at any depth."""
 
 Schema = dict[str, Any]
 
 
 def reduce_schema(schema: object) -> Schema:
-    """Return a schema of nothing but `ALLOWED_KEYWORDS`; the one that was given stays as it is.
+    """Return a copy of a schema with only `ALLOWED_KEYWORDS`.
 
-    What is lost are limits, which the tool checks anyway. A constant becomes the only value on offer.
+    The lost limits are checked by the tool anyway. A constant becomes an enum of one value.
     """
     given: dict[str, object] = _object(schema)
     result: Schema = {}
@@ -223,20 +223,20 @@ def reduce_schema(schema: object) -> Schema:
 
 
 def _values(schema: Schema) -> list[str]:
-    """Return the values on offer; the backend knows them only as strings, so others are not told."""
+    """Return the enum values; the backend supports only strings, so with any other value the result is empty."""
     values = [schema["const"]] if "const" in schema else _array(schema.get("enum"))
     texts = [value for value in values if isinstance(value, str) and value]
     return texts if len(texts) == len(values) else []
 
 
 def _required(schema: Schema, result: Schema) -> list[str]:
-    """Return the required properties that are there."""
+    """Return the required properties that exist."""
     known = _object(result.get("properties"))
     return [name for name in _array(schema.get("required")) if isinstance(name, str) and name in known]
 
 
 def _object(value: object) -> Schema:
-    """Return an object of the schema; true and false, which are schemas too, are taken for an empty one."""
+    """Return an object of the schema; true and false, also valid schemas, become an empty one."""
     return cast("Schema", value) if isinstance(value, dict) else {}
 
 

@@ -1,1 +1,1 @@
-"""A small HTTP/1.1 client for streaming from model backends."""
+"""Small HTTP/1.1 client for streaming from model backends."""

@@ -1,4 +1,4 @@
-"""Our HTTP/1.1 client: sends a request and hands out the response as it arrives."""
+"""HTTP/1.1 client that streams the response as it arrives."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -15,21 +15,21 @@ from yarrow.provider.http.request import HttpRequest, Timeouts, encode_http_requ
 __all__ = ["MAX_ERROR_BODY_BYTES", "HttpClient", "HttpRequest", "HttpResponse", "Timeouts"]
 
 MAX_ERROR_BODY_BYTES = 1024 * 1024
-"""Bytes that `Response.read` keeps unless told otherwise; the rest of the body is not read."""
+"""Default maximum bytes that `HttpResponse.read` returns; the rest of the body is not read."""
 
 
 class HttpResponse:
-    """The answer to a request, valid inside its `async with` and read by one task.
+    """The response to a request, valid inside its `async with` and read by one task.
 
-    Iterating gives the body as it arrives, about one piece per read of the socket and never an empty one. Both ways
-    of reading raise ProviderError: STREAM_TRUNCATED, STREAM_STALLED, MALFORMED_RESPONSE.
+    Iterating yields the body as it arrives, about one non-empty piece per read of the socket. Both ways of reading
+    raise ProviderError: STREAM_TRUNCATED, STREAM_STALLED, MALFORMED_RESPONSE.
     """
 
     def __init__(self, head: ResponseHead, receive: Callable[[], Awaitable[bytes]]) -> None:
         self.status: int = head.status
         self.reason: str = head.reason
         self.headers: Mapping[str, str] = head.headers
-        """Lower-case names; a repeated one has its values joined with ", "."""
+        """Headers by lower-case name; values of a repeated one are joined with ", "."""
         self._receive = receive
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -50,9 +50,9 @@ class HttpResponse:
 
 
 class HttpClient:
-    """Keeps connections alive per way to a server; belongs to one event loop, serves many tasks.
+    """HTTP client with keep-alive connections per route; belongs to one event loop, serves many tasks.
 
-    `environment` is where proxies are named (see `ProxySettings`); without one every server is asked straight.
+    `environment` names the proxies (see `ProxySettings`); without it every server is contacted directly.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -64,11 +64,11 @@ class HttpClient:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncGenerator[HttpResponse]:
-        """Send a request and give its response, whatever its status; redirects are not followed.
+        """Send a request and yield its response, whatever its status; redirects are not followed.
 
-        Leaving with the body not read to its end closes the connection. With all connections to the server busy it
-        waits for one, without a limit of its own. Raises ProviderError: INVALID_REQUEST, PROVIDER_SETUP, UNREACHABLE,
-        STREAM_STALLED, MALFORMED_RESPONSE.
+        Leaving before the end of the body closes the connection. If all connections to the server are busy, wait for
+        one without a limit. Raises ProviderError: INVALID_REQUEST, PROVIDER_SETUP, UNREACHABLE, STREAM_STALLED,
+        MALFORMED_RESPONSE.
         """
         route, data = encode_http_request(request, self._proxies)
         pool = self._pools[route]
@@ -80,7 +80,7 @@ class HttpClient:
                 pool.release(connection)
 
     async def close(self) -> None:
-        """Close every connection, also those in use, and wait until their sockets are closed."""
+        """Close every connection, including those in use, and wait until their sockets are closed."""
         self._closed = True
         connections = list(self._open)
         for connection in connections:
@@ -97,7 +97,7 @@ class HttpClient:
             try:
                 await _wait_for_head(idle, exchange)
             except ProviderError:
-                # The server may have closed it just as we wrote: then it has done nothing, or can do it again.
+                # The server may have closed it just as we wrote; then it did nothing, or can safely do it again.
                 if not exchange.lost_before_response:
                     raise
                 pool.drop_idle()
@@ -127,7 +127,7 @@ def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> Http
     encoding = head.headers.get("content-encoding", "identity")
     if encoding.lower() in ("", "identity"):
         return HttpResponse(head, exchange.receive)
-    # Here and not above: none is asked for, so hardly any run needs it.
+    # Imported lazily: we request no compression, so it is rarely needed.
     from yarrow.provider.http.content_encoding import ContentDecoder
 
     return HttpResponse(head, ContentDecoder(str(route), encoding, exchange.receive).receive)
@@ -136,6 +136,6 @@ def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> Http
 async def _wait_for_head(connection: Connection, exchange: Exchange) -> None:
     try:
         await exchange.read_head()
-    except BaseException:  # also a cancellation: a half-read connection is no use to anybody
+    except BaseException:  # also on cancellation: a half-read connection cannot be reused
         connection.abort()
         raise

@@ -1,4 +1,4 @@
-"""Undoes the compression of a body as it arrives."""
+"""Streaming decompression of a body."""
 
 import asyncio
 import zlib
@@ -7,20 +7,19 @@ from collections.abc import Awaitable, Callable
 from yarrow.errors import Code, ProviderError
 
 MAX_PIECE_BYTES = 256 * 1024
-"""Bytes that are handed out at once; more waits compressed, so that a body that swells costs no memory."""
+"""Maximum bytes returned at once; the rest stays compressed, so that an expanding body costs no memory."""
 _SLICE_BYTES = 16 * 1024
-"""Compressed bytes given to zlib at once: it copies what is left of them at the end of each gzip member."""
+"""Compressed bytes passed to zlib at once: it copies the remainder at the end of each gzip member."""
 
 _GZIP = ("gzip", "x-gzip")
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
 
 class ContentDecoder:
-    """A body without its compression; `receive` gives what `source` gives, b"" is the end of both.
+    """Decoder of a compressed body; `receive` and `source` return the next bytes, b"" at the end.
 
-    All that can be decoded is handed out before more is waited for. Raises MALFORMED_RESPONSE for an encoding that is
-    not known and for bytes that are not in it, STREAM_TRUNCATED for a body that ends within it. A body without any
-    bytes needs no encoding.
+    Everything decodable is returned before the source is read again. Raises MALFORMED_RESPONSE for an unknown encoding
+    and for invalid bytes, STREAM_TRUNCATED for an incomplete body. An empty body needs no encoding.
     """
 
     def __init__(self, server: str, encoding: str, source: Callable[[], Awaitable[bytes]]) -> None:
@@ -44,18 +43,18 @@ class ContentDecoder:
             self._data = self._data[self._at :] + more
             self._at = 0
         if len(piece) == MAX_PIECE_BYTES:
-            # A body that swells would otherwise keep all other tasks waiting, and a cancellation out.
+            # An expanding body would otherwise block all other tasks, and cancellation.
             await asyncio.sleep(0)
         return piece
 
     def _decode(self) -> bytes:
-        """Return what can be decoded now; b"" asks for more."""
+        """Return the bytes that can be decoded now; b"" requests more input."""
         piece = b""
         while not piece and (self._inside or self._begin()):
             part = self._data[self._at : self._at + _SLICE_BYTES]
             member = self._member
             try:
-                # Also without any input: what did not fit into the last piece may still be inside.
+                # Also without input: the last call may have left output inside.
                 piece = member.decompress(part, MAX_PIECE_BYTES)
             except zlib.error as error:
                 raise self._malformed(f"a body that is not the {self._encoding} it is said to be ({error})") from None
@@ -67,7 +66,7 @@ class ContentDecoder:
         return piece
 
     def _begin(self) -> bool:
-        """Look at the first bytes of what is to be decoded next; False when there are too few."""
+        """Detect the format from the next bytes; False if there are too few."""
         first = self._data[self._at : self._at + 2]
         if not first:
             return False
@@ -80,7 +79,7 @@ class ContentDecoder:
         elif len(first) < 2:
             return False
         else:
-            # The standard means the zlib format by this name, some servers send the bare one; two bytes tell.
+            # The standard uses this name for the zlib format, some servers for raw deflate; two bytes decide.
             is_zlib = first[0] & 15 == zlib.DEFLATED and int.from_bytes(first, "big") % 31 == 0
             window = zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
         self._member = zlib.decompressobj(window)

@@ -23,13 +23,13 @@ _Address = tuple[
 _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 
 MAX_ATTEMPT_SECONDS = 1.0
-"""For each address of a name but the last: a dead IPv6 route must not use up the limit."""
+"""Timeout in seconds for each address of a name but the last: a dead IPv6 route must not use up the limit."""
 REFUSED_RETRY_SECONDS = 0.3
-"""After which a port of this machine that nobody listens on is tried again: mostly no server is about to start."""
+"""Seconds before retrying a local port that refused: usually no server is about to start."""
 
 
 class Dialer:
-    """Opens connections to the server that a URL names, or to the proxy on the way to it."""
+    """Opens connections to the server in a URL, or to the proxy before it."""
 
     def __init__(self) -> None:
         self._tls: ssl.SSLContext | None = None
@@ -48,18 +48,18 @@ class Dialer:
             raise _unreachable(str(route), f"no connection within {limit:g} s") from None
 
     async def _open(self, route: Route, protocol: Callable[[], _Protocol]) -> tuple[asyncio.Transport, _Protocol]:
-        """Connect to the first server on the way, with TLS if its URL says so."""
+        """Connect to the first server on the route, with TLS if its URL requires it."""
         loop = asyncio.get_running_loop()
         if route.first_hop.scheme == "http":
             return await loop.create_connection(protocol, sock=await _connect_socket(route))
-        # Here and not above: an http:// path must not pay for loading the certificates' machinery.
+        # Imported lazily: http:// must not pay for loading the certificate code.
 
         with translate_tls_errors(route.first_hop_name):
             context, sock = self._context(), await _connect_socket(route)
             return await loop.create_connection(protocol, sock=sock, ssl=context, server_hostname=route.first_hop.host)
 
     async def _open_tunnel(self, route: Route, proxy: Proxy) -> Connection:
-        """Let the proxy open the way to the server, and set up TLS on it."""
+        """Let the proxy open a tunnel to the server, and set up TLS in it."""
 
         transport, tunnel = await self._open(route, lambda: TunnelHandshake(route, proxy))
         try:
@@ -73,7 +73,7 @@ class Dialer:
                 )
                 if inner is None:
                     raise ConnectionResetError
-        except BaseException:  # also a cancellation: nobody else knows this transport
+        except BaseException:  # also on cancellation: only this function holds the transport
             abort_transport(transport)
             raise
         connection.connection_made(inner)
@@ -87,7 +87,7 @@ class Dialer:
 
 
 async def _connect_socket(route: Route) -> socket.socket:
-    """Try the addresses of the first host one after the other; return a socket connected to the first that accepts."""
+    """Try the addresses of the first host in order; return a socket connected to the first that accepts."""
     addresses = await _resolve(route)
     causes: dict[str, None] = {}
     for number, address in enumerate(addresses, 1):
@@ -113,17 +113,17 @@ async def _try_address(address: _Address, limit: float | None) -> socket.socket:
         sock.settimeout(0)
         async with asyncio.timeout(limit):
             await asyncio.get_running_loop().sock_connect(sock, name)
-    except BaseException:  # also a cancellation: nobody else knows this socket
+    except BaseException:  # also on cancellation: only this function holds the socket
         sock.close()
         raise
     return sock
 
 
 async def _resolve(route: Route) -> list[_Address]:
-    """Return the addresses of the host, its families in turn, so that a dead one costs a single attempt."""
+    """Return the addresses of the host, alternating between families, so that a dead family costs one attempt."""
     host = route.first_hop.host
-    # As bytes it is not looked at for letters of other scripts, for which the standard library loads tables first. A
-    # label of more than 63 letters would pass unseen there.
+    # Bytes skip the IDNA encoding, for which the standard library first loads tables. Only that encoding rejects a
+    # label of more than 63 characters, so a host with one stays a string.
     plain = host.isascii() and all(len(label) < 64 for label in host.split("."))
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -141,11 +141,11 @@ def _unreachable(server: str, cause: str) -> ProviderError:
 
 
 _NAME_MISMATCH = (62, 64)
-"""What OpenSSL says of a certificate that is for another name, and for another address."""
+"""OpenSSL's error numbers for a certificate issued to another name, and to another address."""
 
 
 def system_context() -> ssl.SSLContext:
-    """Return a context that trusts what the system trusts (or what SSL_CERT_FILE and SSL_CERT_DIR name)."""
+    """Return a context that trusts the system's authorities (or those in SSL_CERT_FILE and SSL_CERT_DIR)."""
     return ssl.create_default_context()
 
 
@@ -181,28 +181,28 @@ def _advice(error: ssl.SSLCertVerificationError) -> str:
         return "Write the name that it is for in the URL"
     file = os.environ.get("SSL_CERT_FILE")
     if file and not os.access(file, os.R_OK):
-        # Nobody complains of that when the file is asked for, and then no authority is trusted at all.
+        # Loading such a file reports no error, and then no authority is trusted at all.
         return f"SSL_CERT_FILE is {file!r}, which cannot be read: name a PEM file there"
     return "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE"
 
 
 MAX_REASON_CHARACTERS = 200
-"""Characters that an error quotes of what a proxy says; the rest is left out."""
+"""Maximum characters quoted in an error of a proxy's reason; the rest is truncated."""
 
 
 class TunnelHandshake(asyncio.Protocol):
-    """The first words on a connection to a proxy; `answer` is done when it has given the way or said why not."""
+    """Handshake with a proxy; `answer` is done when the proxy has opened the tunnel or refused."""
 
     def __init__(self, route: Route, proxy: Proxy) -> None:
         self.answer: asyncio.Future[ProviderError | None] = asyncio.get_running_loop().create_future()
-        """None is a way to the server, on which TLS can be set up."""
+        """None if the tunnel to the server is open, so that TLS can be set up."""
         self._route = route
         self._proxy = proxy
         self._parser = ResponseParser(str(proxy))
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the way."""
+        """Request the tunnel."""
         self._transport = cast("asyncio.Transport", transport)
         server = self._route.origin
         lines = [f"CONNECT {server} HTTP/1.1", f"host: {server}"]
@@ -211,10 +211,10 @@ class TunnelHandshake(asyncio.Protocol):
         self._transport.write("\r\n".join([*lines, "", ""]).encode())
 
     def data_received(self, data: bytes) -> None:
-        """Read the head of the answer, and not a byte more: what follows is no HTTP."""
+        """Read the head of the answer and nothing after it: the following bytes are not HTTP."""
         read = 0
         try:
-            # By lines, because httptools takes all that comes after this head for a body.
+            # Line by line, because httptools treats everything after this head as a body.
             for line in data.splitlines(keepends=True):
                 self._parser.feed(line)
                 read += len(line)
@@ -225,7 +225,7 @@ class TunnelHandshake(asyncio.Protocol):
             self._set_answer(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the loss for a refusal."""
+        """Treat the loss as a refusal."""
         detail = "" if exc is None else f" ({exc})"
         sentence = f"{self._proxy} closed the connection before it gave a way to {self._route.origin}{detail}"
         self._set_answer(ProviderError(Code.UNREACHABLE, sentence, retryable=True))
@@ -237,7 +237,7 @@ class TunnelHandshake(asyncio.Protocol):
             sentence = f"{self._proxy} sent bytes of its own into the way to {self._route.origin}; is it an HTTP proxy?"
             self._set_answer(ProviderError(Code.MALFORMED_RESPONSE, sentence))
         else:
-            # What the server sends is for the TLS that is set up next.
+            # Further bytes from the server belong to the TLS connection that is set up next.
             self._transport.pause_reading()
             self._set_answer(None)
 
@@ -247,7 +247,7 @@ class TunnelHandshake(asyncio.Protocol):
 
 
 def make_proxy_error(host: str, proxy: Proxy, head: ResponseHead) -> ProviderError:
-    """Return the UNREACHABLE for a proxy that answered in the place of the server `host`."""
+    """Return the UNREACHABLE for a proxy that answered in place of the server `host`."""
     said = f"{head.status} {_quoted(head.reason)}".rstrip()
     if head.status == 407:
         return ProviderError(
@@ -262,7 +262,7 @@ def make_proxy_error(host: str, proxy: Proxy, head: ResponseHead) -> ProviderErr
 
 
 def _describe_authentication(proxy: Proxy, said: str, challenge: str) -> str:
-    """Return the sentence for a proxy that wants to know who we are."""
+    """Return the sentence for a proxy that requires authentication."""
     if challenge and "basic" not in challenge.lower():
         return f"{proxy} asks for {_quoted(challenge)} ({said}); only Basic is spoken here: use a proxy that takes it"
     if proxy.authorization:

@@ -10,7 +10,7 @@ from yarrow.provider.http.parser import ResponseHead, ResponseParser
 from yarrow.provider.http.request import Timeouts
 
 MAX_UNREAD_BYTES = 256 * 1024
-"""Bytes that may wait for a reader; beyond, the socket is not read until the reader has taken them."""
+"""Maximum unread bytes; beyond it the socket is paused until the reader has consumed them."""
 
 
 class _Stage(Enum):
@@ -20,14 +20,14 @@ class _Stage(Enum):
 
 
 class Exchange:
-    """The state of one exchange; the connection reports to it, one task reads from it.
+    """State of one exchange; the connection reports to it, one task reads from it.
 
-    After a failure what had arrived is still handed out, then the failure is raised.
+    After a failure, the data that had arrived is returned first, then the failure is raised.
     """
 
     def __init__(self, peer: str, transport: asyncio.Transport, timeouts: Timeouts) -> None:
         self.lost_before_response = False
-        """The connection died before a single byte of a response: the request may go over another one."""
+        """The connection was lost before the first byte of a response, so the request may use another one."""
         self._peer = peer
         self._transport = transport
         self._parser = ResponseParser(peer)
@@ -48,12 +48,12 @@ class Exchange:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more of this response can arrive."""
+        """No more of this response can arrive."""
         return self._parser.complete or self._failure is not None
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the response was whole, read to its end, and leaves the connection ready for another."""
+        """The response was complete and fully read, and the connection is ready for another."""
         parser = self._parser
         return parser.complete and parser.keep_alive and not parser.pieces and self._failure is None
 
@@ -79,12 +79,12 @@ class Exchange:
         return body
 
     def on_sent(self) -> None:
-        """Note that the whole request has left."""
+        """Note that the whole request has been sent."""
         if self._stage is _Stage.WRITING:
             self._enter_stage(_Stage.WAITING)
 
     def on_received(self, data: bytes) -> None:
-        """Take what one read of the socket brought."""
+        """Process the bytes of one read of the socket."""
         self._has_received = True
         self._idle_timer.touch()
         parser = self._parser
@@ -104,7 +104,7 @@ class Exchange:
         self._wake()
 
     def on_ended(self, cause: Exception | None) -> None:
-        """Take the end of the connection; `cause` is None when the server closed it properly."""
+        """Process the end of the connection; `cause` is None if the server closed it properly."""
         if not self.is_over:
             self._failure = self._parser.end(cause)
             self.lost_before_response = self._failure is not None and not self._has_received
@@ -112,7 +112,7 @@ class Exchange:
         self._wake()
 
     def fail(self, error: ProviderError) -> None:
-        """End the exchange with an error of ours and close the connection."""
+        """End the exchange with our own error and close the connection."""
         if not self.is_over:
             self._failure = error
         self._idle_timer.stop()
@@ -148,16 +148,16 @@ class Exchange:
 
 
 def abort_transport(transport: asyncio.Transport) -> None:
-    """Close a transport without waiting; one that is gone already stays so."""
-    # TLS inside of TLS that the other end closed has let go of its protocol, and early versions of 3.11 trip over it.
+    """Close a transport without waiting; no effect if it is already closed."""
+    # A closed TLS-in-TLS transport has released its protocol, and early versions of 3.11 fail on that.
     with suppress(AttributeError):
         transport.abort()
 
 
 class IdleTimer:
-    """Calls `expired` once when `alive()` was last called longer ago than the limit.
+    """Timer that calls `expired` once when the last call of `touch()` is older than the limit.
 
-    `excused` is asked first; True restarts the clock, for a silence that is not the server's.
+    `excused` is called first; True restarts the timer, for a silence that the server did not cause.
     """
 
     def __init__(self, *, expired: Callable[[], None], excused: Callable[[], bool]) -> None:
@@ -169,7 +169,7 @@ class IdleTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, limit: float | None) -> None:
-        """Start the clock anew with a limit in seconds; None is no limit."""
+        """Restart the timer with a limit in seconds; None means no limit."""
         self.stop()
         self._last = self._loop.time()
         if limit is not None:
@@ -181,7 +181,7 @@ class IdleTimer:
         self._last = self._loop.time()
 
     def stop(self) -> None:
-        """Forget the limit; nothing is called any more."""
+        """Stop the timer; no callback is made afterwards."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

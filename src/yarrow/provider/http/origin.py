@@ -1,4 +1,4 @@
-"""The server that a URL names, and the words for a URL that names none."""
+"""Origin of a URL, and the errors for a URL without one."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -10,7 +10,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(Struct, frozen=True):
-    """The server that a URL names; `host` is lower-case and without the brackets of an IPv6 address."""
+    """Scheme, host and port of a URL; `host` is lower-case and without the brackets of an IPv6 address."""
 
     scheme: str
     host: str
@@ -21,7 +21,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """The host as a URL and a host header name it: with the port only if it is not the usual one."""
+        """The host as in a URL and a host header: with the port only if it is not the default."""
         return self._bracketed if self.port == DEFAULT_PORTS[self.scheme] else str(self)
 
     @property
@@ -30,7 +30,7 @@ class Origin(Struct, frozen=True):
 
 
 def parse_url(url: str) -> tuple[Origin, SplitResult]:
-    """Return the server that a URL names, and its parts; INVALID_REQUEST says what is wrong with it."""
+    """Return the origin of a URL, and its parts; INVALID_REQUEST describes a defect."""
     parts = _split(url)
     if parts.scheme not in DEFAULT_PORTS:
         raise _invalid(url, "does not begin with http:// or https://")
@@ -45,7 +45,7 @@ def parse_url(url: str) -> tuple[Origin, SplitResult]:
 
 
 def get_port(parts: SplitResult) -> int:
-    """Return the port of a URL, 0 if what it says is none."""
+    """Return the port of a URL, 0 if it is invalid."""
     try:
         return DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
     except ValueError:
@@ -53,7 +53,7 @@ def get_port(parts: SplitResult) -> int:
 
 
 def _split(url: str) -> SplitResult:
-    # Asked first, because urlsplit removes tabs and line ends in silence.
+    # Checked first, because urlsplit silently removes tabs and line ends.
     if not (url.isascii() and url.isprintable()) or " " in url:
         raise _invalid(url, "holds a space, a control or a non-ASCII character; percent-encode it")
     try:
@@ -67,7 +67,7 @@ def _invalid(url: str, what: str) -> ProviderError:
 
 
 def _redact_url(url: str) -> str:
-    """Quote a URL without what may be secret in it: the query and the part before the @."""
+    """Quote a URL without parts that may be secret: the query and the part before the @."""
     scheme, mark, rest = url.partition("://")
     authority, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
     return ascii(f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}")

@@ -1,4 +1,4 @@
-"""Turns the bytes of one response into its head, the pieces of its body and the knowledge whether it is whole."""
+"""Parser of one HTTP response: its head, its body, and whether it is complete."""
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
 from msgspec import Struct
@@ -6,9 +6,11 @@ from msgspec import Struct
 from yarrow.errors import Code, ProviderError
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Bytes of header names and values in one response, interim heads and trailers too; beyond is MALFORMED_RESPONSE."""
+"""Maximum bytes of header names and values in a response, with interim heads and trailers; beyond it
+MALFORMED_RESPONSE.
+"""
 MAX_HEADERS = 256
-"""Header lines of one response, counted in the same way; beyond is MALFORMED_RESPONSE."""
+"""Maximum header lines of one response, counted the same way; beyond it MALFORMED_RESPONSE."""
 
 
 class ResponseHead(Struct, frozen=True):
@@ -20,10 +22,10 @@ class ResponseHead(Struct, frozen=True):
 
 
 class ResponseParser:
-    """Reads one response of the server called `peer` ("host:port").
+    """Parser of one response from the server `peer` ("host:port").
 
-    `head` is None until it is whole. `pieces` is the body so far; the reader empties it. `complete` says that the
-    response is whole, `keep_alive` that the connection may then carry another. `began` is False before the first
+    `head` is None until it is complete. `pieces` is the body so far; the reader empties it. `complete` means that the
+    response is complete, `keep_alive` that the connection may then carry another. `has_begun` is False before the first
     byte of a head, also after an interim one (1xx), which is skipped.
     """
 
@@ -39,12 +41,12 @@ class ResponseParser:
         self._header_count = 0
         self._header_bytes = 0
         self._framing_bytes = 0
-        # httptools looks its callbacks up once; the list's own append is the cheapest there is.
+        # httptools looks up its callbacks once; the list's own append is the cheapest.
         self.on_body = self.pieces.append
         self._http = HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Take what one read brought; raises MALFORMED_RESPONSE."""
+        """Process the bytes of one read; raises MALFORMED_RESPONSE."""
         pieces = len(self.pieces)
         try:
             self._http.feed_data(data)
@@ -53,17 +55,17 @@ class ResponseParser:
         if len(self.pieces) > pieces:
             self._framing_bytes = 0
             return
-        # A line that never ends is held by httptools and shows in no callback, only as reads without any body. Twice
-        # the limit, so that a legal head with its separators never comes near, however it is cut into reads.
+        # httptools buffers an endless line without any callback, so it shows only as reads without a body. The limit is
+        # doubled so that a legal head with its separators never reaches it, however the reads split it.
         self._framing_bytes += len(data)
         if self._framing_bytes > 2 * MAX_HEAD_BYTES:
             raise self._malformed(f"more than {MAX_HEAD_BYTES} bytes of headers")
 
     def end(self, cause: Exception | None) -> ProviderError | None:
-        """Take the end of the connection before the response is complete; `cause` is None when it was a clean end.
+        """Process the end of the connection before the response is complete; `cause` is None if it was a clean end.
 
-        Returns the error that it is, or None when it completes the response: a body without a length and without
-        chunks ends with the connection, and httptools does not tell that one.
+        Returns the error, or None if the end completes the response: a body without a length and without chunks ends
+        with the connection, and httptools does not report its end.
         """
         detail = "" if cause is None else f" ({cause})"
         if self.head is None:
@@ -80,7 +82,7 @@ class ResponseParser:
         )
 
     def on_message_begin(self) -> None:
-        """Note the first byte of a head; one that nobody asked for stops the reading."""
+        """Note the first byte of a head; an unsolicited one is an error."""
         if self.complete:
             raise self._malformed("bytes after the end of the response")
         self.has_begun = True
@@ -101,7 +103,7 @@ class ResponseParser:
             self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
-        """Close the head, unless it is an interim one."""
+        """Finish the head, unless it is an interim one."""
         status = self._http.get_status_code()
         if status == 101:
             raise self._malformed("101 switches to a protocol that was not asked for")
@@ -112,7 +114,7 @@ class ResponseParser:
         self.head = ResponseHead(status, self._reason.decode("latin-1"), self._headers)
 
     def on_message_complete(self) -> None:
-        """Note the end of the response; the end of an interim one comes here too and starts over."""
+        """Note the end of the response; an interim one ends here too, and parsing starts over."""
         if self.head is not None:
             self.complete = True
             self.keep_alive = self._http.should_keep_alive()
@@ -127,7 +129,7 @@ class ResponseParser:
             raise self._malformed(f"more than {MAX_HEAD_BYTES} bytes of headers")
 
     def _raise_parse_error(self, error: HttpParserError) -> None:
-        # What follows a whole response does not spoil it, only the connection.
+        # Bytes after a complete response invalidate only the connection.
         if self.complete:
             self.keep_alive = False
             return

@@ -1,4 +1,4 @@
-"""Proxy of a request, from the environment, and the hosts that need none."""
+"""Proxy selection from the environment, and the hosts that bypass the proxy."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -11,7 +11,7 @@ from yarrow.provider.http.origin import DEFAULT_PORTS, Origin, get_port
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy, the value of the proxy-authorization header it is sent (empty: none), and the variable that names it."""
+    """A proxy, its proxy-authorization header (empty: none), and the variable that names it."""
 
     origin: Origin
     authorization: str
@@ -24,7 +24,7 @@ class Proxy(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """The way to `origin`; None is the straight one."""
+    """The route to `origin`; without a proxy it is direct."""
 
     origin: Origin
     proxy: Proxy | None = None
@@ -39,21 +39,21 @@ class Route(Struct, frozen=True):
 
     @property
     def first_hop_name(self) -> str:
-        """What an error calls that server."""
+        """The name of that server in errors."""
         return str(self.origin if self.proxy is None else self.proxy)
 
     @property
     def is_tunnelled(self) -> bool:
-        """Whether the proxy only carries bytes, because they are encrypted for the server behind it."""
+        """The proxy only relays bytes, because they are encrypted for the server behind it."""
         return self.proxy is not None and self.origin.scheme == "https"
 
 
 class ProxySettings:
-    """Finds the way to a server; looks at the environment when it is made and never again.
+    """Proxy settings from the environment, which is read only once.
 
-    The variables are those that every program knows: `http_proxy` or `https_proxy` by the scheme of the URL, else
-    `all_proxy`, each in lower case first, and `no_proxy` for the exceptions. An empty one counts as not set. This
-    machine itself is never asked through a proxy.
+    The variables are the conventional ones: `http_proxy` or `https_proxy` by the scheme of the URL, else `all_proxy`,
+    each in lower case first, and `no_proxy` for the exceptions. An empty one counts as not set. This machine itself is
+    never contacted through a proxy.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -63,7 +63,7 @@ class ProxySettings:
             self._exceptions = ProxyExceptions(_find_variable(environment, "no_proxy", "NO_PROXY")[1])
 
     def find_route(self, origin: Origin) -> Route:
-        """Return the way to a server; PROVIDER_SETUP tells of a proxy that cannot be used."""
+        """Return the route to a server; raises PROVIDER_SETUP if a proxy is unusable."""
         if origin.scheme not in self._named or self._exceptions.covers(origin):
             return Route(origin)
         return Route(origin, _parse_proxy(*self._named[origin.scheme], origin))
@@ -72,13 +72,13 @@ class ProxySettings:
 def _list_variables(scheme: str, environment: Mapping[str, str]) -> list[str]:
     names = [f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"]
     if "REQUEST_METHOD" in environment:
-        # In a CGI script this variable is the header "Proxy:" of whoever asked.
+        # In a CGI script this variable is the request's header "Proxy:".
         names = [name for name in names if name != "HTTP_PROXY"]
     return names
 
 
 def _find_variable(environment: Mapping[str, str], *names: str) -> tuple[str, str]:
-    """Return the first of these variables that is set, with its value; two empty texts if there is none."""
+    """Return the first of these variables that is set, with its value; two empty strings if there is none."""
     for name in names:
         if value := environment.get(name, "").strip():
             return name, value
@@ -137,11 +137,11 @@ class _NoProxyEntry(Struct, frozen=True):
 
 
 class ProxyExceptions:
-    """The entries of a NO_PROXY text, between commas or blanks.
+    """Entries of a NO_PROXY value, separated by commas or blanks.
 
-    `*` is every server. A name covers itself and every name below it, with or without a dot or `*.` in front. An
-    address covers itself, a network (`10.0.0.0/8`) its addresses; no name is resolved for that. Each may end in a port
-    (`[::1]:8080`). What is none of these covers nothing.
+    `*` matches every server. A name matches itself and its subdomains, with or without a leading dot or `*.`. An
+    address matches itself, a network (`10.0.0.0/8`) its addresses; names are not resolved for that. Each may end in a
+    port (`[::1]:8080`). Any other entry matches nothing.
     """
 
     def __init__(self, text: str) -> None:
@@ -150,7 +150,7 @@ class ProxyExceptions:
         self._entries = [_parse_entry(word) for word in words]
 
     def covers(self, origin: Origin) -> bool:
-        """Tell whether a server is asked without the proxy."""
+        """Return whether a server bypasses the proxy."""
         host = origin.host.rstrip(".")
         address = _address(host)
         if self._all or _is_this_machine(host, address):
@@ -159,7 +159,7 @@ class ProxyExceptions:
 
 
 def _is_this_machine(host: str, address: _Address | None) -> bool:
-    """Tell whether a host is this machine: a proxy would look for the server at its own place."""
+    """Return whether a host is this machine: a proxy would look for the server on its own machine."""
     if address is None:
         return host == "localhost" or host.endswith(".localhost")
     return address.is_loopback or address.is_unspecified
@@ -172,7 +172,7 @@ def _matches(entry: _NoProxyEntry, host: str, address: _Address | None) -> bool:
 
 
 def _parse_entry(word: str) -> _NoProxyEntry:
-    # As a whole first: the colons of an IPv6 address do not begin a port.
+    # Try the whole word first: the colons of an IPv6 address do not start a port.
     network, port = _network(word), 0
     if network is None:
         before, _, digits = word.rpartition(":")

@@ -1,4 +1,4 @@
-"""What is asked of a server, checked and put into the bytes that go over the wire."""
+"""HTTP requests: validation and wire format."""
 
 from string import ascii_letters, digits
 
@@ -12,25 +12,25 @@ METHODS = ("GET", "POST")
 RESERVED_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-length", "proxy-authorization", "transfer-encoding"}
 )
-"""Headers that state how we frame and read, and who we are to a proxy; a caller that set one would make us lie."""
+"""Headers that describe our framing and our proxy credentials; a caller's values would contradict them."""
 
 _TOKEN = frozenset(ascii_letters + digits + "!#$%&'*+-.^_`|~")
 _CONTROL = frozenset(map(chr, [*range(9), *range(10, 32), 127]))
 
 
 class Timeouts(Struct, frozen=True):
-    """How long to wait for a server, in seconds; None is no limit."""
+    """Timeouts for a server, in seconds; None means no limit."""
 
     connect: float = 10.0
-    """For the name, the connection, the way through a proxy and TLS together."""
+    """For name resolution, connection, proxy tunnel and TLS together."""
     write: float = 30.0
-    """In which nothing of the request leaves."""
+    """Maximum time in which no byte of the request is sent."""
     first_byte: float | None = 300.0
-    """From the request sent to the first byte of the response head."""
+    """From the end of the request to the first byte of the response head."""
     idle: float | None = 120.0
     """Between bytes of a response."""
     stall: float | None = 600.0
-    """Between content of a streamed answer, whatever other bytes come; read by the formats' transport."""
+    """Between content of a streamed answer, whatever other bytes arrive; enforced by the transport of the format."""
 
 
 class HttpRequest(Struct, frozen=True):
@@ -44,17 +44,16 @@ class HttpRequest(Struct, frozen=True):
 
 
 def encode_http_request(request: HttpRequest, proxies: ProxySettings) -> tuple[Route, bytes]:
-    """Return the way to the server and the bytes to send on it.
+    """Return the route to the server and the bytes to send on it.
 
-    Raises ProviderError: INVALID_REQUEST names the value that cannot be sent, PROVIDER_SETUP a proxy that cannot be
-    used.
+    Raises ProviderError: INVALID_REQUEST names the invalid value, PROVIDER_SETUP an unusable proxy.
     """
     if request.method not in METHODS:
         raise _invalid(f"the method {request.method!r} is neither GET nor POST")
     origin, parts = parse_url(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     route = proxies.find_route(origin)
-    # Inside a tunnel we speak to the server itself, and the proxy's password is none of its business.
+    # Inside a tunnel we speak to the server itself, which must not see the proxy's password.
     proxy = None if route.is_tunnelled else route.proxy
     lines = [f"{request.method} {f'http://{origin.authority}' if proxy else ''}{target} HTTP/1.1"]
     if not any(name.lower() == "host" for name, _ in request.headers):

@@ -1,1 +1,1 @@
-"""The adapter for a llama.cpp server."""
+"""Adapter for a llama.cpp server."""

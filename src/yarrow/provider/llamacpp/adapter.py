@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class LlamaCppProvider:
-    """One model of one server, which is looked for on this machine when none is configured; owns its HTTP client."""
+    """One model of one server, found on this machine if none is configured; owns its HTTP client."""
 
     def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
         self.make_load_wait: Callable[[], LoadWait] = LoadWait
-        """Makes the waiting for a model that still loads."""
+        """Factory for the wait until a model has loaded."""
         self.roots: Sequence[str] = DEFAULT_ROOTS
-        """Where a server is looked for."""
+        """Root URLs probed for a server."""
         self._name = name
         self._model = model
         self._settings = settings
@@ -52,7 +52,9 @@ class LlamaCppProvider:
         return ProviderInfo(self._name, model, max_tokens=self._settings.max_tokens, context_window=window)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; waits while the server loads. Raises UNSUPPORTED_FEATURE for an image of the user."""
+        """Stream one answer; waits while the server loads. Raises UNSUPPORTED_FEATURE for an image in the user's new
+        message.
+        """
         refuse_new_images(request.messages, self._name)
         transport = await self._transport("/v1")
         target = Target(self._name, request.model, takes_image=lambda _: False)
@@ -84,7 +86,7 @@ class LlamaCppProvider:
         await self._http.close()
 
     async def _transport(self, path: str) -> ChatTransport:
-        """Return the way to the server, at a path below its root."""
+        """Return a transport to the server, at a path below its root."""
         if not self._root:
             self._root = await find_server(self._http, self.roots)
         if not self._root:
@@ -105,25 +107,25 @@ class LlamaCppProvider:
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; without an address it looks for a server on this machine when it is first asked."""
+    """Return the provider; without an address it looks for a server on this machine at the first request."""
     key = await find_configured_key(config.name, config.settings, config.environment)
     http = HttpClient(config.environment)
     return LlamaCppProvider(config.name, config.model, settings=config.settings, key=key, http=http)
 
 
 _EFFORTS = {ThinkingLevel.MINIMAL: "low", ThinkingLevel.LOW: "low", ThinkingLevel.MEDIUM: "medium"}
-"""The efforts that chat templates know; what is not here is `high`."""
+"""Efforts that chat templates know; a level not listed is `high`."""
 
 
 def make_llamacpp_fields(request: CompletionRequest, settings: ProviderSettings) -> dict[str, Any]:
-    """Return the fields; the request's values come before the configured ones."""
+    """Return the fields; the request's values take precedence over the configured ones."""
     result: dict[str, Any] = {"stream_options": {"include_usage": True}}
     if limit := request.max_tokens or settings.max_tokens:
         result["max_tokens"] = limit
     temperature = settings.temperature if request.temperature is None else request.temperature
     if temperature is not None:
         result["temperature"] = temperature
-    # Many templates let a model think unless told not to, which costs a slow machine minutes.
+    # Many templates make a model think by default, which takes minutes on a slow machine.
     if request.thinking is ThinkingLevel.OFF:
         result["chat_template_kwargs"] = {"enable_thinking": False}
     else:
@@ -133,7 +135,7 @@ def make_llamacpp_fields(request: CompletionRequest, settings: ProviderSettings)
 
 
 def refuse_new_images(messages: Sequence[Message], name: str) -> None:
-    """Raise UNSUPPORTED_FEATURE when the user sends an image now; for those of the history a note stands."""
+    """Raise UNSUPPORTED_FEATURE if the user sends an image now; those in the history are replaced with a note."""
     said = [message for message in messages if not message.incomplete]
     if said and said[-1].role is Role.USER and said[-1].images:
         sentence = f"{name} takes no images; send the message without them, or choose another provider"
@@ -141,15 +143,15 @@ def refuse_new_images(messages: Sequence[Message], name: str) -> None:
 
 
 MAX_LOADING_SECONDS = 600.0
-"""Seconds that a model may take to load."""
+"""Timeout in seconds for loading a model."""
 _STEPS = (0.1, 0.25, 0.5, 1.0)
-"""Seconds between two questions; the last step repeats."""
+"""Seconds between two attempts; the last step repeats."""
 
 Sleep = Callable[[float], Awaitable[object]]
 
 
 class LoadWait:
-    """The waiting of one request."""
+    """Back-off of one request while a model loads."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep, limit: float = MAX_LOADING_SECONDS) -> None:
         self._sleep = sleep
@@ -158,7 +160,9 @@ class LoadWait:
         self._waited = 0.0
 
     async def wait(self, error: ProviderError) -> None:
-        """Wait before asking again; raises `error` if it is not about loading, or if the limit is reached."""
+        """Wait before the next attempt; raises `error` if it is not about loading, and OVERLOADED once the limit is
+        reached.
+        """
         if error.code is not Code.OVERLOADED or "loading model" not in error.message.lower():
             raise error
         if self._waited >= self._limit:

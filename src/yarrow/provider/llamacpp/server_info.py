@@ -16,13 +16,13 @@ from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 _UNSUPPORTED_CODES = frozenset(
     {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
 )
-"""What a server answers that does not have an endpoint, or has it switched off."""
+"""Errors of a server that lacks an endpoint, or has it disabled."""
 
 
 async def get_slot_window(root: ChatTransport, model: str) -> int:
-    """Return the tokens of one slot's context, 0 when the server does not tell; `model` may be empty.
+    """Return the context of one slot in tokens, 0 if the server does not report it; `model` may be empty.
 
-    The trained maximum is never taken for it: it says nothing about the memory that was reserved.
+    The trained maximum is not a substitute: it says nothing about the memory reserved.
     """
     props = await _get_or_none(root, f"props?model={quote(model, safe='')}" if model else "props")
     if window := _positive(_dict(_dict(props).get("default_generation_settings")).get("n_ctx")):
@@ -37,7 +37,7 @@ async def get_slot_window(root: ChatTransport, model: str) -> int:
 
 
 async def list_server_models(root: ChatTransport) -> list[ModelEntry]:
-    """Return the server's models; the window is known when there is only one, or where the list tells it."""
+    """Return the server's models; the window is known if there is only one, or if the list contains it."""
     listed = parse_models(await root.get("v1/models"))
     if len(listed) == 1 and not listed[0].context_window:
         return [ModelEntry(listed[0].name, await get_slot_window(root, ""))]
@@ -45,7 +45,7 @@ async def list_server_models(root: ChatTransport) -> list[ModelEntry]:
 
 
 async def get_first_model(root: ChatTransport) -> str:
-    """Return the name of the first model; raises PROVIDER_SETUP when the server has none."""
+    """Return the name of the first model; raises PROVIDER_SETUP if the server has none."""
     listed = parse_models(await root.get("v1/models"))
     if not listed:
         raise ProviderError(Code.PROVIDER_SETUP, "the llama.cpp server lists no model; name one with -m")
@@ -70,15 +70,15 @@ def _positive(value: object) -> int:
 
 
 DEFAULT_ROOTS = ("http://127.0.0.1:8080", "http://127.0.0.1:9931")
-"""Where llama-server listens unless told otherwise: older builds, newer builds."""
+"""Default addresses of llama-server, in older and in newer builds."""
 PROBE_SECONDS = 0.25
-"""Seconds in which a server on this machine answers a probe, or is taken for absent."""
+"""Timeout in seconds for probing a server on this machine."""
 _MAX_HEALTH_BYTES = 4096
-"""Bytes of a health answer that are read; a llama.cpp server needs a few dozen."""
+"""Maximum bytes read of a health response; a llama.cpp server needs a few dozen."""
 
 
 async def find_server(http: HttpClient, roots: Sequence[str] = DEFAULT_ROOTS) -> str:
-    """Return the first of the roots at which a llama.cpp server answers, also one that still loads; else empty."""
+    """Return the first root with a llama.cpp server, even if it is still loading; empty if there is none."""
     found = await asyncio.gather(*(_is_server(http, root) for root in roots))
     return next((root for root, answers in zip(roots, found, strict=True) if answers), "")
 
@@ -96,7 +96,7 @@ async def _is_server(http: HttpClient, root: str) -> bool:
 
 
 def _is_health(body: bytes) -> bool:
-    """Tell a llama.cpp server from whatever else listens on a popular port."""
+    """Return whether this is a llama.cpp server, and not another server on a popular port."""
     try:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,1 +1,1 @@
-"""A model on this machine, in a process of its own."""
+"""Provider for a model on this machine, in its own process."""

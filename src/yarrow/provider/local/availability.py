@@ -1,4 +1,4 @@
-"""Says why no model can be run on this machine itself, and what to do about it."""
+"""Availability of local models on this machine, and advice if they cannot run."""
 
 import sys
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ EXECUTABLE_REASON = (
 
 
 def find_unavailable_reason() -> str:
-    """Return why no model can be run in this process, in one sentence; empty when one can."""
+    """Return why this installation cannot run a model, in one sentence; empty if it can."""
     if getattr(sys, "frozen", False):
         return EXECUTABLE_REASON
     return "" if find_spec("xllamacpp") else f"a model on this machine needs an extra: {INSTALL_COMMAND}"

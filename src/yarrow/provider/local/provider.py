@@ -19,28 +19,28 @@ from yarrow.provider.local.server import LocalServer, LocalSettings
 
 
 class RunningServer(Protocol):
-    """A model server in a process of its own."""
+    """A model server in its own process."""
 
     @property
     def base_url(self) -> str:
-        """Where it answers."""
+        """Base URL of the server."""
         ...
 
     @property
     def key(self) -> str:
-        """What it wants to be shown; empty for nothing."""
+        """Key that the server requires; empty for none."""
         ...
 
     async def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         ...
 
 
 class LocalProvider:
-    """Owns the server and the provider that speaks with it.
+    """Provider that owns the local server and the provider connected to it.
 
-    `start` brings up a server, `speak` makes the provider for its address and key,
-    `models` are the names on offer.
+    `start` starts a server, `make_provider` builds the provider for its address and key, `models` are the available
+    names.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class LocalProvider:
         self._inner: Provider | None = None
 
     async def info(self) -> ProviderInfo:
-        """Start the server and ask it what it can do."""
+        """Start the server and ask it for the model's capabilities."""
         info = await (await self._get_provider()).info()
         return replace(info, reads_only=is_starter(info.model))
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer. A server that died is started again for the next request."""
+        """Stream one answer. If the server dies, the next request starts it again."""
         inner = await self._get_provider()
         try:
             async with aclosing(inner.stream(request)) as events:
@@ -74,11 +74,11 @@ class LocalProvider:
             raise
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the models that are installed; none is loaded for it."""
+        """Return the installed models, without loading any."""
         return [ModelEntry(name) for name in self._models]
 
     async def close(self) -> None:
-        """Give back the connections and end the server."""
+        """Release the connections and stop the server."""
         inner, self._inner = self._inner, None
         server, self._server = self._server, None
         try:
@@ -97,18 +97,18 @@ class LocalProvider:
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; the model is looked for and loaded when it is first asked."""
+    """Return the provider; it finds and loads the model at the first request."""
     settings = config.settings
 
     async def start() -> LocalServer:
         if lacks := find_unavailable_reason():
-            # Before a model is asked for, which could not be run.
+            # Checked before the model is looked up, since it could not run.
             raise ProviderError(Code.PROVIDER_SETUP, lacks)
         path = _find_model(config)
         return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
 
     def speak(base_url: str, key: str) -> Provider:
-        # The library lowers a window that is larger than the model was trained for: only the server knows it.
+        # The library reduces a window larger than the trained one, so only the server knows it.
         model = _find_model(config).name
         limit = settings.max_tokens or (STARTER_MAX_TOKENS if is_starter(model) else 0)
         there = replace(settings, base_url=base_url, context_window=0, max_tokens=limit)
@@ -119,7 +119,7 @@ async def build(config: AdapterConfig) -> Provider:
 
 
 def _find_model(config: AdapterConfig) -> Path:
-    """Return the file of the model that is named, else of the first that is configured or installed."""
+    """Return the file of the named model, else of the first one configured or installed."""
     wanted = (config.model, f"{config.model}.gguf")
     named = [path for path in config.settings.models if config.model and Path(path).name in wanted]
     names = named or (

@@ -20,17 +20,17 @@ from yarrow.provider.local.model_files import is_starter
 from yarrow.provider.local.worker_protocol import WorkerReply, WorkerRequest
 
 DEFAULT_CONTEXT_TOKENS = 8192
-"""Tokens of context when none are configured."""
+"""Context in tokens if none is configured."""
 MAX_START_SECONDS = 300.0
-"""How long a model may take to load."""
+"""Timeout in seconds for loading a model."""
 MAX_END_SECONDS = 2.0
-"""How long the child may take to end after its input was closed, and again after SIGTERM."""
+"""Grace period in seconds for the child to exit after its input is closed, and again after SIGTERM."""
 MAX_TAIL_BYTES = 4096
-"""The end of the child's standard error that is kept; what came before is dropped."""
+"""Maximum bytes kept from the end of the child's standard error; earlier output is dropped."""
 MAX_QUOTED_CHARACTERS = 300
-"""The most of it that an error quotes."""
+"""Maximum characters of it that an error quotes."""
 TOOL_TEMPLATE = "yarrow-tools"
-"""The chat template of our own, for models that were never taught to call tools."""
+"""Yarrow's own chat template, for models that were not trained to call tools."""
 PASSED_VARIABLES = (
     "PATH",
     "HOME",
@@ -41,7 +41,7 @@ PASSED_VARIABLES = (
     "DYLD_LIBRARY_PATH",
     "OMP_NUM_THREADS",
 )
-"""Variables that the child is given; it has no use for a key."""
+"""Variables passed to the child; it needs no keys."""
 PASSED_PREFIXES = ("LC_", "GGML_", "CUDA_", "HIP_")
 ERROR_ADVICE = {
     "error loading model: ": "fetch it again, or name another one",
@@ -49,38 +49,38 @@ ERROR_ADVICE = {
     "common_chat_templates_init: error: ": "correct its chatTemplate",
     "chat template parsing error: ": "correct its chatTemplate",
 }
-"""What goes before a reason in the library's log, and what to do about it."""
+"""Text before the reason in the library's log, and the advice for it."""
 
 
 class LocalSettings(Struct, frozen=True):
-    """What is served."""
+    """Settings of the model to serve."""
 
     model_path: str
     context_window: int = 0
-    """In tokens, at most what the model was trained for; 0 takes that, at most `DEFAULT_CONTEXT_TOKENS`."""
+    """In tokens, at most the trained window; 0 uses the trained one, at most `DEFAULT_CONTEXT_TOKENS`."""
     chat_template: str = ""
-    """`yarrow-tools`, the path of a Jinja file, or empty: the model's own, for the starter model `yarrow-tools`."""
+    """`yarrow-tools`, the path of a Jinja file, or empty for the model's own (`yarrow-tools` for the starter model)."""
     threads: int = 0
-    """0 leaves it to the library, which takes one per core; the starter model gets one."""
+    """0 uses the library's default, one per core; for the starter model it means one."""
 
 
 class LocalServer:
-    """A running child. Made by `start`, ended by `close`."""
+    """A running child; call `start` to create it, `close` to stop it."""
 
     def __init__(self, process: Process, key: str) -> None:
         self.base_url = ""
         """`http://127.0.0.1:PORT`."""
         self.key = key
-        """What every request has to show: other programs and users of this machine can reach the port too."""
+        """Key required of every request: other programs and users of this machine can reach the port too."""
         self._process = process
         self._tail = b""
         self._reading = asyncio.create_task(self._read_errors())
 
     @classmethod
     async def start(cls, settings: LocalSettings, *, load_seconds: float = MAX_START_SECONDS) -> "LocalServer":
-        """Start the child and return when the model is loaded.
+        """Start the child and return once the model is loaded.
 
-        Raises ProviderError (PROVIDER_SETUP) with a sentence that says what to do.
+        Raises ProviderError (PROVIDER_SETUP) with advice.
         """
         order = _make_request(settings)
         server = cls(await _spawn_worker(), order.key)
@@ -91,13 +91,13 @@ class LocalServer:
             await server.close()
             sentence = f"the model {order.model} was not loaded after {load_seconds:g} s: try a smaller one"
             raise _setup_error(sentence) from None
-        except BaseException:  # also a cancellation: nobody else knows this child
+        except BaseException:  # also on cancellation: only this function holds the child
             await server.close()
             raise
         return server
 
     async def close(self) -> None:
-        """End the child: by closing its input, else by SIGTERM, else by SIGKILL. Without effect when it has ended."""
+        """Stop the child: by closing its input, then SIGTERM, then SIGKILL. No effect if it has exited."""
         process = self._process
         cast("asyncio.StreamWriter", process.stdin).close()
         for end in (process.terminate, process.kill):
@@ -111,7 +111,7 @@ class LocalServer:
 
     async def _load(self, order: WorkerRequest) -> str:
         stdin = cast("asyncio.StreamWriter", self._process.stdin)
-        with suppress(ConnectionError):  # a child that died at once says why below
+        with suppress(ConnectionError):  # a child that died immediately gives its reason below
             stdin.write(msgspec.json.encode(order) + b"\n")
             await stdin.drain()
         line = await cast("asyncio.StreamReader", self._process.stdout).readline()
@@ -136,7 +136,7 @@ class LocalServer:
 
 
 def _make_request(settings: LocalSettings) -> WorkerRequest:
-    """Return what the child is told. Raises ProviderError for what cannot be served."""
+    """Return the request to the child. Raises ProviderError if the model cannot be served."""
     if lacks := find_unavailable_reason():
         raise _setup_error(lacks)
     model = Path(settings.model_path).absolute()
@@ -148,16 +148,16 @@ def _make_request(settings: LocalSettings) -> WorkerRequest:
         model=str(model),
         context=min(context, trained or context),
         template=_read_template(template),
-        # The template teaches by example, and only the likeliest token follows an example.
+        # The template teaches by example, and only the most likely token follows an example.
         greedy=template == TOOL_TEMPLATE,
-        # It is too small to be shared out: on busy cores two threads wait for each other most of the time.
+        # The model is too small to parallelize: on busy cores two threads mostly wait for each other.
         threads=settings.threads or (1 if starter else 0),
         key=secrets.token_urlsafe(24),
     )
 
 
 def _read_template(chosen: str) -> str:
-    """Return the text of the chat template; empty is the model's own."""
+    """Return the text of the chat template; empty for the model's own."""
     if not chosen:
         return ""
     path = Path(__file__).with_name("tool_call.jinja") if chosen == TOOL_TEMPLATE else Path(chosen).expanduser()
@@ -176,7 +176,7 @@ async def _spawn_worker() -> Process:
     }
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        # A folder that somebody opens must not be where Python looks for modules: -P, and no empty entry below.
+        # Python must not import modules from the working directory: -P, and no empty entry below.
         "-P",
         "-m",
         "yarrow.provider.local.worker",
@@ -190,7 +190,7 @@ async def _spawn_worker() -> Process:
 
 
 def _find_reason(log: str) -> tuple[str, str] | None:
-    """Return why the library refused, by its log, and what to do about it."""
+    """Return the reason for the library's failure, from its log, and the advice for it."""
     for before, advice in ERROR_ADVICE.items():
         _, found, rest = log.rpartition(before)
         if found:
@@ -204,17 +204,17 @@ def _setup_error(sentence: str) -> ProviderError:
 
 MAGIC = b"GGUF"
 MAX_FIELDS = 10_000
-"""Fields of the header that are looked through; a context length behind them is not found."""
+"""Maximum header fields searched; a context length after them is not found."""
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of each type of fixed size."""
+"""Size in bytes of each fixed-size type."""
 _STRING, _ARRAY, _UINT32, _UINT64 = 8, 9, 4, 10
 _MAX_STRING = 1 << 26
 
 
 def read_context_length(path: Path) -> int:
-    """Return the tokens of context that a model was trained for, 0 when its file does not say.
+    """Return the context in tokens that a model was trained for, 0 if its file does not contain it.
 
-    Raises `ProviderError` (PROVIDER_SETUP) when there is no such file or it is not GGUF.
+    Raises `ProviderError` (PROVIDER_SETUP) if the file does not exist or is not GGUF.
     """
     try:
         with path.open("rb") as file:

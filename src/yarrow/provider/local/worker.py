@@ -1,6 +1,6 @@
-"""The child process that serves a local model: one order comes in, an address goes out, and it ends with its input.
+"""Child process that serves a local model: it reads one request, writes an address, and exits with its input.
 
-It must lead its own process group, which is what is ended.
+It must lead its own process group, because the whole group is killed.
 """
 
 import importlib
@@ -16,11 +16,11 @@ from yarrow.platform import system
 from yarrow.provider.local.worker_protocol import WorkerReply, WorkerRequest
 
 PROMPT_CACHE_MIB = 1024
-"""Memory for prompts that were read before; the oldest are dropped."""
+"""Memory in MiB for prompts processed earlier; the oldest are dropped."""
 ERROR_VERBOSITY = 1
-"""Of the library's log."""
+"""Verbosity of the library's log."""
 MAX_ERROR_CHARACTERS = 500
-"""Characters of an error that are told."""
+"""Maximum characters of a reported error."""
 
 
 def main() -> None:
@@ -30,30 +30,30 @@ def main() -> None:
         return
     order = msgspec.json.decode(line, type=WorkerRequest)
     system.exit_at_stdin_end()
-    # Native code may print to standard output, which is for the report alone.
+    # Native code may print to standard output, which is reserved for the reply.
     report_to = os.dup(1)
     os.dup2(2, 1)
     try:
         server = _start_server(order)
-    except Exception as error:  # noqa: BLE001 - whatever native code raises is told, and ends this process
+    except Exception as error:  # noqa: BLE001 - any exception from native code is reported, and ends this process
         report, status = WorkerReply(error=str(error)[:MAX_ERROR_CHARACTERS]), 1
     else:
         report, status = WorkerReply(address=str(server.listening_address)), 0
     os.write(report_to, msgspec.json.encode(report) + b"\n")
     if status:
         sys.exit(status)
-    # Never returns: shutting the library down in an orderly way can hang, and there is nothing to save.
+    # Never return: an orderly shutdown of the library can hang, and there is nothing to save.
     threading.Event().wait()
 
 
 def _start_server(order: WorkerRequest) -> Any:
-    # It ships no types.
+    # The library ships no types.
     library: Any = importlib.import_module("xllamacpp")
     params = library.CommonParams()
     params.model.path = order.model
     params.model_alias = {Path(order.model).name}
     params.n_ctx = order.context
-    # One slot, so that all of the context belongs to one request.
+    # One slot, so that one request gets the whole context.
     params.n_parallel = 1
     params.cache_ram_mib = PROMPT_CACHE_MIB
     params.hostnames = ["127.0.0.1"]

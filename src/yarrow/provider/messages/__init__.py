@@ -1,1 +1,1 @@
-"""The adapter for Anthropic and for every endpoint that speaks its messages format."""
+"""Adapter for Anthropic and all endpoints with its messages format."""

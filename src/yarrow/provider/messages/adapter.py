@@ -36,7 +36,7 @@ from yarrow.provider.transport import (
 )
 
 MAX_PAGES = 50
-"""Pages of the list of models that are asked for; what stands behind them is not listed."""
+"""Maximum pages requested of the list of models; models on later pages are not listed."""
 
 
 class MessagesProvider:
@@ -44,7 +44,7 @@ class MessagesProvider:
 
     def __init__(self, name: str, model: str, *, settings: ProviderSettings, key: str, http: HttpClient) -> None:
         self.thinking_style: ThinkingStyle | None = None
-        """How models are asked to think, whatever they say themselves; None leaves it to them."""
+        """Thinking style for all models; None uses each model's own."""
         self._name = name
         self._model = model
         self._settings = settings
@@ -61,7 +61,7 @@ class MessagesProvider:
         self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
-        """Ask the server what the model can do; where it does not say, its name does."""
+        """Ask the server for the model's capabilities; those not reported are inferred from its name."""
         if not self._model:
             sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
@@ -75,7 +75,7 @@ class MessagesProvider:
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; what the server refuses is left out once, and from then on."""
+        """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         room = 0
         while True:
             body = self._body(request, room)
@@ -95,7 +95,7 @@ class MessagesProvider:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the server's models, with their windows where it or we know them."""
+        """Return the server's models, with their windows if the server or we know them."""
         entries: list[ModelEntry] = []
         path = "models"
         for _ in range(MAX_PAGES):
@@ -116,7 +116,7 @@ class MessagesProvider:
         try:
             entry = parse_model(await self._transport.get(f"models/{quote(self._model, safe='')}", SHORT_TIMEOUTS))
         except ProviderError:
-            # Many compatible servers do not know the question; what is really wrong shows in the first answer.
+            # Many compatible servers do not know this request; the first answer shows any real problem.
             entry = None
         return infer_capabilities(self._model) if entry is None else entry.get_capabilities(self._model)
 
@@ -135,20 +135,20 @@ class MessagesProvider:
         )
 
     def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
-        """Tell whether something of the request can be done without; a style that was chosen is not given up."""
+        """Return whether a part of the request can be omitted from now on; a fixed thinking style is never changed."""
         learned = self._learned[request.model].learn(error, body, style=self.thinking_style is None)
         return learned or self._refusals.learn_images(error, request.messages)
 
 
 def _get_next_page_id(page: object) -> str:
-    """Return behind which model the next page begins; empty when there is none."""
+    """Return the id of the model before the next page; empty if there is none."""
     fields = cast("dict[str, Any]", page) if isinstance(page, dict) else {}
     last = fields.get("last_id")
     return last if fields.get("has_more") is True and isinstance(last, str) else ""
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; raises PROVIDER_SETUP when Anthropic itself is meant and there is no key."""
+    """Return the provider; raises PROVIDER_SETUP if the server is Anthropic's own and there is no key."""
     settings = config.settings
     key = await find_configured_key(config.name, settings, config.environment)
     if not key and is_official(settings.base_url):
@@ -160,11 +160,11 @@ async def build(config: AdapterConfig) -> Provider:
 
 
 API_VERSION = "2023-06-01"
-"""The version of the API in which a temperature can be set."""
+"""API version in which a temperature can be set."""
 
 
 class MessagesTransport:
-    """One server, over an HTTP client that belongs to the caller."""
+    """Client of one server over the caller's HTTP client."""
 
     def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
         self._backend = endpoint.backend

@@ -1,4 +1,4 @@
-"""Where a server of the messages format is: its base URL, however the user wrote it."""
+"""Base URL of a server with the messages format, in any form that the user wrote it."""
 
 from yarrow.provider.addresses import is_official_url
 
@@ -6,11 +6,11 @@ OFFICIAL_URL = "https://api.anthropic.com"
 
 
 def make_base_url(url: str) -> str:
-    """Return the address that paths are put behind, `/v1` included, for a configured base URL; empty is the vendor."""
+    """Return the base of request paths, including `/v1`, for a configured base URL; an empty one is the vendor's."""
     root = (url.strip() or OFFICIAL_URL).rstrip("/").removesuffix("/messages").rstrip("/")
     return f"{root.removesuffix('/v1').rstrip('/')}/v1"
 
 
 def is_official(url: str) -> bool:
-    """Tell whether a configured base URL is the vendor's, and not in the clear: the vendor's key goes nowhere else."""
+    """Return whether a configured base URL is the vendor's, over TLS; the vendor's key is sent only there."""
     return is_official_url(url, OFFICIAL_URL)

@@ -1,4 +1,4 @@
-"""What a model of the messages format takes and can do, as its name or the list of models tells."""
+"""Capabilities of a model with the messages format, from its name or the list of models."""
 
 import re
 from typing import Literal
@@ -8,31 +8,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 ThinkingStyle = Literal["budget", "adaptive", "none"]
-"""How a model is asked to think: with a number of tokens, with an effort that it fills as it likes, or not at all."""
+"""How a request controls thinking: with a number of tokens, with an effort that the model interprets, or not at all."""
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
 
 _MODEL_NAME = re.compile(r"(opus|sonnet|haiku|fable|mythos)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _OLD_MODEL_NAME = re.compile(r"claude-(\d)(?:[-.](\d))?(?!\d)")
-"""Older names have the number before the family."""
+"""In older names the number precedes the family."""
 
 
 class MessagesCapabilities(Struct, frozen=True):
-    """What holds for one model; numbers are tokens, 0 is unknown."""
+    """Capabilities of one model; numbers are in tokens, 0 is unknown."""
 
     style: ThinkingStyle = "budget"
     window: int = 0
     max_output: int = 0
     images: bool = True
     takes_temperature: bool = True
-    """Whether it takes a temperature."""
+    """The model accepts a temperature."""
     takes_forced_choice: bool = True
-    """Whether it takes a tool choice that forces it to call."""
+    """The model accepts a tool choice that forces a call."""
     efforts: tuple[Effort, ...] = EFFORTS
 
 
 def infer_capabilities(model: str) -> MessagesCapabilities:
-    """Return what a model's name tells; of an unknown one nothing is expected and nothing ruled out."""
+    """Return the capabilities implied by a model's name; an unknown name implies none and excludes none."""
     name = model.rpartition("/")[2].lower()
     if found := _MODEL_NAME.search(name):
         family = found[1]
@@ -92,7 +92,7 @@ class _ListedCapabilities(Struct, frozen=True):
 
 
 class MessagesModel(Struct, frozen=True):
-    """A model as the backend lists it; compatible servers leave most of it out."""
+    """A model as the backend lists it; compatible servers omit most fields."""
 
     id: str
     max_input_tokens: int | None = None
@@ -100,7 +100,7 @@ class MessagesModel(Struct, frozen=True):
     capabilities: _ListedCapabilities | None = None
 
     def get_capabilities(self, model: str) -> MessagesCapabilities:
-        """Return what the entry tells, and what the model's name tells where the entry is silent."""
+        """Return the capabilities in the entry; missing ones are inferred from the model's name."""
         named = infer_capabilities(model)
         told = self.capabilities or _ListedCapabilities()
         style = _find_style(told.thinking, named.style)
@@ -110,14 +110,14 @@ class MessagesModel(Struct, frozen=True):
             window=max(self.max_input_tokens or 0, 0) or named.window,
             max_output=max(self.max_tokens or 0, 0) or named.max_output,
             images=named.images if told.image_input is None else told.image_input.supported,
-            # The generation that takes no budget any more takes no temperature either.
+            # The generation without budgets accepts no temperature either.
             takes_temperature=named.takes_temperature and style != "adaptive",
             efforts=named.efforts if told.effort is None else told.effort.supported(),
         )
 
 
 def parse_model(value: object) -> MessagesModel | None:
-    """Return a decoded entry of the list of models; None when it is none."""
+    """Return a decoded entry of the list of models; None if it is invalid."""
     try:
         return msgspec.convert(value, MessagesModel, strict=False)
     except msgspec.ValidationError:

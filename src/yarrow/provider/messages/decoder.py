@@ -30,7 +30,7 @@ _NORMAL_STOPS = {
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "pause_turn": StopReason.PAUSE,
 }
-"""Reasons of a model that ended where it wanted to, and what they mean when it named no tool."""
+"""Reasons of a model that ended normally, and their meaning if it called no tool."""
 _CUT_STOPS = {
     "max_tokens": StopReason.MAX_TOKENS,
     "refusal": StopReason.CONTENT_FILTER,
@@ -39,20 +39,20 @@ _CUT_STOPS = {
 
 
 class MessagesDecoder:
-    """One answer: `feed` it what each read of the socket brought, then `end` it.
+    """Decoder of one answer: call `feed` with what each read of the socket returned, then `end`.
 
-    Blocks come one after the other. Deltas of one feed are joined into one piece; with `chunk_size` they are joined
-    further, until a piece has that many characters or another kind of event comes. A call is given when the next
-    block begins or a stop reason comes: only then it is known that it was not cut.
+    Blocks are sequential. Deltas of one feed are joined into one piece; with `chunk_size` they are joined further,
+    until a piece has that many characters or another kind of event arrives. A call is emitted when the next block
+    starts or a stop reason arrives: only then is it known to be complete.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
         self.complete = False
-        """Whether the answer is whole: a stop reason was seen."""
+        """The answer is complete: a stop reason was seen."""
         self.done = False
-        """Whether the stop was given, so that nothing more can come."""
+        """The stop has been emitted, so no more events can come."""
         self.failure: ProviderError | None = None
-        """Why nothing more comes; what came before it was given."""
+        """Error that ended the answer; the events before it were returned."""
         self.progress = 0
         """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._backend = backend
@@ -61,12 +61,12 @@ class MessagesDecoder:
         self._calls = MessagesCallAssembler(backend)
         self._usage = UsageAccumulator()
         self._block = ""
-        """The type of the block that is open."""
+        """Type of the open block."""
         self._signature = ""
         self._reason = ""
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return what the bytes complete."""
+        """Return the events that the bytes complete."""
         try:
             self._take_events(self._sse.feed(data))
         except ProviderError as error:
@@ -75,7 +75,7 @@ class MessagesDecoder:
         return self._events.take_events()
 
     def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return what the data of one event completes, for a body that was not a stream."""
+        """Return the events completed by the data of one event, for a body that is not a stream."""
         try:
             self._take_events([event])
         except ProviderError as error:
@@ -83,7 +83,7 @@ class MessagesDecoder:
         return self._events.take_events()
 
     def end(self) -> list[ProviderEvent]:
-        """Return the rest at the end of the body; one that ended too early is the failure STREAM_TRUNCATED."""
+        """Return the remaining events at the end of the body; one that ended too early fails with STREAM_TRUNCATED."""
         try:
             self._take_events(self._sse.end())
             if not self.done and self.failure is None:
@@ -96,7 +96,7 @@ class MessagesDecoder:
         for data in events:
             if self.done or self.failure is not None:
                 return
-            if data == b"[DONE]":  # some gateways end every stream like that
+            if data == b"[DONE]":  # some gateways end every stream this way
                 self._end_answer()
                 return
             event = parse_event(data, self._backend)
@@ -127,7 +127,7 @@ class MessagesDecoder:
                 pass  # a ping, or an event of a later version
 
     def _take_message(self, message: MessagesEvent) -> None:
-        """Take a message that was not streamed."""
+        """Process a message that was not streamed."""
         for block in message.content or ():
             self._start_block(block)
         _add_counts(self._usage, message.usage)
@@ -156,7 +156,7 @@ class MessagesDecoder:
                 pass  # a block of a later version, or of a tool that ran on the server
 
     def _take_delta(self, delta: MessagesDelta) -> None:
-        """Take a delta that fits the open block; others belong to blocks that are passed over."""
+        """Process a delta of the open block; other deltas belong to blocks that are ignored."""
         self.progress += bool(delta.text or delta.thinking or delta.partial_json or delta.signature)
         if self._block == "text":
             if delta.text:
@@ -183,7 +183,7 @@ class MessagesDecoder:
             self._events.add_event(CallPiece(call))
 
     def _end_answer(self) -> None:
-        """Give everything that waited for the end."""
+        """Emit everything held until the end."""
         if not self.complete:
             sentence = f"{self._backend.name} ended its answer before it was whole"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
@@ -215,7 +215,7 @@ def _add_counts(usage: UsageAccumulator, counts: MessagesTokenCounts | None) -> 
 
 
 class MessagesEventBuffer:
-    """The events of one answer on their way out; deltas are joined until they hold `chunk_size` characters."""
+    """Outgoing events of one answer; deltas are joined until they contain `chunk_size` characters."""
 
     def __init__(self, chunk_size: int) -> None:
         self._chunk_size = chunk_size
@@ -226,23 +226,23 @@ class MessagesEventBuffer:
         self._after_thought = False
 
     def add_text(self, text: str) -> None:
-        """Take a delta of text."""
+        """Add a delta of text."""
         self._texts.append(text)
         self._size += len(text)
 
     def begin_thinking(self) -> None:
-        """Tell that a block of thinking begins; two of them must not be joined into one."""
+        """Start a block of thinking; two of them must not be joined into one."""
         self._flush_text()
         if self._after_thought:
             self.add_event(OpaquePiece(SEPARATOR))
 
     def add_thinking(self, text: str) -> None:
-        """Take a delta of thinking."""
+        """Add a delta of thinking."""
         self._thoughts.append(text)
         self._size += len(text)
 
     def end_thinking(self, signature: str) -> None:
-        """End a block of thinking; the signature goes out with the last of its text."""
+        """End a block of thinking; the signature is emitted with the last of its text."""
         text = "".join(self._thoughts)
         self._thoughts.clear()
         self._size = 0
@@ -253,13 +253,13 @@ class MessagesEventBuffer:
             self.add_event(OpaquePiece(encode_hidden_thinking(signature)))
 
     def add_event(self, piece: ProviderEvent) -> None:
-        """Take a piece that is whole."""
+        """Add a complete piece."""
         self._flush_text()
         self._out.append(piece)
         self._after_thought = False
 
     def flush_if_full(self) -> None:
-        """Give what is pending, if it is enough, before bytes are waited for."""
+        """Emit the pending text if it is long enough; called before waiting for bytes."""
         if self._size < self._chunk_size:
             return
         self._flush_text()
@@ -270,12 +270,12 @@ class MessagesEventBuffer:
             self._size = len(last)
 
     def flush(self) -> None:
-        """Give everything; a thought that is pending stays without a signature."""
+        """Emit everything; a pending thought gets no signature."""
         self._flush_text()
         self.end_thinking("")
 
     def take_events(self) -> list[ProviderEvent]:
-        """Return the events since the last time."""
+        """Return the events since the last call."""
         events = self._out.copy()
         self._out.clear()
         return events
@@ -289,11 +289,11 @@ class MessagesEventBuffer:
 
 
 class MessagesCallAssembler:
-    """The calls of one answer, one after the other."""
+    """Assembler for the calls of one answer, which are sequential."""
 
     def __init__(self, backend: Backend) -> None:
         self.count = 0
-        """Calls that were given."""
+        """Number of calls returned."""
         self._backend = backend
         self._ids: set[str] = set()
         self._size = 0
@@ -303,24 +303,24 @@ class MessagesCallAssembler:
         self._fragments: list[str] = []
 
     def begin(self, call_id: str, name: str, arguments: msgspec.Raw) -> None:
-        """Begin a call; its arguments come in fragments, or with some servers at once."""
+        """Start a call; its arguments come in fragments, or from some servers at once."""
         self._open = True
         self._id, self._name = call_id, name
         whole = bytes(arguments).decode()
         self._fragments = [] if whole in ("", "{}", "null") else [whole]
 
     def add(self, fragment: str) -> None:
-        """Take a fragment of the arguments of the call that began last."""
+        """Add a fragment of the current call's arguments."""
         self._fragments.append(fragment)
         self._size += len(fragment)
         if self._size > MAX_ARGUMENTS:
             raise self._refuse(f"tool calls of more than {MAX_ARGUMENTS} characters")
 
     def finish(self, *, natural: bool) -> ToolCall | None:
-        """Return the call that began last, None if there is none.
+        """Return the current call, None if there is none.
 
-        `natural` says that the model went on, or ended where it wanted to. If it did not, a call whose arguments are
-        no JSON object was cut off, and is left out; if it did, such a call is kept with the text it has.
+        `natural` means that the model continued, or ended normally. If it did not, a call whose arguments are not a
+        JSON object was truncated and is dropped; if it did, such a call is kept with its text.
         """
         if not self._open:
             return None

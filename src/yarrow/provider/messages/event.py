@@ -1,4 +1,4 @@
-"""The fields that we read of an event of a messages stream; whatever else a server sends is passed over."""
+"""Events of a messages stream, with only the fields we use; all others are ignored."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from yarrow.provider.stream_framing import decode_leniently
 
 
 class MessagesDelta(Struct, frozen=True, gc=False):
-    """What an event adds to a block, or tells at the end of the message."""
+    """Fields that an event adds to a block, or reports at the end of the message."""
 
     type: str = ""
     text: str | None = None
@@ -21,7 +21,7 @@ class MessagesDelta(Struct, frozen=True, gc=False):
 
 
 class MessagesBlock(Struct, frozen=True, gc=False):
-    """A block as it begins; some servers send it whole."""
+    """A block at its start; some servers send it whole."""
 
     type: str = ""
     text: str | None = None
@@ -34,7 +34,7 @@ class MessagesBlock(Struct, frozen=True, gc=False):
 
 
 class MessagesTokenCounts(Struct, frozen=True, gc=False):
-    """The tokens so far; cached ones are outside of `input_tokens`, thinking is inside `output_tokens`."""
+    """Running token totals; `input_tokens` excludes cached ones, `output_tokens` includes thinking."""
 
     input_tokens: float | None = None
     output_tokens: float | None = None
@@ -43,13 +43,13 @@ class MessagesTokenCounts(Struct, frozen=True, gc=False):
 
 
 class MessagesStart(Struct, frozen=True, gc=False):
-    """The message as it begins."""
+    """The message at its start."""
 
     usage: MessagesTokenCounts | None = None
 
 
 class MessagesEvent(Struct, frozen=True, gc=False):
-    """One event of the stream; `content` and `stop_reason` stand in a message that was not streamed."""
+    """One event of the stream; `content` and `stop_reason` are set in a message that was not streamed."""
 
     type: str = ""
     delta: MessagesDelta | None = None
@@ -61,12 +61,12 @@ class MessagesEvent(Struct, frozen=True, gc=False):
     stop_reason: str | None = None
 
 
-# Not strict: a number may come as a string.
+# Not strict: a number may be a string.
 _decode = msgspec.json.Decoder(MessagesEvent, strict=False).decode
 
 
 def parse_event(data: bytes, backend: Backend) -> MessagesEvent:
-    """Return the event; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    """Return the event; MALFORMED_RESPONSE if the data is not a JSON object of the expected shape."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

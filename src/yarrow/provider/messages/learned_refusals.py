@@ -1,4 +1,4 @@
-"""Remembers what a server has refused, so that each thing is refused only once."""
+"""Parts of a request that a server refused, so that each is refused only once."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from yarrow.provider.messages.capabilities import MessagesCapabilities, Thinking
 from yarrow.provider.messages.signatures import get_signature, is_thinking_block
 
 MIN_ROOM_TOKENS = 1_024
-"""Tokens of an answer below which it is not worth asking for one in what the window has left."""
+"""Minimum tokens left in the window for which an answer is still requested."""
 
 _FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST})
 _NO_THINKING = re.compile(r"not support.{0,30}\bthinking|\bthinking\b.{0,20} not support|thinking: extra inputs")
@@ -23,20 +23,22 @@ _NO_ROOM = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
 
 
 class MessagesRefusals:
-    """What one server refused of one model; grows by one thing per refusal."""
+    """Parts that one server refused for one model; each refusal adds one."""
 
     def __init__(self) -> None:
         self._styles: set[ThinkingStyle] = set()
         self._fields: set[str] = set()
         self._signatures: set[int] = set()
-        """Hashes: a signature may be long."""
+        """Stored as hashes because a signature may be long."""
 
     def accepts_signature(self, signature: str) -> bool:
-        """Tell whether a signature of thinking was not refused so far."""
+        """Return whether a signature of thinking has not been refused so far."""
         return hash(signature) not in self._signatures
 
     def apply(self, capabilities: MessagesCapabilities) -> MessagesCapabilities:
-        """Return the abilities without what was refused; a way of thinking gives room to the other one first."""
+        """Return the capabilities without the refused parts; a refused thinking style is first replaced with the other
+        one.
+        """
         style = capabilities.style
         if style in self._styles:
             left: list[ThinkingStyle] = [other for other in ("adaptive", "budget") if other not in self._styles]
@@ -46,9 +48,9 @@ class MessagesRefusals:
         return replace(capabilities, style=style, takes_temperature=tempered, efforts=efforts)
 
     def learn(self, error: ProviderError, sent: Body, *, style: bool) -> bool:
-        """Tell whether the error names something of the body that can be done without; it is from now on.
+        """Return whether the error names an optional part of the body; it is omitted from now on.
 
-        `style` says whether the way of thinking may be changed.
+        `style` allows a change of the thinking style.
         """
         if error.status != 400 or error.code not in _FIELD_CODES:
             return False
@@ -58,7 +60,7 @@ class MessagesRefusals:
         return self._learn_field(text, sent)
 
     def _learn_signatures(self, text: str, sent: Body) -> bool:
-        """Take it that none of the signatures is good any more: all are bound to what was said before them."""
+        """Treat all signatures as invalid: each is bound to the messages before it."""
         if not _BAD_SIGNATURES.search(text):
             return False
         seals = {hash(get_signature(block)) for block in _list_thinking_blocks(sent)} - self._signatures
@@ -87,12 +89,12 @@ class MessagesRefusals:
 
 
 def forbids_thinking(error: ProviderError) -> bool:
-    """Tell whether a request was refused because a turn that it holds does not begin with thinking."""
+    """Return whether a request was refused because one of its turns does not start with thinking."""
     return error.status == 400 and _MISSING_THINKING.search(error.message.lower()) is not None
 
 
 def find_room_left(error: ProviderError) -> int:
-    """Return the tokens that a prompt leaves in the window, if the limit of the answer alone was too much; else 0."""
+    """Return the tokens that a prompt leaves in the window, if only the limit of the answer was too high; else 0."""
     found = _NO_ROOM.search(error.message)
     room = int(found[2]) - int(found[1]) if found else 0
     return room if room >= MIN_ROOM_TOKENS else 0

@@ -1,4 +1,4 @@
-"""Request of the messages API: content blocks, thinking, and tool call ids."""
+"""Encoder for requests of the messages API: content blocks, thinking, and tool call ids."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapab
 from yarrow.provider.messages.signatures import decode_thinking, get_signature, is_thinking_block
 
 DEFAULT_MAX_TOKENS = 32_000
-"""Tokens of an answer of a model whose own limit is known, when nobody says more: the format insists on a limit."""
+"""Default maximum tokens of an answer of a model with a known limit; the format requires a value."""
 UNKNOWN_MODEL_MAX_TOKENS = 8_192
-"""The same, of an unknown model."""
+"""Default maximum tokens of an answer of an unknown model."""
 _CACHE_MARK: Body = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -32,11 +32,11 @@ def encode_messages_request(
     capabilities: MessagesCapabilities,
     accepts_signature: Callable[[str], bool] = lambda _: True,
 ) -> Body:
-    """Return the body of a streaming request, in values that `to_json` takes.
+    """Return the body of a streaming request, in values that `to_json` accepts.
 
-    The request's values come before the configured ones. The configured body is merged in last, objects into
-    objects; null there takes a field out. A tool choice other than `auto` is the caller's and stays. `takes_seal`
-    tells whether a signature of thinking was not refused so far.
+    The request's values take precedence over the configured ones. The configured body is merged in last, objects
+    recursively; null in it removes a field. A tool choice other than `auto` comes from the caller and stays.
+    `accepts_signature` returns whether a signature of thinking has not been refused so far.
     """
     messages = encode_conversation(_drop_unbound_thinking(request, capabilities), target, accepts_signature)
     choice = _find_tool_choice(request, messages, capabilities)
@@ -55,9 +55,9 @@ def encode_messages_request(
 
 
 def _drop_unbound_thinking(request: CompletionRequest, capabilities: MessagesCapabilities) -> Sequence[Message]:
-    """Return the messages without the thoughts that a model bound to a beginning which is another now.
+    """Return the messages without thinking whose signature covers a history that has since changed.
 
-    A model with a budget insists on those of the turn whose tools run, and is not of those that bind them.
+    A model with a budget requires the thinking of the current tool turn, and does not sign the preceding history.
     """
     messages, end = request.messages, request.unbound
     if end and capabilities.style == "budget":
@@ -74,7 +74,7 @@ def _make_fields(request: CompletionRequest, settings: ProviderSettings, capabil
     temperature = settings.temperature if request.temperature is None else request.temperature
     fields: Body = {"max_tokens": limit or UNKNOWN_MODEL_MAX_TOKENS}
     if temperature is not None and capabilities.takes_temperature:
-        # Other backends go up to 2, this one refuses what is above 1.
+        # Other backends accept up to 2, this one at most 1.
         fields["temperature"] = min(max(temperature, 0.0), 1.0)
     return fields
 
@@ -82,7 +82,7 @@ def _make_fields(request: CompletionRequest, settings: ProviderSettings, capabil
 def _find_tool_choice(request: CompletionRequest, messages: Sequence[Body], capabilities: MessagesCapabilities) -> str:
     """Return the type of the tool choice; empty leaves it to the model and to the configured body."""
     if not request.tools:
-        # The tools are only told because the history has calls.
+        # The tools are only declared because the history contains calls.
         return "none" if _infer_tools(messages) else ""
     match request.tool_choice:
         case "auto":
@@ -94,7 +94,7 @@ def _find_tool_choice(request: CompletionRequest, messages: Sequence[Body], capa
 
 
 def _infer_tools(messages: Sequence[Body]) -> list[Body]:
-    """Return the tools that a history calls: the backend takes no call in it without a list of tools."""
+    """Return the tools that a history calls: the backend accepts no calls in it without a list of tools."""
     calls = [block for message in messages for block in message["content"] if block["type"] == "tool_use"]
     names = dict.fromkeys(call["name"] for call in calls)
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
@@ -106,7 +106,7 @@ def _tool(tool: ToolSpec) -> Body:
 
 
 def _add_cache_marks(body: Body) -> Body:
-    """Return the body with the ends of what the next request repeats marked for the backend's cache."""
+    """Return the body with the ends of the parts that the next request repeats marked for the backend's cache."""
     *before, last = body["messages"]
     marked = {name: _mark_last_block(body[name]) for name in ("system", "tools") if name in body}
     return body | marked | {"messages": [*before, last | {"content": _mark_last_block(last["content"])}]}
@@ -124,11 +124,11 @@ THINKING_BUDGETS = {
     ThinkingLevel.XHIGH: 32_000,
     ThinkingLevel.MAX: 48_000,
 }
-"""Tokens that a model may think with."""
+"""Thinking budget in tokens."""
 MIN_BUDGET = 1_024
-"""Tokens; the backend takes no smaller budget."""
+"""Minimum budget in tokens that the backend accepts."""
 THINKING_TEMPERATURE = 1.0
-"""The only one that the backend takes while it thinks with a budget."""
+"""The only temperature that the backend accepts for thinking with a budget."""
 _EFFORTS: dict[ThinkingLevel, Effort] = {
     ThinkingLevel.MINIMAL: "low",
     ThinkingLevel.LOW: "low",
@@ -140,22 +140,22 @@ _EFFORTS: dict[ThinkingLevel, Effort] = {
 
 
 def make_thinking_fields(level: ThinkingLevel, limit: int, capabilities: MessagesCapabilities) -> dict[str, Any]:
-    """Return the fields of a request that thinks, among them `max_tokens`; none when the model is not to think.
+    """Return the fields of a request with thinking, including `max_tokens`; empty if the model must not think.
 
-    `limit` is the most tokens of the answer; a limit that leaves no room beside a budget is raised by the budget.
+    `limit` is the maximum tokens of the answer; one that leaves no room next to a budget is raised by the budget.
     """
     if level is ThinkingLevel.OFF or capabilities.style == "none":
         return {}
     if capabilities.style == "adaptive":
         effort = _find_effort(_EFFORTS[level], capabilities.efforts)
-        # Some models would think without telling what.
+        # Some models would think without showing their thoughts.
         thinking = {"thinking": {"type": "adaptive", "display": "summarized"}, "max_tokens": limit}
         return thinking | ({"output_config": {"effort": effort}} if effort else {})
     budget = THINKING_BUDGETS[level]
     raised = limit if limit > budget else budget + limit
     if capabilities.max_output:
         raised = min(raised, capabilities.max_output)
-    if raised <= budget:  # the model cannot answer at such length: half of what it can is for thinking
+    if raised <= budget:  # the model's limit is too low: half of it is for thinking
         budget = raised // 2
     if budget < MIN_BUDGET:
         return {}
@@ -164,9 +164,9 @@ def make_thinking_fields(level: ThinkingLevel, limit: int, capabilities: Message
 
 
 def may_think(messages: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether a request with these messages may set a budget.
+    """Return whether a request with these messages may set a budget.
 
-    It may not while tools run whose calls were not thought about: what answers the user there must begin with
+    It may not during a tool turn that started without thinking: with a budget, the answer to the user must begin with
     thinking that the backend signed.
     """
     following: dict[str, Any] | None = None
@@ -182,7 +182,7 @@ def may_think(messages: Sequence[dict[str, Any]]) -> bool:
 
 
 def _find_effort(wanted: Effort, efforts: Sequence[Effort]) -> Effort | None:
-    """Return the effort, or the next lower one that the model knows, or its lowest."""
+    """Return the effort, or the next lower one that the model supports, or its lowest."""
     reach = EFFORTS.index(wanted)
     lower: list[Effort] = [level for level in efforts if EFFORTS.index(level) <= reach]
     if lower:
@@ -196,7 +196,7 @@ WireBlock = dict[str, Any]
 def encode_conversation(
     history: Sequence[Message], target: Target, accepts_signature: Callable[[str], bool]
 ) -> list[WireBlock]:
-    """Return the messages of the wire; `takes_seal` tells whether a signature was not refused so far."""
+    """Return the messages in wire format; `accepts_signature` returns False for a refused signature."""
     legal_id = make_id_mapper(derive_ids)
 
     def message(turn: Turn) -> WireBlock:
@@ -223,7 +223,7 @@ def _blocks(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBl
             case Image():
                 yield _image(block)
             case ToolCall(call_id, name, arguments):
-                # As raw text, because numbers keep their digits and caches see the same bytes.
+                # As raw text, so that numbers keep their digits and caches see the same bytes.
                 yield {"type": "tool_use", "id": legal_id(call_id), "name": name, "input": msgspec.Raw(arguments)}
             case Thinking() | Opaque():
                 signed = decode_thinking(block)
@@ -234,7 +234,7 @@ def _blocks(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBl
 
 
 def _result(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBlock]:
-    """Give a result, and behind it the images that an error may not hold."""
+    """Yield a result, followed by the images that an error must not contain."""
     texts = [{"type": "text", "text": block.text} for block in message.content if isinstance(block, Text)]
     images = [_image(image) for image in message.images]
     result: WireBlock = {"type": "tool_result", "tool_use_id": legal_id(message.tool_call_id)}
@@ -250,7 +250,7 @@ def _image(image: Image) -> WireBlock:
 
 
 def _drop_trailing_thinking(blocks: list[WireBlock]) -> list[WireBlock]:
-    """Return the blocks without the thinking at their end, which led to nothing and would be refused."""
+    """Return the blocks without trailing thinking, which led to nothing and would be refused."""
     end = len(blocks)
     while is_thinking_block(blocks[end - 1]):
         end -= 1
@@ -259,11 +259,11 @@ def _drop_trailing_thinking(blocks: list[WireBlock]) -> list[WireBlock]:
 
 _ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 MAX_ID_CHARACTERS = 64
-"""Characters of an id."""
+"""Maximum characters of an id."""
 
 
 def derive_ids(call_id: str) -> Iterator[str]:
-    """Yield ids that the backend takes for one, without end; a good one comes first as it is."""
+    """Yield ids that the backend accepts for an id, endlessly; a valid id comes first, unchanged."""
     plain = _ILLEGAL_CHARACTER.sub("_", call_id)[:MAX_ID_CHARACTERS]
     yield plain
     for number in count(2):

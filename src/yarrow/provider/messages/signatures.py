@@ -1,4 +1,4 @@
-"""Keeps thinking with the signature that the backend wants back, and brings it back as it came."""
+"""Signatures of thinking, stored so that the thinking is sent back as it arrived."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ import msgspec
 from yarrow.message import Opaque, Thinking
 
 SEPARATOR = '{"type":"apart"}'
-"""Opaque data that stands between two blocks of thinking, each signed on its own, and is not sent."""
+"""Opaque data between two separately signed blocks of thinking; it is never sent."""
 
 
 def encode_signature(signature: str) -> str:
@@ -16,7 +16,7 @@ def encode_signature(signature: str) -> str:
 
 
 def encode_hidden_thinking(signature: str) -> str:
-    """Return the opaque data of a block of thinking whose text the backend keeps to itself."""
+    """Return the opaque data of a block of thinking whose text the backend withholds."""
     return _text({"type": "thinking", "thinking": "", "signature": signature})
 
 
@@ -26,7 +26,7 @@ def encode_redacted_thinking(data: str) -> str:
 
 
 def decode_thinking(block: Thinking | Opaque) -> dict[str, Any] | None:
-    """Return the block as the backend had sent it; None for what it never signed and would refuse."""
+    """Return the block as the backend sent it; None for an unsigned one, which the backend would refuse."""
     match block:
         case Thinking(text, opaque):
             signature = _string(_fields(opaque), "signature")
@@ -40,12 +40,12 @@ def decode_thinking(block: Thinking | Opaque) -> dict[str, Any] | None:
 
 
 def is_thinking_block(block: dict[str, Any]) -> bool:
-    """Tell whether a block of the wire is thinking, in words or encrypted."""
+    """Return whether a block in wire format is thinking, as text or encrypted."""
     return block["type"] in ("thinking", "redacted_thinking")
 
 
 def get_signature(block: dict[str, Any]) -> str:
-    """Return what makes a block of thinking the one it is: its signature or its encrypted data."""
+    """Return the identity of a block of thinking: its signature or its encrypted data."""
     return str(block.get("signature") or block.get("data"))
 
 

@@ -1,1 +1,1 @@
-"""The adapter for Ollama's own chat format."""
+"""Adapter for Ollama's own chat format."""

@@ -39,7 +39,7 @@ from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, m
 _UNSUPPORTED_CODES = frozenset(
     {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
 )
-"""What a server answers that is too old for a question."""
+"""Errors of a server that is too old for a request."""
 
 
 class OllamaProvider:
@@ -61,7 +61,9 @@ class OllamaProvider:
         self._has_noticed_truncation = False
 
     async def info(self) -> ProviderInfo:
-        """Ask the server what the model can do; raises NOT_FOUND, with what to run, when it has not got it."""
+        """Ask the server for the model's capabilities; raises NOT_FOUND, with the command to run, if it lacks the
+        model.
+        """
         try:
             model = self._model or await self._first_model()
             abilities = await self._get_capabilities(model)
@@ -77,7 +79,7 @@ class OllamaProvider:
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; what the server refuses is left out once, and from then on."""
+        """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         lessons = self._learned[request.model]
         while True:
             body: Body = {}
@@ -99,7 +101,7 @@ class OllamaProvider:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the models that were pulled; how large their context is only loading them decides."""
+        """Return the pulled models; the size of their context is only known once they are loaded."""
         try:
             return [ModelEntry(entry.name) for entry in parse_models(await self._transport.ask("api/tags"))]
         except ProviderError as error:
@@ -110,7 +112,7 @@ class OllamaProvider:
         await self._http.close()
 
     async def _get_capabilities(self, model: str) -> OllamaCapabilities:
-        """Return what a model can do; it is asked once, because another context would load the model again."""
+        """Return a model's capabilities; they are requested once, because a changed context would reload the model."""
         if model not in self._capabilities:
             configured = self._configured_window()
             shown = await self._ask_or_none("api/show", {"model": model})
@@ -119,7 +121,7 @@ class OllamaProvider:
         return self._capabilities[model]
 
     async def _ask_or_none(self, path: str, question: Body | None = None) -> object:
-        """Return what a server answers to a question that older ones do not know; None when it is one of those."""
+        """Return the response to a request that older servers do not know; None from such a server."""
         try:
             return await self._transport.ask(path, question)
         except ProviderError as error:
@@ -128,7 +130,7 @@ class OllamaProvider:
             return None
 
     async def _first_model(self) -> str:
-        """Return the first model that can chat; the server has the one that was changed last in front."""
+        """Return the first model that can chat; the server lists the most recently modified one first."""
         for row in parse_rows(await self._transport.ask("api/tags")):
             can = row.get("capabilities")
             chats = not isinstance(can, list) or "completion" in cast("list[Any]", can)
@@ -148,7 +150,7 @@ class OllamaProvider:
         return self._learned[request.model].apply(body)
 
     def _notice_truncation(self, request: CompletionRequest, event: ProviderEvent) -> str:
-        """Return, once, that the server seems to have cut a prompt; else nothing."""
+        """Return, once, a notice that the server seems to have truncated a prompt; else an empty string."""
         if not isinstance(event, UsagePiece) or self._has_noticed_truncation:
             return ""
         text = describe_truncation(request, event.usage.input)
@@ -157,7 +159,7 @@ class OllamaProvider:
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; the key of `OLLAMA_API_KEY` goes to the hosted Ollama only, and encrypted."""
+    """Return the provider; the key of `OLLAMA_API_KEY` is sent only to the hosted Ollama, over TLS."""
     settings = config.settings
     if not settings.base_url and config.name == "ollama":
         settings = replace(settings, base_url=config.environment.get("OLLAMA_HOST", "").strip())
@@ -169,7 +171,7 @@ async def build(config: AdapterConfig) -> Provider:
 
 
 class OllamaTransport:
-    """One server, over an HTTP client that belongs to the caller."""
+    """Client of one server over the caller's HTTP client."""
 
     def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
         self._backend = endpoint.backend
@@ -182,7 +184,7 @@ class OllamaTransport:
         return self._transport.stream(request, decoder, read_stream)
 
     async def ask(self, path: str, question: Body | None = None) -> object:
-        """Return the decoded JSON that answers a GET of a path, or a POST of a question; raises ProviderError."""
+        """GET a path, or POST a question to it, and return the decoded JSON; raises ProviderError."""
         return await self._transport.ask(path, b"" if question is None else msgspec.json.encode(question))
 
 
@@ -190,12 +192,12 @@ _NOT_PULLED = re.compile(r"model ['\"].{1,200}['\"] not found")
 
 
 def is_not_pulled(error: ProviderError) -> bool:
-    """Tell whether the server knows the question, but not the model."""
+    """Return whether the server knows the request, but not the model."""
     return error.code is Code.NOT_FOUND and _NOT_PULLED.search(error.message) is not None
 
 
 def add_hint(error: ProviderError, name: str, model: str) -> ProviderError:
-    """Return the error with what to do: to fetch a model that is not there, to start a server that does not answer."""
+    """Return the error with advice: pull a missing model, or start a server that does not respond."""
     if is_not_pulled(error):
         sentence = f"{name} has no model {model!r}: run `ollama pull {model}`, or choose another (--list-models)"
     elif error.code is Code.UNREACHABLE:
@@ -206,16 +208,16 @@ def add_hint(error: ProviderError, name: str, model: str) -> ProviderError:
 
 
 MIN_TRUNCATED_TOKENS = 1024
-"""Tokens that a server leaves at least when it cuts; fewer were read beside a part that it had in its cache."""
+"""Minimum tokens that a truncating server keeps; with fewer, the rest of the prompt was cached."""
 _MAX_CHARACTERS_PER_TOKEN = 8
-"""Per token, more than in any text of some length."""
+"""Upper bound of characters per token in any longer text."""
 
 
 def describe_truncation(request: CompletionRequest, reported: int) -> str:
-    """Return a sentence when the server reports fewer prompt tokens than there must be in the request, else nothing.
+    """Return a sentence if the server reports fewer prompt tokens than the request must have, else an empty string.
 
-    Counted are the characters of system prompt and messages alone, as if tokens were long, so that what is noticed
-    was cut, or else was cached by a server that does not count what it has in its cache.
+    Only the characters of the system prompt and the messages count, as if tokens were long. The prompt in
+    question was therefore truncated, or cached by a server that does not count cached tokens.
     """
     texts = (len(message.text) for message in request.messages if not message.incomplete)
     least = (len(request.system) + sum(texts)) // _MAX_CHARACTERS_PER_TOKEN
@@ -230,23 +232,23 @@ _REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"support tools", ("tools",)),
     (r"\btruncate\b|\bshift\b", ("truncate", "shift")),
 )
-"""What a refusal says, and the fields that can be done without then."""
+"""Patterns of refusals, and the fields to omit after each."""
 _FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST})
 
 
 class OllamaRefusals:
-    """What one server refused of one model."""
+    """Fields that one server refused for one model."""
 
     def __init__(self) -> None:
         self.refused_fields: frozenset[str] = frozenset()
-        """Fields that are left out from now on."""
+        """Fields omitted from now on."""
 
     def apply(self, body: Body) -> Body:
-        """Return the body without what was refused."""
+        """Return the body without the refused fields."""
         return {name: value for name, value in body.items() if name not in self.refused_fields}
 
     def learn(self, error: ProviderError, sent: Body) -> bool:
-        """Tell whether the error names something of the body that can be done without; it is from now on."""
+        """Return whether the error names an optional part of the body; it is omitted from now on."""
         if error.status not in (400, 422) or error.code not in _FIELD_CODES:
             return False
         text = error.message.lower()

@@ -1,4 +1,4 @@
-"""Where an Ollama server is: its root, however the user wrote it."""
+"""Root URL of an Ollama server, in any form that the user wrote it."""
 
 from yarrow.provider.addresses import get_host
 
@@ -9,9 +9,9 @@ _PATHS = ("/api/chat", "/api", "/v1")
 
 
 def parse_root(configured: str) -> str:
-    """Return the root for a base URL, or for what OLLAMA_HOST may hold; empty is the usual place on this machine.
+    """Return the root for a base URL or a value of OLLAMA_HOST; an empty one is the default address on this machine.
 
-    Without a scheme it is a host with or without a port; the address on which a server listens to everybody is read
+    Without a scheme it is a host with an optional port; an address on which a server listens on all interfaces is read
     as this machine.
     """
     root = configured.strip().rstrip("/")
@@ -26,13 +26,13 @@ def parse_root(configured: str) -> str:
 
 
 def is_hosted(root: str) -> bool:
-    """Tell whether a server is the vendor's own; every other one runs on somebody's machine and may be slow."""
+    """Return whether a server is the vendor's own; any other runs on a user's machine and may be slow."""
     host = get_host(root)
     return host == _HOSTED or host.endswith(f".{_HOSTED}")
 
 
 def _split_port(place: str) -> tuple[str, str]:
-    """Return the host and the port of a place; a bare IPv6 address has no port."""
+    """Return the host and the port of an address; a bare IPv6 address has no port."""
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         return place, ""

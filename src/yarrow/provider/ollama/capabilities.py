@@ -8,38 +8,38 @@ from msgspec import Struct
 from yarrow.message import Message, Thinking, ThinkingLevel
 
 DEFAULT_WINDOW_TOKENS = 4096
-"""Tokens, where neither the user nor the server says more."""
+"""Default window in tokens, if neither the user nor the server sets one."""
 
 ThinkingStyle = Literal["none", "switch", "level", "unknown"]
-"""How a model is told to think: not at all, on or off, with a level, or nobody knows."""
+"""How a request controls thinking: not at all, on or off, with a level, or unknown."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 _LEVEL_FAMILIES = ("gptoss", "gpt-oss")
 """Families of models that ignore on and off."""
 
 
 class OllamaCapabilities(Struct, frozen=True):
-    """What holds for one model; an old server tells nothing of it."""
+    """Capabilities of one model; an old server reports none of them."""
 
     window: int = DEFAULT_WINDOW_TOKENS
-    """In tokens; what every request asks for."""
+    """Context in tokens that every request asks for."""
     tools: bool = True
     images: bool = False
     thinking: ThinkingStyle = "unknown"
 
 
 class OllamaModelInfo(Struct, frozen=True):
-    """The decoded answers of a server: to `/api/show` for the model, and to `/api/ps`; None where it gave none."""
+    """Decoded responses of a server: to `/api/show` for the model, and to `/api/ps`; None for a missing one."""
 
     shown: object = None
     running: object = None
 
 
 def parse_capabilities(model: str, info: OllamaModelInfo, configured: int) -> OllamaCapabilities:
-    """Return the abilities; `configured` is the user's window in tokens, 0 when there is none.
+    """Return the capabilities; `configured` is the user's window in tokens, 0 if there is none.
 
-    The window is the user's, else that of the loaded model, else the one that the model's own parameters ask for, else
-    `DEFAULT_WINDOW_TOKENS`, and never more than the model was trained for. A model that runs on the vendor's machines
-    has all that it was trained for.
+    The window is the user's, else that of the loaded model, else the one in the model's own parameters, else
+    `DEFAULT_WINDOW_TOKENS`, and never more than the trained one. A model on the vendor's machines has the whole trained
+    window.
     """
     shown = _dict(info.shown)
     trained = _get_trained_window(_dict(shown.get("model_info")))
@@ -71,7 +71,7 @@ def _get_trained_window(info: dict[str, Any]) -> int:
 
 
 def _get_loaded_window(running: object, model: str) -> int:
-    """Return the context with which a model is loaded, 0 when it is not."""
+    """Return the context of a loaded model in tokens, 0 if it is not loaded."""
     names = {model, f"{model}:latest"}
     entries = _dict(running).get("models")
     for entry in map(_dict, cast("list[object]", entries) if isinstance(entries, list) else []):
@@ -81,7 +81,7 @@ def _get_loaded_window(running: object, model: str) -> int:
 
 
 def _get_parameter_window(parameters: object) -> int:
-    """Return the context that the parameters of a model ask for, of which there is one per line."""
+    """Return the context in a model's parameters, which are listed one per line."""
     found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
     return int(found[1]) if found else 0
 
@@ -95,7 +95,7 @@ def _positive(value: object) -> int:
 
 
 FIELD_MARK = '{"field":"thinking"}'
-"""Marks thinking that came in the field of its own, in which it goes back; what stood in tags does not."""
+"""Mark for thinking that arrived in its own field, and is sent back there; thinking from tags is not sent back."""
 
 _LEVELS = {
     ThinkingLevel.OFF: "low",
@@ -106,25 +106,25 @@ _LEVELS = {
     ThinkingLevel.XHIGH: "high",
     ThinkingLevel.MAX: "high",
 }
-"""What a model that knows nothing but levels is asked for; it cannot be told not to think."""
+"""Levels for models that know nothing else; they cannot turn thinking off."""
 
 
 def make_think_field(level: ThinkingLevel, style: ThinkingStyle) -> dict[str, bool | str]:
-    """Return the field of a request; none where it would be refused, or where nobody knows that it would not be."""
+    """Return the field of a request; empty if it would, or might, be refused."""
     match style:
         case "none":
             return {}
         case "level":
             return {"think": _LEVELS[level]}
         case "switch":
-            # Left out it means yes, which costs a slow machine minutes.
+            # If omitted it is on, which takes minutes on a slow machine.
             return {"think": level is not ThinkingLevel.OFF}
         case "unknown":
             return {} if level is ThinkingLevel.OFF else {"think": True}
 
 
 def get_replayed_thinking(message: Message) -> str:
-    """Return the thinking of an answer that goes back."""
+    """Return the thinking of an answer that is sent back."""
     return "".join(
         block.text for block in message.content if isinstance(block, Thinking) and block.opaque == FIELD_MARK
     )

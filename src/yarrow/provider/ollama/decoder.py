@@ -17,21 +17,21 @@ from yarrow.provider.think_tags import ThinkingSplit, ThinkTagSplitter
 
 
 class OllamaFunction(Struct, frozen=True, gc=False):
-    """What a call names; the arguments are an object, kept as it was written."""
+    """Name and arguments of a call; the arguments are an object, kept in its original form."""
 
     name: str | None = None
     arguments: Raw = Raw(b"")
 
 
 class OllamaCall(Struct, frozen=True, gc=False):
-    """A tool call, whole; older servers give it no id."""
+    """A complete tool call; older servers send no id."""
 
     id: str | None = None
     function: OllamaFunction | None = None
 
 
 class OllamaMessage(Struct, frozen=True, gc=False):
-    """What a line adds to the answer."""
+    """Fields that a line adds to the answer."""
 
     content: str | None = None
     thinking: str | None = None
@@ -39,7 +39,7 @@ class OllamaMessage(Struct, frozen=True, gc=False):
 
 
 class OllamaChunk(Struct, frozen=True, gc=False):
-    """One line; the counts are tokens and stand on the last one."""
+    """One line; the counts are in tokens and only in the last one."""
 
     message: OllamaMessage | None = None
     done: bool = False
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(OllamaChunk, strict=False).decode
 
 
 def parse_chunk(data: bytes, backend: Backend) -> OllamaChunk:
-    """Return the line; MALFORMED_RESPONSE when the data is no JSON object of the expected shape."""
+    """Return the line; MALFORMED_RESPONSE if the data is not a JSON object of the expected shape."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -61,7 +61,7 @@ def parse_chunk(data: bytes, backend: Backend) -> OllamaChunk:
 
 
 def is_complete(data: bytes) -> bool:
-    """Tell whether a line without an end is all there."""
+    """Return whether a line without an end is complete."""
     try:
         msgspec.json.decode(data, type=Raw)
     except (msgspec.DecodeError, RecursionError):
@@ -70,23 +70,23 @@ def is_complete(data: bytes) -> bool:
 
 
 SLACK_TOKENS = 16
-"""Tokens by which a full context may seem not full; servers keep a few for themselves."""
+"""Tokens below the window at which a context still counts as full; servers reserve a few."""
 _NORMAL_REASONS = ("", "stop")
 
 
 class OllamaDecoder:
-    """One answer: `feed` it what each read of the socket brought, then `end` it.
+    """Decoder of one answer: call `feed` with what each read of the socket returned, then `end`.
 
-    Deltas of one feed are joined into one piece; with `chunk_size` they are joined further, until a piece has that
-    many characters or another kind of event comes. `window` is the context that was asked for, in tokens: an answer
-    that was cut because it filled it stops with CONTEXT_WINDOW.
+    Deltas of one feed are joined into one piece; with `chunk_size` they are joined further, until a piece has that many
+    characters or another kind of event arrives. `window` is the requested context in tokens: an answer that was
+    truncated because it filled the context stops with CONTEXT_WINDOW.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0, window: int = 0) -> None:
         self.done = False
-        """Whether the answer is whole and the stop was given, so that nothing more can come."""
+        """The answer is complete and the stop has been emitted, so no more events can come."""
         self.failure: ProviderError | None = None
-        """Why nothing more comes; what came before it was given."""
+        """Error that ended the answer; the events before it were returned."""
         self.progress = 0
         """Number of pieces of content so far: text, thinking, parts of calls and usage."""
         self._backend = backend
@@ -98,11 +98,11 @@ class OllamaDecoder:
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is whole: only the last line says so."""
+        """The answer is complete; only the last line says so."""
         return self.done
 
     def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return what the bytes complete."""
+        """Return the events that the bytes complete."""
         try:
             self._take_lines(self._ndjson.feed(data))
         except ProviderError as error:
@@ -111,7 +111,7 @@ class OllamaDecoder:
         return self._events.take_events()
 
     def end(self) -> list[ProviderEvent]:
-        """Return the rest at the end of the body; one that ended too early is the failure STREAM_TRUNCATED."""
+        """Return the remaining events at the end of the body; one that ended too early fails with STREAM_TRUNCATED."""
         try:
             self._take_lines([line for line in self._ndjson.end() if is_complete(line)])
             if not self.done and self.failure is None:
@@ -136,7 +136,7 @@ class OllamaDecoder:
     def _take_message(self, said: OllamaMessage) -> None:
         self.progress += bool(said.thinking or said.content or said.tool_calls)
         if said.thinking:
-            # A server that takes thinking apart itself leaves no tags of its own in the content.
+            # A server that separates thinking itself leaves no tags of its own in the content.
             self._add_split(self._tags.end())
             self._events.add_thinking(said.thinking, FIELD_MARK)
         if said.content:
@@ -180,7 +180,7 @@ _EMPTY_ARGUMENTS = ("", "null")
 
 
 class OllamaCallReader:
-    """The calls of one answer; more than MAX_CALLS, or one without a name, is MALFORMED_TOOL_CALL."""
+    """Reader for the calls of one answer; more than MAX_CALLS, or one without a name, is MALFORMED_TOOL_CALL."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -188,11 +188,11 @@ class OllamaCallReader:
 
     @property
     def count(self) -> int:
-        """How many were read."""
+        """Number of calls read."""
         return len(self._ids)
 
     def read(self, call: OllamaCall) -> ToolCall:
-        """Return the call, with an id that no other call of the answer has."""
+        """Return the call, with an id that is unique in the answer."""
         function = call.function or OllamaFunction()
         if not function.name:
             raise self._refuse("a tool call without a name")
@@ -212,7 +212,7 @@ class OllamaCallReader:
 
 
 def _unquote(arguments: str) -> str:
-    """Return arguments as an object; what stands between a backend and us may have written them as a text."""
+    """Return arguments as an object; a proxy may have encoded them as a string."""
     if not arguments.startswith('"'):
         return arguments
     try:

@@ -1,4 +1,4 @@
-"""Request of Ollama's chat API."""
+"""Encoder for requests of Ollama's chat API."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -18,17 +18,17 @@ MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 def encode_ollama_request(
     request: CompletionRequest, target: Target, *, settings: ProviderSettings, capabilities: OllamaCapabilities
 ) -> Body:
-    """Return the body of a streaming request, in values that `to_json` takes.
+    """Return the body of a streaming request, in values that `to_json` accepts.
 
-    The request's values come before the configured ones. The configured body is merged in last, objects into objects;
-    null there takes a field out. The format knows no tool choice: `none` leaves the tools out.
+    The request's values take precedence over the configured ones. The configured body is merged in last, objects
+    recursively; null in it removes a field. The format has no tool choice: `none` omits the tools.
     """
     body: Body = {"model": request.model, "messages": _messages(request, target, capabilities)}
     if request.tools and capabilities.tools and request.tool_choice != "none":
         body["tools"] = [_tool(tool) for tool in request.tools]
     body |= make_think_field(request.thinking, capabilities.thinking)
     body["options"] = _make_options(request, settings, capabilities.window)
-    # Else the server leaves out the beginning of what does not fit, and tells nobody.
+    # Otherwise the server silently drops the beginning of a prompt that does not fit.
     body |= {"truncate": False, "shift": False}
     body = merge_body(body, settings.extra_body)
     body["stream"] = True
@@ -36,7 +36,7 @@ def encode_ollama_request(
 
 
 def _make_options(request: CompletionRequest, settings: ProviderSettings, window: int) -> Body:
-    # Always the same context: another one makes the server load the model again.
+    # Always the same context: another one makes the server reload the model.
     options: Body = {"num_ctx": window}
     if limit := request.max_tokens or settings.max_tokens:
         options["num_predict"] = limit
@@ -66,7 +66,7 @@ def _conversation(history: Sequence[Message]) -> Iterator[Body]:
                 names = {call.id: call.name for call in message.tool_calls}
                 yield _assistant(message)
             case Role.TOOL:
-                # Servers pair by name or by id, depending on their age.
+                # Servers pair by name or by id, depending on their version.
                 pair = {"tool_name": names[message.tool_call_id], "tool_call_id": message.tool_call_id}
                 yield {"role": "tool", **pair, "content": _join_paragraphs(message)}
 
@@ -77,7 +77,7 @@ def _assistant(message: Message) -> Body:
         body["thinking"] = thinking
     if message.tool_calls:
         body["tool_calls"] = [
-            # As raw text, because numbers keep their digits and caches see the same bytes.
+            # As raw text, so that numbers keep their digits and caches see the same bytes.
             {"id": call.id, "function": {"index": at, "name": call.name, "arguments": msgspec.Raw(call.arguments)}}
             for at, call in enumerate(message.tool_calls)
         ]
@@ -94,7 +94,7 @@ def _join_paragraphs(message: Message) -> str:
 
 
 _SUBSCHEMAS = ("properties", "$defs")
-"""Words whose values are schemas by name."""
+"""Keywords whose values are schemas by name."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "type": (str, list),
     "description": str,
@@ -104,11 +104,11 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "properties": dict,
     "$defs": dict,
 }
-"""What the server reads these words as; with anything else there it refuses the request."""
+"""Types that the server expects for these keywords; it refuses a request with any other."""
 
 
 def simplify_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that the server can read, without what it cannot; the original stays as it is."""
+    """Return a copy of a schema without the parts that the server cannot read."""
     plain = {word: value for word, value in schema.items() if isinstance(value, _KINDS.get(word, object))}
     for word in _SUBSCHEMAS:
         if word in plain:
@@ -119,5 +119,5 @@ def simplify_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _simplify(schema: object) -> dict[str, Any]:
-    """Return a schema as an object: a mere true or false is none that the server knows."""
+    """Return a schema as an object: the server does not know the schemas true and false."""
     return simplify_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}

@@ -1,1 +1,1 @@
-"""The adapter for OpenAI and for every compatible endpoint."""
+"""Adapter for OpenAI and all compatible endpoints."""

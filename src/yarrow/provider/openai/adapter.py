@@ -25,9 +25,9 @@ from yarrow.provider.openai.address import OpenAiAddress, parse_address
 from yarrow.provider.transport import Endpoint, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
-"""Addresses of which the form that works is kept in this process; then all are looked up again."""
+"""Maximum addresses whose working form is remembered in this process; beyond it all are forgotten."""
 _working_urls: dict[str, str] = {}
-"""Base URLs as they were written, with the form that was tried when nothing was found there."""
+"""Configured base URLs, with the form that replaced one where nothing was found."""
 
 
 class OpenAiProvider:
@@ -51,7 +51,7 @@ class OpenAiProvider:
         self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
-        """Return what is known without asking the server: a question would delay the first answer."""
+        """Return the capabilities known without a request, which would delay the first answer."""
         if not self._model:
             sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
@@ -64,12 +64,12 @@ class OpenAiProvider:
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; what the server refuses is left out once, and from then on."""
+        """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         while True:
             body = self._body(request)
             try:
                 raw = self._transport.stream(body, request.stream_opts)
-                # A hosted model has its calls recognised by its own backend.
+                # A hosted backend parses its model's calls itself.
                 heard = extract_inline_calls(raw, request) if self._address.is_local_server else raw
                 async with aclosing(heard) as events:
                     async for event in events:
@@ -81,7 +81,7 @@ class OpenAiProvider:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the server's models, with their windows where it or we know them."""
+        """Return the server's models, with their windows if the server or we know them."""
         try:
             found = await self._transport.get("models")
         except ProviderError as error:
@@ -96,7 +96,7 @@ class OpenAiProvider:
         await self._http.close()
 
     def _switch_address(self, error: ProviderError) -> bool:
-        """Return whether nothing was found at the address and another form of it is used from now on."""
+        """Return whether nothing was found at the address, so that its other form is used from now on."""
         address = self._address
         if error.status not in (404, 405) or not address.other or address.base in _working_urls:
             return False
@@ -121,10 +121,10 @@ class OpenAiProvider:
 
 
 async def build(config: AdapterConfig) -> Provider:
-    """Return the provider; raises PROVIDER_SETUP when OpenAI itself is meant and there is no key."""
+    """Return the provider; raises PROVIDER_SETUP if the server is OpenAI's own and there is no key."""
     settings = config.settings
     key = await find_configured_key(config.name, settings, config.environment)
-    # The variable names a server and the key beside it is for that server: a convention of many programs.
+    # By a common convention the variable names a server, and the key next to it is for that server.
     elsewhere = config.environment.get("OPENAI_BASE_URL", "").strip()
     follows = bool(elsewhere) and config.name == "openai" and not settings.base_url
     if follows:
@@ -144,7 +144,7 @@ _REASONING_PREFIXES = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 def make_openai_fields(
     request: CompletionRequest, settings: ProviderSettings, address: OpenAiAddress
 ) -> dict[str, Any]:
-    """Return the fields; the request's values come before the configured ones."""
+    """Return the fields; the request's values take precedence over the configured ones."""
     result: dict[str, Any] = {"stream_options": {"include_usage": True}}
     if limit := request.max_tokens or settings.max_tokens:
         result["max_completion_tokens" if address.is_official else "max_tokens"] = limit
@@ -159,7 +159,7 @@ def make_openai_fields(
 
 
 def _find_effort(level: ThinkingLevel, address: OpenAiAddress) -> str:
-    # The vendor's chat endpoint knows nothing above xhigh.
+    # The vendor's chat endpoint knows no level above xhigh.
     return "xhigh" if address.is_official and level is ThinkingLevel.MAX else level.value
 
 
@@ -180,7 +180,7 @@ _CONTEXT_WINDOWS = {
 
 
 def find_known_window(model: str) -> int:
-    """Return the tokens of the window of the longest known prefix of a model's name; 0 is unknown."""
+    """Return the window in tokens for the longest known prefix of a model's name; 0 is unknown."""
     name = model.rpartition("/")[2].lower()
     fitting = [prefix for prefix in _CONTEXT_WINDOWS if name == prefix or name.startswith((f"{prefix}-", f"{prefix}."))]
     return _CONTEXT_WINDOWS[max(fitting, key=len)] if fitting else 0
