@@ -1,1 +1,1 @@
-"""The generated server interface, over sessions and their agents."""
+"""Implementation of the generated gRPC interface, over sessions and their agents."""

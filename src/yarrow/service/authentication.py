@@ -21,25 +21,25 @@ from yarrow.platform import system
 from yarrow.service.grpc_status import abort_unauthenticated
 
 LOG_SECONDS = 60.0
-"""Time between two log lines about refused calls of one peer, and between two about full connections."""
+"""Minimum seconds between two log lines about refused calls of one peer, and between two about full connections."""
 CHECK_SECONDS = 5.0
-"""Time between two looks at how many connections are open."""
+"""Seconds between two checks of the number of open connections."""
 MAX_PEERS = 1_024
-"""Peers whose last log line is remembered; then all are forgotten."""
+"""Maximum peers whose last log line is remembered; beyond it all are forgotten."""
 MAX_NAMED_PEERS = 3
-"""Peers named when no more connections are accepted: those with the most."""
+"""Maximum peers named when no more connections are accepted: those with the most."""
 
 _logger = logging.getLogger("yarrow.service")
 
 
 class RefusalLog:
-    """What one service refused since it started; `now` is a clock in seconds."""
+    """Refusals of one service since it started; `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.calls = 0
         """Calls without the service's token."""
         self.full_seconds = 0
-        """Time in which no more connections were accepted, in steps of `CHECK_SECONDS`."""
+        """Seconds in which no more connections were accepted, in steps of `CHECK_SECONDS`."""
         self._now = now
         self._logged: dict[str, float] = {}
         self._unlogged: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class RefusalLog:
         _logger.warning("%s from %s refused: UNAUTHENTICATED%s", method.rpartition("/")[2], host, also)
 
     def check_connections(self, port: int, limit: int) -> None:
-        """Count and log, with the peers, when a port of this machine has as many connections as are accepted."""
+        """Count and log, with the peers, the time in which a local port has reached its connection limit."""
         peers = Counter(system.list_connected_addresses(port))
         if peers.total() < limit:
             return
@@ -66,7 +66,7 @@ class RefusalLog:
             _logger.warning("no more than %s connections are accepted (service.connections): %s", f"{limit:,}", named)
 
     async def watch_connections(self, port: int, limit: int) -> None:
-        """Look every `CHECK_SECONDS` until cancelled."""
+        """Check every `CHECK_SECONDS` until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             with suppress(OSError):
@@ -92,11 +92,11 @@ def parse_peer_host(peer: str) -> str:
 
 
 TOKEN_BYTES = 32
-"""Of randomness in a token."""
+"""Bytes of randomness in a token."""
 MAX_TOKEN_FILE_BYTES = 4096
-"""Bytes of a token's file; what follows them is not read."""
+"""Maximum bytes read of a token file."""
 HEALTH_PREFIX = "/grpc.health.v1.Health/"
-"""How the methods begin that need no token."""
+"""Prefix of the methods that need no token."""
 _MISSING_CREDENTIAL = (
     "this service takes no call without its token: send it as `authorization: Bearer TOKEN`; "
     "it is in the file beside the service's socket"
@@ -105,17 +105,17 @@ _WRONG_CREDENTIAL = "the token is not that of this service: read the file beside
 _WEB_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
 
 if TYPE_CHECKING:
-    # Generic for type checkers alone.
+    # Generic only for type checkers.
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
 def token_path_for(socket: Path) -> Path:
-    """Return where the token of the service at `socket` is."""
+    """Return the path of the token for the service at `socket`."""
     return socket.with_name(f"{socket.name}.token")
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file. Raises `UsageError` when it cannot be read, or others could read it too."""
+    """Return the token in a file. Raises `UsageError` if it is unreadable, or readable by other users."""
     try:
         descriptor = os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
@@ -134,7 +134,7 @@ def read_token(path: Path) -> str:
 
 
 def load_or_create_token(path: Path) -> str:
-    """Return the token in a file, which is made when it is not there. Raises `UsageError`."""
+    """Return the token in a file, creating it if missing. Raises `UsageError`."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
     except FileExistsError:
@@ -147,7 +147,7 @@ def load_or_create_token(path: Path) -> str:
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls pass that carry the token; the others are answered UNAUTHENTICATED before their request is read."""
+    """Interceptor that passes calls with the token; others end with UNAUTHENTICATED before their request is read."""
 
     def __init__(self, token: str, refusals: RefusalLog) -> None:
         self._digest = _digest(token)
@@ -161,14 +161,14 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         """Return the handler of a call, or one that refuses it."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
-        # There is no handler of a method that nobody knows; grpc answers that itself.
+        # An unknown method has no handler; grpc refuses it itself.
         if not handler or method.startswith(HEALTH_PREFIX):
             return handler
         reason = self._find_refusal_reason(handler_call_details.invocation_metadata)
         return self._make_refusal_handler(method, reason) if reason else handler
 
     def _find_refusal_reason(self, metadata: Any) -> str:
-        """Return why a call with this metadata may not pass; empty when it may."""
+        """Return why a call with this metadata is refused; empty if it is accepted."""
         given: list[str | bytes] = []
         for key, value in metadata or ():
             if key == "origin":
@@ -178,7 +178,7 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         if len(given) != 1:
             return _MISSING_CREDENTIAL
         scheme, _, token = str(given[0]).partition(" ")
-        # Digests, so that not even the length of the token can be told from the time this takes.
+        # Digests, so that the duration reveals not even the length of the token.
         right = hmac.compare_digest(_digest(token.strip()), self._digest)
         return "" if right and scheme.lower() == "bearer" else _WRONG_CREDENTIAL
 
@@ -187,8 +187,8 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
             self._refusals.record_call(method, context.peer())
             await abort_unauthenticated(context, reason)
 
-        # As a stream of requests, whatever the method takes: grpc waits for the request of any other kind, and a
-        # stranger would have it hold calls that never end and megabytes of each.
+        # As a stream of requests, whatever the method accepts: grpc waits for the request of any other kind, so an
+        # unauthenticated client could hold calls open forever, with megabytes in each.
         return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] (the stubs know no asynchronous handler)
 
 

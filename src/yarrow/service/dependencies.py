@@ -1,4 +1,4 @@
-"""What the service is made of: its settings, its stores, and what extensions add to it."""
+"""Dependencies of the service: its settings, its stores, and the contributions of extensions."""
 
 import os
 from collections.abc import Callable, Collection
@@ -21,23 +21,23 @@ from yarrow.tool.registry import ToolRegistry
 
 
 class Telemetry(Protocol):
-    """Measures what a service does, for those who operate it."""
+    """Measurements of the service, for its operators."""
 
     def begin(self, sessions: Callable[[], int]) -> None:
-        """Begin; `sessions` tells, in any thread, how many are in memory."""
+        """Start; `sessions` returns, in any thread, the number of sessions in memory."""
         ...
 
     def make_observer(self, session_id: str, model: Callable[[], tuple[str, str]]) -> Observer:
-        """Return what measures one session; `model` tells the ids of its provider and of its model now."""
+        """Return an observer of one session; `model` returns the current ids of its provider and its model."""
         ...
 
     async def close(self) -> None:
-        """Send what was not sent, in a bounded time."""
+        """Send the remaining measurements, within a bounded time."""
         ...
 
 
 class Dependencies(Struct, frozen=True):
-    """Everything that sessions are made with."""
+    """Everything needed to create sessions."""
 
     settings: Settings
     manager: SessionManager
@@ -47,45 +47,46 @@ class Dependencies(Struct, frozen=True):
     version: str
     contributions: Contributions
     home: Path
-    """The person's home directory."""
+    """The user's home directory."""
     user_dir: Path
-    """The directory of the person's own things."""
+    """The user's own Yarrow directory."""
     permission_config: PermissionConfig = PermissionConfig()
-    """What is configured about calls that would be asked."""
+    """Configured answers to requests for permission."""
     sandboxes: SandboxFactory = NO_SANDBOX
-    """What shell commands run in."""
+    """Sandboxes for shell commands."""
     protected_files: tuple[Path, ...] = ()
-    """Files of the service that no tool may reach: real paths."""
+    """Files of the service that no tool may access: real paths."""
     startup_files: tuple[Path, ...] = ()
-    """Files that the next start executes or obeys, which no tool writes to: as named, and their real paths."""
+    """Files that the next start executes or obeys, so that no tool may write to them: as named, and as real paths.
+    """
     retry_clock: Clock = REAL_CLOCK
-    """How is waited before a failed model call is tried again."""
+    """Clock for the back-off before a failed model call is retried."""
     secret_values: Callable[[], Collection[str]] = tuple
-    """Values that no tool puts out and no export holds: secrets of the environment, and keys."""
+    """Values redacted from tool output and exports: secrets of the environment, and keys."""
     key_values: Callable[[], Collection[str]] = tuple
-    """Keys of providers, which are recorded and told nowhere."""
+    """Provider keys, redacted from records and from all responses."""
     key_names: Callable[[], Collection[str]] = tuple
-    """Variables that are named for such a key."""
+    """Variables whose names mark them as such a key."""
     withheld_names: Callable[[], Collection[str]] = tuple
-    """Variables that `apiKeyEnv` names, which no command gets."""
+    """Variables that `apiKeyEnv` names; commands do not receive them."""
     telemetry: Telemetry | None = None
-    """Who measures what the service does, if anybody does."""
+    """Measurements of the service; None if telemetry is off."""
 
     def prompt_places(self, cwd: Path) -> SessionDirectories:
-        """Return where the prompts, skills and context files of a working directory are."""
+        """Return the directories of prompts, skills and context files for a working directory."""
         return SessionDirectories.make(
             home=self.home, user_directory=self.user_dir, cwd=cwd, secrets=self.secret_files()
         )
 
     def write_protected_dirs(self, cwd: Path) -> tuple[Path, ...]:
-        """Return the real paths of the settings and sessions, which no tool writes to wherever they lie.
+        """Return the real paths of settings and sessions, to which no tool may write wherever they are.
 
-        Sessions that are kept around a working directory itself would close all of it.
+        Sessions stored in a parent of the working directory are omitted, because they would protect all of it.
         """
         users, sessions = Path(os.path.realpath(self.user_dir)), Path(os.path.realpath(self.manager.root))
         return (users,) if cwd.is_relative_to(sessions) else (users, sessions)
 
     def secret_files(self) -> SecretFiles:
-        """Return which files are closed for what they hold."""
+        """Return the rules for files that are hidden because of their content."""
         configured = self.settings.secret_files
         return SecretFiles(extra_names=configured.more, exempt_names=configured.fewer)

@@ -1,4 +1,4 @@
-"""Follows a session for one stream: its events as they come, and a heartbeat while a run is silent."""
+"""Event stream of a session: its events as they occur, and a heartbeat during a silent run."""
 
 import asyncio
 import time
@@ -9,19 +9,19 @@ from yarrow.event.events import Event, Heartbeat
 from yarrow.service.loaded_session import LoadedSession
 
 MAX_BATCH_EVENTS = 64
-"""Events in one response of a client that asked for batches; `MAX_BATCH_BYTES` bounds them too."""
+"""Maximum events in one response to a client that requested batches; `MAX_BATCH_BYTES` limits them too."""
 BATCH_SECONDS = 0.005
-"""How long such a client waits for more events once there is one."""
+"""Seconds to wait for more events for such a client, after the first."""
 
 
 async def next_events(
     entry: LoadedSession, subscription: Subscription, heartbeat: float, *, window: float = 0.0
 ) -> list[Event]:
-    """Wait for the next events; an empty list when the bus was closed.
+    """Wait for the next events; an empty list means that the bus was closed.
 
-    After `heartbeat` seconds without any while a run goes on, the one event is a `Heartbeat`; 0 sends none. What comes
-    within `window` seconds of the first is taken too, up to `MAX_BATCH_EVENTS` and to what is urgent; 0 takes what is
-    there.
+    After `heartbeat` seconds without events during a run, the only event is a `Heartbeat`; 0 sends none. Events within
+    `window` seconds of the first are included, up to `MAX_BATCH_EVENTS` or an urgent one; 0 includes only those already
+    waiting.
     """
     if not await _wait_for_event(entry, subscription, heartbeat):
         return [Event(entry.id, entry.agent.run_id, 0, time.time(), Heartbeat())]
@@ -33,7 +33,7 @@ async def next_events(
 
 
 async def _wait_for_event(entry: LoadedSession, subscription: Subscription, heartbeat: float) -> bool:
-    """Return when there is something to read; False when a run was silent for so long."""
+    """Return True if there is something to read, False after a silent interval of a run."""
     if not heartbeat:
         await subscription.wait(1)
         return True

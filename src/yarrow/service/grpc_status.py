@@ -1,4 +1,4 @@
-"""The error tree as gRPC statuses: one table, and a status with `google.rpc.ErrorInfo` for each error."""
+"""gRPC statuses of the error tree: one table, and a status with `google.rpc.ErrorInfo` for each error."""
 
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -9,9 +9,9 @@ from yarrow.errors import Code, InvalidArgument, ProviderError, YarrowError
 
 DOMAIN = "yarrow"
 MAX_MESSAGE_BYTES = 7000
-"""Bytes that a status message takes where it travels, twice in metadata of at most 8 KiB; the rest is cut off."""
+"""Maximum bytes of a status message on the wire, where it occurs twice in 8 KiB of metadata; the rest is truncated."""
 _PLAIN_COST, _ESCAPED_COST = 1 + 4 / 3, 3 + 4 / 3
-"""Bytes that one byte of it takes: as it is or percent-encoded, and in base64 besides."""
+"""Bytes on the wire for one byte of it: unchanged or percent-encoded, and in base64 as well."""
 
 _S = grpc.StatusCode
 
@@ -58,15 +58,15 @@ STATUS_BY_CODE: dict[Code, grpc.StatusCode] = {
     Code.TURN_LIMIT: _S.FAILED_PRECONDITION,
 }
 RETRY_SECONDS: dict[Code, float] = {Code.TOO_MANY: 1.0, Code.DRAINING: 5.0}
-"""After which the same request may be taken, when waiting helps; what a provider says itself goes before."""
+"""Seconds after which the same request may be accepted, if waiting helps; a provider's own delay takes precedence."""
 UNAUTHENTICATED = "UNAUTHENTICATED"
-"""The reason of a call without the token; such a call never reaches the error tree."""
+"""Reason of a call without the token; such a call never reaches the error tree."""
 
 
 async def abort_with_error(context: grpc.aio.ServicerContext[Any, Any], error: YarrowError, message: str) -> None:
-    """End the call with the error's status and what may be told of its sentence.
+    """End the call with the error's status and its redacted message.
 
-    Its reason goes along as `google.rpc.ErrorInfo`.
+    The reason is attached as `google.rpc.ErrorInfo`.
     """
     metadata = {"field": error.field} if isinstance(error, InvalidArgument) else {}
     seconds = error.retry_after if isinstance(error, ProviderError) else RETRY_SECONDS.get(error.code)
@@ -75,36 +75,36 @@ async def abort_with_error(context: grpc.aio.ServicerContext[Any, Any], error: Y
 
 
 async def abort_unauthenticated(context: grpc.aio.ServicerContext[Any, Any], message: str) -> None:
-    """End a call that may not be made."""
+    """End a call that is not permitted."""
     await _abort(context, message, ErrorStatus(_S.UNAUTHENTICATED, UNAUTHENTICATED, {}, None))
 
 
 class ErrorStatus(NamedTuple):
-    """What a refused call is answered besides its sentence."""
+    """Status of a refused call, besides its message."""
 
     status: grpc.StatusCode
     reason: str
     metadata: dict[str, str]
     retry_seconds: float | None
-    """None when waiting does not help."""
+    """None if waiting does not help."""
 
 
 def _truncate_message(text: str) -> str:
-    """Return as much of a sentence as the transport takes; of too long a one nothing at all would arrive."""
-    # A lone surrogate would keep the status from being sent, too.
+    """Return as much of a message as the transport accepts; a longer one would not arrive at all."""
+    # A lone surrogate would also prevent sending the status.
     data = text.encode("utf-8", "backslashreplace")[:MAX_MESSAGE_BYTES]
     sizes = accumulate(_PLAIN_COST if 0x20 <= byte <= 0x7E and byte != ord("%") else _ESCAPED_COST for byte in data)
     return data[: sum(size <= MAX_MESSAGE_BYTES for size in sizes)].decode("utf-8", "ignore")
 
 
 def preload_details() -> None:
-    """Import what a refusal is made of, which may be the last thing that can be done when files have run out."""
-    # The protobuf of google.rpc is not imported before it is needed: a command whose calls succeed never needs it.
+    """Import the modules for a refusal now: once file descriptors have run out, nothing else may work."""
+    # Imported lazily: a command whose calls succeed never needs the protobuf of google.rpc.
     from google.rpc import error_details_pb2, status_pb2  # noqa: F401  # pyright: ignore[reportMissingTypeStubs, reportUnusedImport] (it ships none)
 
 
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: ErrorStatus) -> None:
-    # Here, as above.
+    # Imported lazily, as above.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
     message = _truncate_message(text)

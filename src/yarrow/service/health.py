@@ -1,4 +1,4 @@
-"""The standard health service: serving, and from the moment the service is told to end not serving."""
+"""The standard health service: serving, and not serving from the moment the service starts to shut down."""
 
 import asyncio
 from typing import Any
@@ -10,25 +10,25 @@ from yarrow.service.rpc_handlers import Context
 
 SERVICE_NAME = "grpc.health.v1.Health"
 MAX_WATCHES = 256
-"""Streams that watch at one time, which anybody may open; the next is refused."""
+"""Maximum concurrent health watches, which need no token; the next is refused."""
 
 
 class HealthService:
-    """What is answered to who asks whether the service takes calls.
+    """Health of the whole service, for callers without a token.
 
-    The answer is about all of it, whatever name is asked about: a request is never read, since a stranger's could be as
-    long as the longest prompt.
+    The response is the same whatever name is requested: requests are never read, since an unauthenticated one could be
+    as long as the longest prompt.
     """
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._ended = asyncio.Event()
         self._watches = 0
-        # As streams of requests, for grpc waits for the request of any other kind.
+        # As streams of requests, because grpc waits for the request of any other kind.
         handlers: Any = {"Check": self._handler(self._check), "Watch": self._handler(self._watch)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
 
     def stop_serving(self) -> None:
-        """Say that no calls are taken any more."""
+        """Report that no more calls are accepted."""
         self._ended.set()
 
     async def _check(self, _: object, context: Context) -> None:
@@ -43,7 +43,7 @@ class HealthService:
             if not self._ended.is_set():
                 await self._ended.wait()
                 await context.write(self._status)
-            # Whoever watches would ask again at once if this ended before the service does.
+            # A client would watch again immediately if this ended before the service does.
             await asyncio.Event().wait()
         finally:
             self._watches -= 1

@@ -1,4 +1,4 @@
-"""Sessions made from others by branch, fork, rebase, merge and import."""
+"""Sessions created from others by branch, fork, rebase, merge and import."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 class SessionLineage:
-    """Makes sessions of others. The source may be running: what is on the disk is taken."""
+    """Factory of sessions from other sessions. The source may be running: its saved state is used."""
 
     def __init__(self, dependencies: Dependencies, sessions: Sessions) -> None:
         self._dependencies = dependencies
@@ -47,10 +47,10 @@ class SessionLineage:
         return await self._save(lambda: lineage.fork(source, new_id=new_id(), timestamp=self._now()))
 
     async def rebase(self, session_id: str, indices: Sequence[int], *, squash: bool) -> tuple[str, tuple[int, ...]]:
-        """Return the id of a child of chosen messages, and the indices that had to come along with them.
+        """Return the id of a child with the chosen messages, and the indices of the messages that they required.
 
-        With `squash` a model sums up the rest. Raises `InvalidArgument`, `NotFound`, and what a model call raises;
-        then nothing is made.
+        With `squash`, a model summarizes the rest. Raises `InvalidArgument`, `NotFound`, and the errors of a model
+        call; then no session is created.
         """
         source = await self._load(session_id)
         left_out = await asyncio.to_thread(lineage.find_omitted_messages, source, indices)
@@ -65,9 +65,9 @@ class SessionLineage:
         return await self._save(lambda: made.draft), made.added
 
     async def merge(self, session_id: str, other_id: str, *, summary: bool) -> str:
-        """Return the id of a child that holds both sessions and a turn, written by a model, that joins them.
+        """Return the id of a child with both sessions and a turn, written by a model, that joins them.
 
-        Raises `InvalidArgument`, `NotFound`, and what a model call raises; then nothing is made.
+        Raises `InvalidArgument`, `NotFound`, and the errors of a model call; then no session is created.
         """
         entry = await self._get_entry(session_id)
         current = await self._load(session_id)
@@ -84,9 +84,9 @@ class SessionLineage:
         )
 
     async def import_session(self, incoming: ImportSpool, cwd: Path) -> pb.ImportSessionResponse:
-        """Make an imported session, and return its id with what a person should know of it.
+        """Save an imported session, and return its id with facts for the user.
 
-        Raises `InvalidArgument` for what is no session, and `StorageError`.
+        Raises `InvalidArgument` for an invalid session, and `StorageError`.
         """
         loaded = await asyncio.to_thread(incoming.finish)
         made = await self._save(
@@ -109,7 +109,7 @@ class SessionLineage:
         return await self._sessions.get_or_load(session_id)
 
     async def _load(self, session_id: str) -> StoredSession:
-        """Read a session. Raises `NotFound`, and `Precondition` for one that is not kept on disk."""
+        """Read a session. Raises `NotFound`, and `Precondition` for one without a file."""
         entry = await self._get_entry(session_id)
         if entry.is_ephemeral:
             raise Precondition(f"session {session_id} is not kept on disk, so nothing can be made of it")
@@ -144,24 +144,24 @@ class SessionLineage:
 
 
 def _ignore_event(_body: Body) -> None:
-    """What is waited for is told to nobody: the call that makes a session answers once."""
+    """No retry events here: the RPC is unary."""
 
 
 def _ignore_usage(_usage: Usage) -> None:
-    """A text that makes a session is counted in none: the one it would belong to is not there yet."""
+    """Usage of this call is not attributed to a session: the new one does not exist yet."""
 
 
 MAX_SHOWN_CHARACTERS = 4_000
-"""Characters of a system prompt in the answer of an import; the rest is cut."""
+"""Maximum characters of a system prompt in the response to an import; the rest is truncated."""
 _PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
-"""A directory without blanks: words in its place could be read as a sentence."""
+"""Pattern of a directory without blanks: words in its place could be read as a sentence."""
 
 
 async def find_foreign_prompt(loaded: StoredSession, cwd: Path, dependencies: Dependencies) -> str:
     """Return the system prompt of an imported session; empty if a session here has the same.
 
-    Another working directory, date and fewer tools make no difference, nor does the prompt of the session that was
-    exported, if it is still here.
+    Differences in working directory, date and omitted tools are ignored, and the prompt may be that of the exported
+    session, if it still exists here.
     """
     brought = _current_prompt(loaded)
     if not brought or brought in await asyncio.to_thread(_equivalent_prompts, brought, cwd, dependencies):
@@ -191,10 +191,10 @@ def _equivalent_prompts(brought: str, cwd: Path, dependencies: Dependencies) -> 
 
 
 async def _original_prompt(session_id: str, dependencies: Dependencies) -> str | None:
-    """Return the prompt of the session that was exported; None if it is not here."""
+    """Return the prompt of the exported session; None if that session does not exist here."""
     try:
         if is_valid_id(session_id) and await dependencies.manager.find(session_id) is not None:
             return _current_prompt(await dependencies.manager.load(session_id))
-    except YarrowError:  # it cannot be read any more
+    except YarrowError:  # it is no longer readable
         pass
     return None

@@ -1,4 +1,4 @@
-"""A session in memory: its agent, its bus and its events as clients see them."""
+"""A session in memory: its agent, its bus, and its events as protobuf messages."""
 
 import asyncio
 import logging
@@ -25,13 +25,13 @@ _logger = logging.getLogger("yarrow.service")
 Response = TypeVar("Response", pb.PromptResponse, pb.StreamEventsResponse)
 
 MAX_BATCH_BYTES = 1 << 20
-"""Of the events in one response, when there is more than one."""
+"""Maximum bytes of events in one response, unless it has only one event."""
 MAX_WARNINGS = 100
-"""That are kept of one session; later ones are dropped."""
+"""Maximum warnings kept per session; later ones are dropped."""
 
 
 class LoadedSession:
-    """One session that is in memory."""
+    """One session in memory."""
 
     def __init__(
         self, agent: Agent, bus: Bus, log: SessionLog | MemoryLog, *, hooks: HookRegistry, max_subscribers: int
@@ -42,17 +42,17 @@ class LoadedSession:
         self._hooks = hooks
         self._max_subscribers = max_subscribers
         self.warnings: list[str] = []
-        """What a person should be told of how the session was made or loaded."""
+        """Warnings for the user about how the session was created or loaded."""
         self.has_reported_sandbox = False
-        """Whether the warnings say what there is to say of sandboxes."""
+        """The warnings about sandboxes have been added."""
         self.has_reported_root_files = False
-        """Whether a notice said which files for root only commands can read."""
+        """A notice has listed the root-only files that commands can read."""
         self.provider_reason = ""
-        """Why the provider was chosen; empty when it was named or not yet needed."""
+        """Reason for choosing the provider; empty if it was named, or not needed yet."""
         self.on_close: Callable[[], object] = bool
-        """Gives back what the session's tools kept outside of it; called in a thread when the session is closed."""
+        """Releases resources that the session's tools hold outside it; called in a thread when the session closes."""
         self.resources: RunResources | None = None
-        """What the last run worked with."""
+        """Resources of the last run."""
         self._translations: dict[int, pb.AgentEvent] = {}
         self._translation_order: deque[int] = deque()
 
@@ -63,31 +63,31 @@ class LoadedSession:
 
     @property
     def state(self) -> SessionState:
-        """The session as it is now."""
+        """The current state of the session."""
         return self.agent.session
 
     @property
     def cwd(self) -> Path:
-        """The working directory; it was there when the session was made."""
+        """The working directory; it existed when the session was created."""
         return Path(self.state.header.cwd)
 
     def last_model(self) -> tuple[str, str]:
-        """Return the ids of the provider and of the model that the last run had; of the session before any."""
+        """Return the ids of the last run's provider and model; the session's own before its first run."""
         used = self.resources.settings if self.resources is not None else self.state.header
         return used.provider, used.model
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether the session has no file."""
+        """The session has no file."""
         return isinstance(self._log, MemoryLog)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether somebody took the session's file away."""
+        """The session's file was deleted."""
         return isinstance(self._log, SessionLog) and not self._log.path.exists()
 
     async def close(self) -> None:
-        """End the run if there is one, and write what the disk refused before if it takes it now."""
+        """End the run if there is one, and retry writes that the disk refused earlier."""
         await self.agent.close()
         await self.notify_hooks(HookName.SESSION_END)
         await asyncio.to_thread(self.on_close)
@@ -97,7 +97,7 @@ class LoadedSession:
             _logger.warning("session %s: %s", self.id, error.message)
 
     async def notify_hooks(self, name: HookName) -> None:
-        """Tell the hooks that the session came, or goes."""
+        """Notify the hooks that the session starts, or ends."""
         if name in self._hooks:
             header = self.state.header
             payload = SessionPayload(header.provider, header.model, len(self.state.messages))
@@ -109,7 +109,9 @@ class LoadedSession:
             self.warnings.append(notice.text)
 
     def reject_duplicate(self, message_id: str) -> None:
-        """Raise `Precondition` (ALREADY_ACCEPTED) when a message of that id was recorded before; empty is none."""
+        """Raise `Precondition` (ALREADY_ACCEPTED) if a message with that id was already recorded; an empty id is
+        ignored.
+        """
         if message_id and any(message.id == message_id for message in reversed(self.state.messages)):
             raise Precondition(f"the prompt {message_id} was accepted before", code=Code.ALREADY_ACCEPTED)
 
@@ -122,16 +124,16 @@ class LoadedSession:
         return self.bus.subscribe(after)
 
     def release(self, subscription: Subscription) -> None:
-        """End a subscription; what was translated is let go with the last one."""
+        """End a subscription; the last one releases the cached translations."""
         subscription.close()
         if not self.bus.subscribers:
             self._translations.clear()
             self._translation_order.clear()
 
     def translate(self, event: Event) -> pb.AgentEvent:
-        """Return the event as clients see it; translated once for all subscribers.
+        """Return the event as a protobuf message; translated once for all subscribers.
 
-        As many are kept as a subscriber may be behind; then the oldest is let go and made again if need be.
+        The cache keeps as many as a subscriber may be behind; older ones are translated again if needed.
         """
         if not event.sequence:
             return to_event(event)
@@ -147,9 +149,9 @@ class LoadedSession:
 def batch_responses(
     entry: LoadedSession, events: Sequence[Event], *, limit: int, make: Callable[[], Response]
 ) -> Iterator[Response]:
-    """Put events into responses: at most `limit` into one, and no more than `MAX_BATCH_BYTES` unless it is one."""
+    """Yield responses of at most `limit` events and `MAX_BATCH_BYTES`; a single event may be larger."""
     response, count, size = make(), 0, 0
-    is_alone = entry.bus.subscribers == 1  # then nothing is translated for others
+    is_alone = entry.bus.subscribers == 1  # then the cache would not be shared
     for event in events:
         if count == limit:
             yield response

@@ -1,4 +1,4 @@
-"""The RPCs about permission: answers to requests, and what was allowed and can be revoked."""
+"""RPCs about permissions: answers to requests, and allowed calls, which can be revoked."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -14,13 +14,13 @@ from yarrow.service.translation import ANSWERS
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_TEXT_CHARACTERS = 10_000
-"""Characters of what a person says with a no; a longer text is refused."""
+"""Maximum characters of a user's message with a denial; a longer one is refused."""
 MAX_FIELD_SIZE = 200
-"""Maximum characters of a field in an error; the rest is cut."""
+"""Maximum characters of a field in an error; the rest is truncated."""
 
 
 class PermissionRpcs:
-    """The part of the service that takes answers."""
+    """RPCs for permissions."""
 
     _sessions: Sessions
     _dependencies: Dependencies
@@ -29,14 +29,14 @@ class PermissionRpcs:
     async def AnswerPermission(
         self, request: pb.AnswerPermissionRequest, context: Context
     ) -> pb.AnswerPermissionResponse:
-        """Take the answer to a question."""
+        """Answer a request for permission."""
         entry = await self._sessions.lookup(request.session_id)
         await entry.agent.questions.answer(request.request_id, _parse_decision(request))
         return pb.AnswerPermissionResponse()
 
     @unary_rpc
     async def ListPermissions(self, request: pb.ListPermissionsRequest, context: Context) -> pb.ListPermissionsResponse:
-        """List what runs without asking."""
+        """List the calls that run without asking."""
         consent = self._dependencies.permission_config
         calls = [(call, True) for call in sorted(consent.always, key=_sort_key)]
         if request.session_id:
@@ -50,7 +50,7 @@ class PermissionRpcs:
     async def RevokePermission(
         self, request: pb.RevokePermissionRequest, context: Context
     ) -> pb.RevokePermissionResponse:
-        """Ask about a call again."""
+        """Revoke an allowed call."""
         consent, asked = self._dependencies.permission_config, request.call
         if asked.always:
             for call in self._find_calls(asked, consent.always):
@@ -62,7 +62,7 @@ class PermissionRpcs:
         return pb.RevokePermissionResponse()
 
     def _find_calls(self, asked: pb.AllowedCall, allowed: Iterable[AllowedCall]) -> list[AllowedCall]:
-        """Return the calls that a client means, who sees them without keys. Raises `NotFound`."""
+        """Return the calls that a client, who sees them without keys, refers to. Raises `NotFound`."""
         found = [call for call in allowed if self._to_allowed_call(call, always=asked.always) == asked]
         if not found:
             what = f"{asked.tool[:MAX_FIELD_SIZE]} {asked.subject[:MAX_FIELD_SIZE]!r} in {asked.cwd[:MAX_FIELD_SIZE]}"
@@ -77,7 +77,7 @@ class PermissionRpcs:
 
 
 def track_presence(entry: LoadedSession, *, can_answer: bool) -> ExitStack:
-    """Say that a client which `answers` questions, or not, is there until what is returned is closed."""
+    """Count a client that can answer requests as present until the returned stack is closed."""
     stack = ExitStack()
     if can_answer:
         stack.enter_context(entry.agent.questions.presence.connected())

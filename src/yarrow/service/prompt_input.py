@@ -1,4 +1,4 @@
-"""Prompts of clients before they are sent: templates expanded, images fitted to the model."""
+"""Preparation of clients' prompts: templates are expanded, images fitted to the model."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 async def fit_images(images: Sequence[pb.Image]) -> list[pb.Image]:
-    """Return the images within the limits, under the media types of their content; one after the other, in a thread.
+    """Return the images within the limits, with the media types of their content; sequentially, in a thread.
 
-    Raises `InvalidArgument` naming the first image that has an unknown type, is none, or is too large.
+    Raises `InvalidArgument` for the first one with an unknown type, not an image, or too large.
     """
     for index, image in enumerate(images):
         if image.media_type not in IMAGE_TYPES:
@@ -30,7 +30,7 @@ async def fit_images(images: Sequence[pb.Image]) -> list[pb.Image]:
 
 
 def check_image_support(images: Sequence[pb.Image], info: ProviderInfo) -> None:
-    """Raise `YarrowError` (UNSUPPORTED_FEATURE) when there are images and the model takes none."""
+    """Raise `YarrowError` (UNSUPPORTED_FEATURE) if there are images and the model accepts none."""
     if images and not info.has_images:
         raise YarrowError(
             f"the model {info.model!r} of {info.name!r} takes no images: choose another model or leave them out",
@@ -48,11 +48,11 @@ async def _fit_image(index: int, data: bytes) -> pb.Image:
 
 
 COMMAND_SECONDS = 30.0
-"""How long a command of an extension may take."""
+"""Timeout in seconds for a command of an extension."""
 
 
 class ExpandedPrompt(Struct, frozen=True):
-    """What a person said; `typed` is what was written when that was a command of which the content was made."""
+    """A user's prompt; `typed` is the original text if it was a command that was expanded."""
 
     content: tuple[Block, ...]
     typed: str = ""
@@ -66,9 +66,9 @@ class CommandExpander:
         self._contributed = {command.name: command for command in dependencies.contributions.commands}
 
     async def expand(self, content: tuple[Block, ...], cwd: Path, attachments: tuple[str, ...] = ()) -> ExpandedPrompt:
-        """Return the content with the command that its text begins with expanded, and the attachments after it.
+        """Return the content with its leading command expanded, and the attachments after it.
 
-        Raises `InvalidArgument` for a name that is nearly a command's, and for a command that fails.
+        Raises `InvalidArgument` for a misspelled command, and for a command that fails.
         """
         text = "".join(block.text for block in content if isinstance(block, Text))
         if not text.startswith("/"):
@@ -78,7 +78,7 @@ class CommandExpander:
         if command is not None:
             expanded = await _run_extension_command(command, "".join(rest), cwd)
         else:
-            # Here, since most prompts begin with no slash.
+            # Imported lazily, since most prompts start without a slash.
             from yarrow.prompt.commands import expand_command
 
             found = await asyncio.to_thread(
@@ -93,7 +93,7 @@ class CommandExpander:
         return ExpandedPrompt(_append_attachments((Text(expanded), *others), attachments), text)
 
     async def list_commands(self, cwd: Path | None) -> pb.ListCommandsResponse:
-        """Return the commands of a working directory, or only the person's own."""
+        """Return the commands of a working directory, or only the user's own."""
         from yarrow.prompt.commands import list_commands
 
         places = self._dependencies.prompt_places(cwd or self._dependencies.home)

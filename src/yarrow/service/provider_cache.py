@@ -1,4 +1,4 @@
-"""The providers that sessions use: each is built once, shared, and closed with the service."""
+"""Cache of the providers of sessions: each is built once, shared, and closed with the service."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from yarrow.provider.factory import ProviderBuilder, ProviderContext, ReadyProvi
 
 
 class ProviderCache:
-    """Builds on first use; two sessions that ask for the same get the same."""
+    """Providers built on first use; sessions with the same provider and model share one."""
 
     def __init__(
         self, settings: Settings, environment: Mapping[str, str], added: Mapping[str, ProviderBuilder] | None = None
     ) -> None:
         self._ground = ProviderContext(settings, environment, added or {})
         self._built: dict[tuple[str, str], ReadyProvider] = {}
-        # A lock lives as long as somebody waits for the provider it is for.
+        # A lock exists while a task waits for its provider.
         self._building: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, name: str, model: str) -> ReadyProvider:
-        """Return the provider `name` with `model`; empty means the configured one, else the first that is found.
+        """Return the provider `name` with `model`; empty means the configured one, else the first detected.
 
         Raises `ProviderError` and `ConfigError`.
         """
@@ -38,9 +38,9 @@ class ProviderCache:
             return known
 
     async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
-        """Return a provider's id and its models, each once; it need not be able to answer a prompt.
+        """Return a provider's id and its models without duplicates; it need not be able to answer a prompt.
 
-        A name that cannot be printed on one line, and so never be given, is left out.
+        A name that cannot be printed on one line, and therefore never be entered, is omitted.
         """
         name, model = self._fill_defaults(name, "")
         created = await factory.create_provider(name, model, self._ground)
@@ -60,7 +60,7 @@ class ProviderCache:
             await provider.close()
 
     def _fill_defaults(self, name: str, model: str) -> tuple[str, str]:
-        """Fill in what is configured; a configured model belongs to the configured provider alone."""
+        """Fill in the configured values; a configured model belongs only to the configured provider."""
         configured = self._ground.settings
         name = name or configured.provider
         return name, model or (configured.model if name in ("", find_model_provider(configured)) else "")

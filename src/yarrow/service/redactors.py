@@ -1,4 +1,4 @@
-"""What the service takes secrets out with, and takes them out of: what tools put out, and whatever is answered."""
+"""Redaction of tool output and RPC responses."""
 
 from collections.abc import Collection
 from functools import partial
@@ -15,23 +15,23 @@ from yarrow.tool.base import ToolContext
 M = TypeVar("M", bound=Message)
 
 UNREDACTED_FIELDS = frozenset({"cwd", "session_id"})
-"""Fields that lead nowhere when they are changed; a client sends them back."""
+"""Fields that clients send back, so that redaction would make them useless."""
 
 
 class RedactorCache:
-    """What takes out the values that are known now; a key may be asked of a command at any time."""
+    """Redactors for the currently known values; a command may supply a new key at any time."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
         self._keys = self._secrets = (frozenset[str](), NO_REDACTION)
 
     def for_keys(self) -> Redactor:
-        """Return what takes out the keys of providers, which are recorded and told nowhere."""
+        """Return the redactor for provider keys, applied to records and responses."""
         self._keys = _refresh(self._keys, self._dependencies.key_values())
         return self._keys[1]
 
     def for_secrets(self) -> Redactor:
-        """Return what takes out all that no tool puts out."""
+        """Return the redactor for all secrets, applied to tool output."""
         self._secrets = _refresh(self._secrets, self._dependencies.secret_values())
         return self._secrets[1]
 
@@ -42,13 +42,13 @@ def _refresh(cached: tuple[frozenset[str], Redactor], values: Collection[str]) -
 
 
 def with_output_filter(context: ToolContext, redactor: Redactor) -> ToolContext:
-    """Return a context whose tools take secrets out of what they cut or keep."""
+    """Return a context whose tools redact secrets in output that they truncate or keep."""
     return context if redactor.is_empty else replace(context, output_filter=partial(RedactingBytes, redactor))
 
 
 def redact_response(response: M, redactor: Redactor) -> M:
-    """Return a response, which is the caller's own, without secrets in its texts."""
-    # One look at all of it: most hold none, and a response may have a hundred thousand texts.
+    """Redact secrets in the texts of a response, which belongs to the caller, and return it."""
+    # Check the whole response once: most contain no secret, and a response may have a hundred thousand texts.
     if not redactor.is_empty and redactor.may_have_secret(response.SerializeToString().decode(errors="replace")):
         _redact_fields(response, redactor)
     return response

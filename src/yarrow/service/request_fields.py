@@ -1,4 +1,4 @@
-"""What a client chose for a session, read from a request and checked field by field."""
+"""Parsing and validation of a request's fields for a session."""
 
 import os
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_TEXT_BYTES = 4 << 20
-"""Of one prompt, steer or follow-up; a longer one is refused with TOO_LARGE."""
+"""Maximum bytes of one prompt, steer or follow-up; a longer one is refused with TOO_LARGE."""
 
 MAX_NAME_CHARACTERS = 200
-"""Characters of a session's name."""
+"""Maximum characters of a session's name."""
 
 
 class SessionOptions(Struct, frozen=True):
-    """Settings a client named; UNSET is what it left alone."""
+    """Settings set by a client; UNSET means unchanged."""
 
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
@@ -38,9 +38,9 @@ class SessionOptions(Struct, frozen=True):
 
 
 def parse_options(settings: pb.SessionSettings, registry: ToolRegistry, present: CompactionSettings) -> SessionOptions:
-    """Return what `settings` names, over the compaction settings at present.
+    """Return the options in `settings`, on top of the present compaction settings.
 
-    Raises `InvalidArgument` naming the field.
+    Raises `InvalidArgument` with the field.
     """
     return SessionOptions(
         provider=settings.provider if settings.HasField("provider") else UNSET,
@@ -56,9 +56,9 @@ def parse_options(settings: pb.SessionSettings, registry: ToolRegistry, present:
 
 
 def parse_content(text: str, images: list[pb.Image], attachments: Iterable[str] = ()) -> tuple[Block, ...]:
-    """Return a person's text and images as blocks; attachments are measured, not put in.
+    """Return a user's text and images as blocks; attachments only count towards the limit.
 
-    Raises `InvalidArgument` when there is nothing in it, `LimitExceeded` when the text is too long.
+    Raises `InvalidArgument` if there is no content, `LimitExceeded` if the text is too long.
     """
     size = sum(len(one.encode("utf-8", "replace")) for one in (text, *attachments))
     if size > MAX_TEXT_BYTES:
@@ -72,14 +72,14 @@ def parse_content(text: str, images: list[pb.Image], attachments: Iterable[str] 
 
 
 def parse_name(name: str) -> str:
-    """Return a session's name. Raises `InvalidArgument` when it is too long."""
+    """Return a session's name. Raises `InvalidArgument` if it is too long."""
     if len(name) > MAX_NAME_CHARACTERS:
         raise InvalidArgument("name", f"has {len(name)} characters; the limit is {MAX_NAME_CHARACTERS}")
     return name
 
 
 def parse_id(field: str, chosen: str) -> str:
-    """Return an id that a client chose; empty is none. Raises `InvalidArgument` when it has not the form of one."""
+    """Return an id chosen by a client; empty means none. Raises `InvalidArgument` for an invalid one."""
     if chosen and not is_valid_id(chosen):
         raise InvalidArgument(field, f"{chosen[:200]!r} does not match [A-Za-z0-9_-]{{1,64}}")
     return chosen
@@ -94,7 +94,7 @@ def parse_cwd(cwd: str) -> Path:
         if not path.is_dir():
             raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
         return path.resolve()
-    except (OSError, ValueError) as error:  # too long a name, a NUL, a directory that may not be entered
+    except (OSError, ValueError) as error:  # the name is too long, contains a NUL, or is in an inaccessible directory
         raise InvalidArgument(
             "cwd", f"{cwd[:200]!r} cannot be used: {error.strerror if isinstance(error, OSError) else error}"
         ) from None

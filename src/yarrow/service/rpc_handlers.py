@@ -24,18 +24,18 @@ _logger = logging.getLogger("yarrow.service")
 
 
 class RpcLog:
-    """One call that is being answered; until its `status` is known it counts as cancelled."""
+    """Log entry of one call; its status is CANCELLED until another is known."""
 
     def __init__(self, method: str, request: object) -> None:
         self.status = "CANCELLED"
         self._method = method
         session = getattr(request, "session_id", "")
-        # What is no id could be any text, also one that looks like another line of the log.
+        # An invalid id could be any text, even one that looks like another line of the log.
         self._session = session if is_valid_id(session) else "-"
         self._started = time.monotonic()
 
     def write(self) -> None:
-        """Write the line."""
+        """Write the log line."""
         if _logger.isEnabledFor(logging.INFO):
             milliseconds = round((time.monotonic() - self._started) * 1000, 1)
             fields = {
@@ -50,7 +50,7 @@ class RpcLog:
 
 
 MAX_DRAIN_SECONDS = 10.0
-"""For which a client whose stream of requests is refused may go on sending before it is told."""
+"""Seconds for which a client may continue to send after its stream of requests was refused."""
 
 
 Unary = TypeVar("Unary", bound=Callable[..., Awaitable[Any]])
@@ -62,10 +62,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class HasRedactor(Protocol):
-    """Whoever has handlers."""
+    """A servicer that redacts its responses."""
 
     def redactor(self) -> Redactor:
-        """Return what takes the keys of providers out of all that is answered."""
+        """Return the redactor of provider keys in all responses."""
         ...
 
 
@@ -105,23 +105,23 @@ def streaming_rpc(handler: Streaming) -> Streaming:
             await _abort_redacted(context, _to_yarrow_error(error, rpc_log), self.redactor())
         finally:
             rpc_log.write()
-            # A client that goes away closes this generator; the handler must see it now, not when it is collected.
+            # A disconnecting client closes this generator; the handler must notice now, not at garbage collection.
             await cast("AsyncGenerator[Any]", items).aclose()
 
     return cast("Streaming", wrapped)
 
 
 def _check_decoded(request: object) -> None:
-    """Raise `InvalidArgument` for a request that could not be read."""
+    """Raise `InvalidArgument` for a request that could not be decoded."""
     if isinstance(request, UndecodableRequest):
         raise InvalidArgument("request", "its bytes are no message of this method")
 
 
 async def drain_requests(requests: AsyncIterator[object]) -> None:
-    """Read the rest of a stream of requests that is refused, for `MAX_DRAIN_SECONDS` at most.
+    """Read the rest of a refused stream of requests, for at most `MAX_DRAIN_SECONDS`.
 
-    A client that is told in the middle of a write may never look at what it is told: grpc's for Python then says
-    INTERNAL, without a reason.
+    A client that receives the status during a write may never look at it: grpc for Python then reports INTERNAL,
+    without a reason.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_DRAIN_SECONDS):
@@ -130,14 +130,14 @@ async def drain_requests(requests: AsyncIterator[object]) -> None:
 
 
 async def check_requests(requests: AsyncIterator[Request]) -> AsyncGenerator[Request]:
-    """Yield the requests of a stream. Raises `InvalidArgument` at one that could not be read."""
+    """Yield the requests of a stream. Raises `InvalidArgument` for one that could not be decoded."""
     async for request in requests:
         _check_decoded(request)
         yield request
 
 
 def _to_yarrow_error(error: Exception, rpc_log: RpcLog) -> YarrowError:
-    """Return the error as one of the tree, a bug under its id; raises the end of a call that ended before."""
+    """Return the error as one of the tree, a bug under its id; re-raise the error of an aborted call."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, YarrowError):
@@ -156,33 +156,33 @@ async def _abort_redacted(context: Context, error: YarrowError, redactor: Redact
 
 
 if TYPE_CHECKING:
-    # Generic for type checkers alone.
+    # Generic only for type checkers.
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
 class UndecodableRequest(Struct, frozen=True):
-    """Stands for a request whose bytes are no message."""
+    """Placeholder for a request whose bytes are not a valid message."""
 
 
 def register_service(servicer: AgentServiceServicer, server: grpc.aio.Server) -> None:
-    """Register the service; each of its handlers is given an `UndecodableRequest` for what cannot be read."""
+    """Register the service; its handlers receive an `UndecodableRequest` for an invalid message."""
     add_AgentServiceServicer_to_server(servicer, cast("grpc.aio.Server", _SafeDeserializer(server)))
 
 
 class _SafeDeserializer:
-    """What generated code asks of a server."""
+    """The part of a server that generated code calls."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
 
     def add_registered_method_handlers(self, service: str, handlers: "Mapping[str, Handler]") -> None:
-        """Register the handlers by both ways there are: each kind of server knows one of them."""
+        """Register the handlers in both ways: each kind of server supports one of them."""
         tolerant = {name: _with_safe_deserializer(handler) for name, handler in handlers.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, tolerant),))
         self._server.add_registered_method_handlers(service, tolerant)  # pyright: ignore[reportAttributeAccessIssue] (its stubs lack it)
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Leave these: they are the same handlers once more."""
+        """Do nothing: these are the same handlers again."""
 
 
 def _with_safe_deserializer(handler: "Handler") -> "Handler":

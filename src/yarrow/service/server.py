@@ -1,4 +1,4 @@
-"""The service for other programs: where it listens, what it bears, and how it ends."""
+"""gRPC server of the service: its addresses, its limits, and its shutdown."""
 
 import asyncio
 import os
@@ -22,39 +22,39 @@ from yarrow.service.tls_certificate import TlsCertificate
 from yarrow.v1 import agent_pb2 as pb
 
 DRAIN_SECONDS = 30.0
-"""How long runs may go on after the service was told to end; then they are aborted."""
+"""Grace period in seconds for runs after the shutdown started; then they are aborted."""
 HEARTBEAT_SECONDS = 5.0
-"""Without another event after which a stream of a running session carries a heartbeat."""
+"""Seconds without another event after which a stream of a running session gets a heartbeat."""
 MAX_SOCKET_PATH_BYTES = 107
-"""Bytes of a unix socket's path; the kernel takes no more."""
+"""Maximum bytes of a unix socket's path, a limit of the kernel."""
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
 
 
 class TcpAddress(Struct, frozen=True):
-    """An address of the network, and what is shown there; there is no way to listen on one without."""
+    """A network address and its certificate; without one the service does not listen on a network."""
 
     address: str
-    """As `HOST:PORT`; port 0 takes any that is free."""
+    """`HOST:PORT`; port 0 uses any free port."""
     tls: TlsCertificate
 
 
 class ListenConfig(Struct, frozen=True):
-    """Where a service is reached, and what is asked of who reaches it."""
+    """Addresses of a service, and the token and limits for its clients."""
 
     socket: Path
     token: str
     limits: ServiceSettings = ServiceSettings()
     tcp: TcpAddress | None = None
     reflection: bool = False
-    """Whether those with the token may ask what methods there are."""
+    """Allow clients with the token to list the methods."""
     heartbeat: float = HEARTBEAT_SECONDS
 
 
 @asynccontextmanager
 async def run_server(servicer: Servicer, config: ListenConfig) -> AsyncGenerator[tuple[str, ...]]:
-    """Serve while the context is open, which gives the addresses; leaving it drains the service.
+    """Serve while the context is open, which yields the addresses; leaving it drains the service.
 
-    Raises `UsageError` when a socket cannot be made, or not safely.
+    Raises `UsageError` if a socket cannot be created, or only insecurely.
     """
     make_private_folder(config.socket)
     with _lock_socket(config.socket):
@@ -82,7 +82,7 @@ async def _run_locked(servicer: Servicer, config: ListenConfig) -> AsyncGenerato
         if watching is not None:
             watching.cancel()
         servicer.drain()
-        # Told to end a second time, it does not wait for runs any longer.
+        # A second signal ends the wait for runs.
         with suppress(TimeoutError, asyncio.CancelledError):
             health.stop_serving()
             await asyncio.wait_for(servicer.wait_until_idle(), DRAIN_SECONDS)
@@ -94,7 +94,7 @@ async def _run_locked(servicer: Servicer, config: ListenConfig) -> AsyncGenerato
 def _watch_connections(
     servicer: Servicer, addresses: tuple[str, ...], config: ListenConfig
 ) -> "asyncio.Task[None] | None":
-    """Watch how many connections the network holds; what is owned by the context that serves."""
+    """Start watching the number of network connections; the serving context owns the task."""
     if config.tcp is None:
         return None
     port = int(addresses[-1].rpartition(":")[2])
@@ -102,7 +102,7 @@ def _watch_connections(
 
 
 def _enable_reflection(server: grpc.aio.Server) -> None:
-    # Here, since it is seldom asked for.
+    # Imported lazily, since it is rarely enabled.
     from grpc_reflection.v1alpha import reflection
 
     reflection.enable_server_reflection((SERVICE_NAME, reflection.SERVICE_NAME), server)
@@ -122,7 +122,7 @@ async def _listen(server: grpc.aio.Server, config: ListenConfig) -> tuple[str, .
         await server.start()
     except RuntimeError as error:
         await server.stop(None)
-        # grpc tells the cause to its own log alone.
+        # grpc reports the cause only in its own log.
         causes = "is the address free, is it one of this machine, and do certificate and key belong together?"
         raise UsageError(f"cannot listen on {place}: {causes}") from error
     finally:
@@ -131,15 +131,15 @@ async def _listen(server: grpc.aio.Server, config: ListenConfig) -> tuple[str, .
 
 
 def lock_path_for(socket: Path) -> Path:
-    """Return the file that a service locks while it has the socket; it is never deleted, or two could have it."""
+    """Return the file that a service locks while it owns the socket; it is never deleted, or two could own it."""
     return socket.with_name(f"{socket.name}.lock")
 
 
 @contextmanager
 def _lock_socket(path: Path) -> Generator[None]:
-    """Have the socket's path to oneself, from before it is looked at until after it is gone.
+    """Hold the socket's path exclusively, from before it is checked until after it is removed.
 
-    A socket alone does not tell: one that was just made answers nobody yet, and one of a service that ends no more.
+    The socket alone does not show its owner: neither a new service nor one that is ending answers on it.
     """
     beside = lock_path_for(path)
     try:
@@ -157,7 +157,7 @@ def _lock_socket(path: Path) -> Generator[None]:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Take away the socket of a service that is gone."""
+    """Remove the socket of a service that is gone."""
     if path.is_socket():
         if system.is_socket_listening(path):
             raise UsageError(f"a service is already listening on {path}")
@@ -167,7 +167,7 @@ def _remove_stale_socket(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make the directory of a socket, closed to others. Raises `UsageError` when it is open to them."""
+    """Create the directory of a socket, closed to other users. Raises `UsageError` if it is open to them."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise UsageError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes a socket's path may have")
     folder = path.parent

@@ -1,4 +1,4 @@
-"""The generated server interface: each RPC in terms of sessions and their agents."""
+"""Implementation of the RPCs, in terms of sessions and their agents."""
 
 import os
 import time
@@ -25,29 +25,29 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceServicer
 
 
 class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServiceServicer):
-    """The one implementation of `AgentService`, whatever channel it is reached by."""
+    """The one implementation of `AgentService`, for every channel."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         sessions = Sessions(dependencies)
         super().__init__(dependencies, sessions)
         self._commands = CommandExpander(dependencies)
         self.heartbeat = 0.0
-        """Seconds between signs of life on silent streams; 0 is none, as in the process of the client."""
+        """Seconds between heartbeats on silent streams; 0 sends none, as in the client's process."""
         self.batch_window = BATCH_SECONDS
         self.epoch = os.urandom(16).hex()
         self.refusal_log = RefusalLog(time.monotonic)
-        """What was refused at the door."""
+        """Calls and connections refused before they reached a handler."""
 
     def redactor(self) -> Redactor:
-        """Return what takes the keys of providers out of all that is answered."""
+        """Return the redactor of provider keys in all responses."""
         return self._sessions.redactors.for_keys()
 
     def drain(self) -> None:
-        """Take no more prompts."""
+        """Stop accepting prompts."""
         self._sessions.drain()
 
     async def wait_until_idle(self) -> None:
-        """Wait until no run is going on."""
+        """Wait until no run is active."""
         await self._sessions.wait_until_idle()
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
 
     @unary_rpc
     async def NewSession(self, request: pb.NewSessionRequest, context: Context) -> pb.NewSessionResponse:
-        """Make or load a session."""
+        """Create or load a session."""
         plan = self._parse_plan(request.cwd, request.settings, name=request.name, ephemeral=request.ephemeral)
         entry, origin = await self._sessions.get_or_create(request.session_id, plan)
         return pb.NewSessionResponse(session_id=entry.id, origin=origin, cwd=entry.state.header.cwd, epoch=self.epoch)
@@ -109,7 +109,7 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
 
     @unary_rpc
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:
-        """Return what the agent is doing."""
+        """Return the state of the agent."""
         entry = await self._sessions.get_or_load(request.session_id, exact=False)
         response = views.view_state(entry, await self._sessions.provider_info(entry))
         response.epoch = self.epoch
@@ -139,7 +139,7 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
 
     @unary_rpc
     async def Steer(self, request: pb.SteerRequest, context: Context) -> pb.SteerResponse:
-        """Give a text to the running run."""
+        """Send a text to the current run."""
         return pb.SteerResponse(message_id=await self._queue_message(request, follow_up=False))
 
     @unary_rpc
@@ -165,7 +165,7 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
         epoch = self.epoch
         presence = track_presence(entry, can_answer=request.answers_permissions)
         try:
-            # So that a client knows that it misses nothing from here on, however long nothing happens.
+            # Tells the client that it misses no events from here on, however long the session stays silent.
             await context.send_initial_metadata(())
             while events := await next_events(entry, subscription, self.heartbeat, window=window):
                 for response in batch_responses(entry, events, limit=limit, make=pb.StreamEventsResponse):
@@ -177,7 +177,7 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
 
     @streaming_rpc
     async def Compact(self, request: pb.CompactRequest, context: Context) -> AsyncIterator[pb.CompactResponse]:
-        """Compact the context and stream the events of that."""
+        """Compact the context and stream its events."""
         entry = await self._sessions.get_or_load(request.session_id)
         resources = await self._sessions.prepare_resources(entry)
         subscription = entry.subscribe()
@@ -202,13 +202,15 @@ class Servicer(SavedSessionRpcs, FileRpcs, ToolRpcs, PermissionRpcs, AgentServic
 
     @unary_rpc
     async def ListCommands(self, request: pb.ListCommandsRequest, context: Context) -> pb.ListCommandsResponse:
-        """List what a prompt can begin with."""
+        """List the commands that can start a prompt."""
         if request.session_id:
             return await self._commands.list_commands((await self._sessions.get_or_load(request.session_id)).cwd)
         return await self._commands.list_commands(parse_cwd(request.cwd) if request.cwd else None)
 
     async def _check_image_support(self, request: pb.PromptRequest, plan: SessionPlan) -> None:
-        """Refuse images before a session is made for them; one that exists is checked when it is equipped."""
+        """Refuse images before a session is created for them; an existing session is checked when its resources are
+        prepared.
+        """
         if not request.images or (request.session_id and await self._session_exists(request.session_id)):
             return
         built = await self._dependencies.providers.get(plan.options.provider or "", plan.options.model or "")

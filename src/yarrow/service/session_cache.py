@@ -1,4 +1,4 @@
-"""The sessions in memory: a bounded number, of which the longest unused leave first."""
+"""Bounded cache of the sessions in memory; the least recently used are evicted first."""
 
 import time
 from collections.abc import AsyncGenerator, Iterator
@@ -8,20 +8,20 @@ from yarrow.errors import Code, LimitExceeded
 from yarrow.service.loaded_session import LoadedSession
 
 IDLE_SECONDS = 1800.0
-"""After which a session that is not in use leaves memory at the next request; its file loads it again."""
+"""Idle time in seconds after which the next request evicts an unused session; its file loads it again."""
 RECENT_USE_SECONDS = 60.0
-"""A session that a request touched since then is in use, as is one that runs or that somebody watches."""
+"""Seconds for which a session counts as in use after a request, like one that is running or watched."""
 
 
 class SessionCache:
-    """Entries by id, in the order in which they were last touched."""
+    """Entries by id, least recently used first."""
 
     def __init__(self, max_sessions: int) -> None:
         self._max_sessions = max_sessions
         self._entries: dict[str, LoadedSession] = {}
         self._touched_at: dict[str, float] = {}
         self._reserved = 0
-        """Sessions that there is room for and that are not here yet."""
+        """Slots reserved for sessions that are not in the cache yet."""
 
     def __iter__(self) -> Iterator[LoadedSession]:
         return iter(tuple(self._entries.values()))
@@ -33,22 +33,22 @@ class SessionCache:
         return session_id in self._entries
 
     def get(self, session_id: str) -> LoadedSession | None:
-        """Return the session, now the last touched; None when it is not there."""
+        """Return the session and mark it as most recently used; None if it is missing."""
         entry = self._entries.pop(session_id, None)
         if entry is not None:
             self.put(entry)
         return entry
 
     def is_stale(self, session_id: str) -> bool:
-        """Whether a session is here that does nothing and whose file somebody took away."""
+        """Return whether an idle session is here whose file was deleted."""
         entry = self._entries.get(session_id)
         return entry is not None and entry.is_deleted and not entry.agent.busy
 
     @asynccontextmanager
     async def reserve_slot(self) -> AsyncGenerator[None]:
-        """Keep room for one session that is then put in; so none is made that there is no room for.
+        """Reserve a slot for one session that is added afterwards, so that none is created without room.
 
-        Raises `LimitExceeded` (TOO_MANY) when there is none.
+        Raises `LimitExceeded` (TOO_MANY) if there is none.
         """
         leaving = None
         if len(self._entries) + self._reserved >= self._max_sessions:
@@ -65,12 +65,12 @@ class SessionCache:
             self._reserved -= 1
 
     async def evict_idle(self) -> None:
-        """Let the sessions go that nobody touched, ran or watched for `IDLE_SECONDS`; those without a file stay."""
+        """Evict sessions that were not used, running or watched for `IDLE_SECONDS`; those without a file stay."""
         long_ago = time.monotonic() - IDLE_SECONDS
         idle: list[LoadedSession] = []
         for entry in self._entries.values():
             if self._touched_at[entry.id] > long_ago:
-                break  # all that follow were touched later
+                break  # all that follow were used later
             if not (entry.agent.busy or entry.bus.subscribers or entry.is_ephemeral):
                 idle.append(entry)
         for entry in idle:
@@ -79,17 +79,17 @@ class SessionCache:
             await entry.close()
 
     def remove(self, session_id: str) -> LoadedSession | None:
-        """Let a session go and return it; its owner closes it."""
+        """Remove a session and return it; the caller closes it."""
         self._touched_at.pop(session_id, None)
         return self._entries.pop(session_id, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all sessions."""
         self._entries.clear()
         self._touched_at.clear()
 
     def put(self, entry: LoadedSession) -> None:
-        """Take a session in, for which there is room, or put it last."""
+        """Add a session, for which there is a slot, or mark it as most recently used."""
         self._entries[entry.id] = entry
         self._touched_at[entry.id] = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Settings of a session: those it starts with, and changes to them."""
+"""Settings of a session: its initial ones, and changes to them."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from yarrow.session.redaction import Redactor
 
 
 class SessionPlan(Struct, frozen=True):
-    """How a session is made when there is none."""
+    """Settings for creating a session if it does not exist."""
 
     cwd: Path
     options: SessionOptions = SessionOptions()
@@ -32,9 +32,9 @@ class SessionPlan(Struct, frozen=True):
 
 
 async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependencies) -> tuple[Header, tuple[str, ...]]:
-    """Return the header, and what its person should be told of what went into it.
+    """Return the header, and warnings for the user about its sources.
 
-    Raises `ProviderError` when the provider cannot be had.
+    Raises `ProviderError` if the provider is unavailable.
     """
     settings, options = dependencies.settings, plan.options
     built = await dependencies.providers.get(options.provider or "", options.model or "")
@@ -69,7 +69,7 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
 
 
 def _compaction(settings: Settings, provider: str) -> CompactionSettings:
-    """Return what is configured; the model that writes summaries is one of the configured provider."""
+    """Return the configured settings; their model for summaries belongs to the configured provider."""
     configured = find_model_provider(settings)
     if configured in ("", provider):
         return settings.compaction
@@ -84,10 +84,10 @@ async def configure_session(
     providers: ProviderCache,
     redactor: Callable[[], Redactor],
 ) -> None:
-    """Apply what a client chose; `redactor` returns what takes keys out that are known by then.
+    """Apply the options of a client; `redactor` returns the redactor for the keys known at that time.
 
-    Raises `Precondition` (BUSY) while a run is going on, `InvalidArgument`, `ProviderError` when the chosen
-    provider cannot be had, `StorageError`; then nothing was changed.
+    Raises `Precondition` (BUSY) during a run, `InvalidArgument`, `ProviderError` if the chosen provider is unavailable,
+    and `StorageError`; then nothing was changed.
     """
     if options.append_system_prompt:
         raise InvalidArgument("settings.append_system_prompt", "only a session that is being made takes this")
@@ -98,7 +98,7 @@ async def configure_session(
         built = await providers.get(chosen, "" if model is UNSET else model)
         provider, model = built.info.name, built.info.model
         if provider != header.provider and compaction is UNSET and header.compaction.model:
-            # It writes summaries with a model of the provider that is left.
+            # Its model for summaries belongs to the previous provider.
             compaction = replace(header.compaction, model="")
     await entry.agent.change(
         Change(

@@ -1,4 +1,4 @@
-"""The RPCs about saved sessions as a whole: lists, the tree, figures, what is made of them, export and import."""
+"""RPCs about saved sessions: lists, the tree, statistics, derived sessions, export and import."""
 
 from collections.abc import AsyncIterator
 from functools import cached_property
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class SavedSessionRpcs:
-    """The part of the service that needs no run."""
+    """RPCs that need no run."""
 
     def __init__(self, dependencies: Dependencies, sessions: Sessions) -> None:
         self._dependencies = dependencies
         self._sessions = sessions
 
-    # What only few clients ask for is imported when they do.
+    # Rarely used parts are imported on first use.
 
     @cached_property
     def _lineage(self) -> "SessionLineage":
@@ -51,7 +51,7 @@ class SavedSessionRpcs:
 
     @unary_rpc
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
-        """Return the figures of a session."""
+        """Return the statistics of a session."""
         from yarrow.service.stats_views import view_stats
 
         entry = await self._sessions.get_or_load(request.session_id)
@@ -68,24 +68,24 @@ class SavedSessionRpcs:
 
     @unary_rpc
     async def BranchSession(self, request: pb.BranchSessionRequest, context: Context) -> pb.BranchSessionResponse:
-        """Make a child with the history up to a message."""
+        """Create a child with the history up to a message."""
         index = request.index if request.HasField("index") else None
         return pb.BranchSessionResponse(session_id=await self._lineage.branch(request.session_id, index))
 
     @unary_rpc
     async def ForkSession(self, request: pb.ForkSessionRequest, context: Context) -> pb.ForkSessionResponse:
-        """Make a detached copy."""
+        """Create a detached copy."""
         return pb.ForkSessionResponse(session_id=await self._lineage.fork(request.session_id))
 
     @unary_rpc
     async def RebaseSession(self, request: pb.RebaseSessionRequest, context: Context) -> pb.RebaseSessionResponse:
-        """Make a session of chosen messages."""
+        """Create a session from chosen messages."""
         made, added = await self._lineage.rebase(request.session_id, list(request.indices), squash=request.squash)
         return pb.RebaseSessionResponse(session_id=made, added=added)
 
     @unary_rpc
     async def MergeSession(self, request: pb.MergeSessionRequest, context: Context) -> pb.MergeSessionResponse:
-        """Make a session of two."""
+        """Create a session from two."""
         made = await self._lineage.merge(request.session_id, request.other_session_id, summary=request.summary)
         return pb.MergeSessionResponse(session_id=made)
 
@@ -101,7 +101,7 @@ class SavedSessionRpcs:
     async def ImportSession(
         self, request_iterator: AsyncIterator[pb.ImportSessionRequest], context: Context
     ) -> pb.ImportSessionResponse:
-        """Make a session of a file that is streamed."""
+        """Create a session from a streamed file."""
         try:
             made = await self._transfer.import_session(check_requests(request_iterator))
         except YarrowError:

@@ -1,4 +1,4 @@
-"""Sessions as files that leave the service and come in again, a bounded piece at a time."""
+"""Export and import of sessions as files, in pieces of bounded size."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -13,11 +13,11 @@ from yarrow.session.transfer import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.v1 import agent_pb2 as pb
 
 CHUNK_BYTES = 256 * 1024
-"""Bytes of one item of an export, or a little more; a longer line is cut into several."""
+"""Bytes of one item of an export, or slightly more; a longer line is split into several."""
 
 
 class SessionTransfer:
-    """Writes sessions out and takes them in."""
+    """Exporter and importer of sessions."""
 
     def __init__(self, dependencies: Dependencies, sessions: Sessions, lineage: SessionLineage) -> None:
         self._dependencies = dependencies
@@ -46,7 +46,7 @@ class SessionTransfer:
                 yield chunk[start : start + CHUNK_BYTES]
 
     async def _render_page(self, loaded: StoredSession) -> Iterator[bytes]:
-        # Imported here, since a page needs libraries that nothing else does.
+        # Imported lazily: a page needs libraries that nothing else does.
         from yarrow.session.html.page import find_related_sessions, render_page
 
         rows = find_related_sessions(loaded, await self._dependencies.manager.list_heads(loaded.header.cwd))
@@ -55,10 +55,10 @@ class SessionTransfer:
         )
 
     async def import_session(self, requests: AsyncIterator[pb.ImportSessionRequest]) -> pb.ImportSessionResponse:
-        """Make the session that a stream of pieces holds, and return what a person should know of it.
+        """Create a session from a stream of pieces, and return facts about it for the user.
 
-        Raises `InvalidArgument` for what is no session, and for a stream that is not as long as was announced: a client
-        that went away ends it like one that was done. Raises `LimitExceeded` and `StorageError`.
+        Raises `InvalidArgument` for an invalid session, and for a stream of another length than announced: a client
+        that disconnects ends it like one that is done. Raises `LimitExceeded` and `StorageError`.
         """
         first = await anext(requests, None)
         if first is None:
@@ -84,7 +84,7 @@ class SessionTransfer:
 
 
 def _read_chunk(pieces: Iterator[bytes]) -> bytes:
-    """Return the next pieces, together `CHUNK_BYTES` bytes or more unless they are the last; empty at the end."""
+    """Return the next pieces, together at least `CHUNK_BYTES` bytes except at the end; empty when there are no more."""
     taken: list[bytes] = []
     size = 0
     for piece in pieces:

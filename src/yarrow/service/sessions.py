@@ -1,4 +1,4 @@
-"""The sessions in memory and how a request finds its own: get-or-create, load-on-demand, or in memory alone."""
+"""Sessions in memory, and their lookup: get or create, load on demand, or in memory only."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 class Sessions:
-    """All sessions in memory. Each is made or loaded once, however many ask at the same time."""
+    """All sessions in memory. Each is created or loaded once, even for concurrent requests."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
@@ -55,14 +55,14 @@ class Sessions:
         self._writes_done.set()
         self._token_calibration = TokenCalibration()
         self.redactors = RedactorCache(dependencies)
-        """What takes out what is told to nobody."""
-        # A lock lives as long as somebody opens the session it is for.
+        """Redactors for values that must never leave the service."""
+        # A lock exists while a task opens its session.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get_or_create(
         self, session_id: str, plan: SessionPlan
     ) -> tuple[LoadedSession, pb.SessionOrigin.ValueType]:
-        """Return the session, loaded if its file exists, else made; and how it was come by."""
+        """Return the session, loaded if its file exists, otherwise created; and its origin."""
         if session_id and not is_valid_id(session_id):
             raise InvalidArgument("session_id", f"{session_id!r} does not match [A-Za-z0-9_-]{{1,64}}")
         await self._evict(session_id)
@@ -74,7 +74,7 @@ class Sessions:
             return await self._create(session_id or new_id(), plan), pb.SESSION_ORIGIN_CREATED
 
     async def get_or_load(self, session_id: str, *, exact: bool = True) -> LoadedSession:
-        """Return the session from memory or from its file; unless `exact`, a unique part of its id or its name will do.
+        """Return the session from memory or its file; unless `exact`, a unique part of its id or its name is enough.
 
         Raises `InvalidArgument` and `NotFound` (SESSION_UNKNOWN).
         """
@@ -101,7 +101,7 @@ class Sessions:
         raise _unknown_session(session_id)
 
     async def prepare_resources(self, entry: LoadedSession) -> RunResources:
-        """Return what a run of the session works with. Raises `ProviderError` when its provider cannot be had."""
+        """Return the resources for a run of the session. Raises `ProviderError` if its provider is unavailable."""
         header, settings = entry.state.header, self._dependencies.settings
         built = await self._dependencies.providers.get(header.provider, header.model)
         entry.provider_reason = built.reason
@@ -138,7 +138,7 @@ class Sessions:
         return entry.resources
 
     async def provider_info(self, entry: LoadedSession) -> ProviderInfo | None:
-        """Return what the session's model can do; None when its provider cannot be had now."""
+        """Return the capabilities of the session's model; None if its provider is currently unavailable."""
         try:
             built = await self._dependencies.providers.get(entry.state.header.provider, entry.state.header.model)
         except YarrowError:
@@ -160,7 +160,7 @@ class Sessions:
             await self._dependencies.manager.delete(session_id)
 
     async def _evict(self, session_id: str) -> None:
-        """Let idle sessions go, and this one where its file was deleted: whoever watches it hears its end."""
+        """Evict idle sessions, and this one if its file was deleted: its subscribers see it end."""
         await self._cache.evict_idle()
         if self._cache.is_stale(session_id):
             async with self._session_lock(session_id):
@@ -169,7 +169,7 @@ class Sessions:
 
     @contextmanager
     def background_write(self) -> Generator[None]:
-        """Count what a model writes outside of a run as one meanwhile. Raises as `check_capacity` does."""
+        """Count a model call outside a run as a run until the context ends. Raises as `check_capacity` does."""
         self.check_capacity()
         self._check_run_limit()
         self._background_writes += 1
@@ -187,17 +187,18 @@ class Sessions:
             raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
 
     def drain(self) -> None:
-        """Let nothing begin any more."""
+        """Refuse new runs from now on."""
         self._draining = True
 
     def check_capacity(self, entry: LoadedSession | None = None) -> None:
-        """Raise unless a run, of the session if there is one yet, may begin now.
+        """Raise unless a run may start now, of the session if it already exists.
 
-        `YarrowError` (DRAINING) when the service is ending, `LimitExceeded` (TOO_MANY) when too many runs go on.
+        `YarrowError` (DRAINING) if the service is shutting down, `LimitExceeded` (TOO_MANY) if too many runs are
+        active.
         """
         if self._draining:
             raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
-        # A session that is busy itself is refused for that.
+        # A busy session is refused for being busy.
         if entry is not None and not entry.agent.busy:
             self._check_run_limit()
 
@@ -206,17 +207,17 @@ class Sessions:
         return session_id in self._cache
 
     async def wait_until_idle(self) -> None:
-        """Wait until no run is going on, and nothing is written outside of one."""
+        """Wait until no run is active, and no model call outside one."""
         await asyncio.gather(*(entry.agent.settled() for entry in self._cache), self._writes_done.wait())
 
     async def close(self) -> None:
-        """End every run and let go of every file."""
+        """End every run and close every file."""
         await asyncio.gather(*(entry.close() for entry in self._cache))
         self._cache.clear()
         self._dependencies.manager.close()
 
     def _select_tools(self, named: tuple[str, ...] | None, info: ProviderInfo) -> tuple[str, ...] | None:
-        """Return the tools to offer: those that were named, else all, or to a weak model those that only read."""
+        """Return the tools to offer: the named ones, else all, or for a weak model only the reading ones."""
         if named is not None or not info.reads_only:
             return named
         registry = self._dependencies.registry
@@ -226,12 +227,12 @@ class Sessions:
         return self._locks.setdefault(session_id, asyncio.Lock())
 
     async def context(self, entry: LoadedSession) -> ToolContext:
-        """Return where the session's tools work."""
-        # In one go: a thread that is handed to costs more than what it asks the disk.
+        """Return the context of the session's tools."""
+        # In one call: switching threads costs more than its disk accesses.
         return await asyncio.to_thread(self._make_tool_context, entry)
 
     def _warn_about_sandbox(self, entry: LoadedSession) -> None:
-        """Warn of what there is to say of sandboxes, once, and not in a dry run: looking starts a process."""
+        """Add the warnings about sandboxes once, but not in a dry run: the check starts a process."""
         if not entry.has_reported_sandbox:
             entry.has_reported_sandbox = True
             boxes = self._dependencies.sandboxes
@@ -248,7 +249,7 @@ class Sessions:
             )
 
     def _root_file_notices(self, entry: LoadedSession) -> tuple[Notice, ...]:
-        """Return what there is to say of files for root only, once for each session."""
+        """Return the notice about root-only files, once per session."""
         text = "" if entry.has_reported_root_files else self._dependencies.sandboxes.root_files_notice(entry.id)
         if not text:
             return ()

@@ -1,4 +1,4 @@
-"""What sessions amount to as clients see it: the tree of them all, and the figures of one."""
+"""Protobuf views of statistics: the tree of all sessions, and the figures of one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from yarrow.session.tree import flatten_tree
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_DECISIONS = 1_000
-"""Maximum permission decisions of one answer; the oldest are left out."""
+"""Maximum permission decisions in one response; the oldest are omitted."""
 
 
 async def view_tree(
@@ -48,7 +48,7 @@ async def view_tree(
 def view_stats(
     entry: LoadedSession, loaded: StoredSession | None, info: ProviderInfo | None, *, prices: Mapping[str, Price]
 ) -> pb.GetStatsResponse:
-    """Return the figures of a session; `loaded` is its file, None when it is in memory alone."""
+    """Return the figures of a session; `loaded` is its file, None if it is only in memory."""
     records = entry.state.messages if loaded is None else (stored.value for stored in loaded.records)
     figures = count(entry.state.header if loaded is None else loaded.header, records)
     brought = _count_result_tokens(entry)
@@ -86,7 +86,7 @@ def _model(figures: ModelStats, price: Price | None) -> pb.NamedUsage:
 
 
 def _count_result_tokens(entry: LoadedSession) -> Counter[str]:
-    """Return the tokens that the results of each tool brought into the context, as they are estimated."""
+    """Return the estimated tokens that the results of each tool added to the context."""
     brought: Counter[str] = Counter()
     for message in entry.state.messages:
         if message.role is Role.TOOL:
@@ -95,7 +95,7 @@ def _count_result_tokens(entry: LoadedSession) -> Counter[str]:
 
 
 def _decisions(records: Sequence[Record | UnknownRecord]) -> list[pb.PermissionDecision]:
-    """Return how requests for permission were settled; the calls that they were about stand in messages."""
+    """Return the outcomes of requests for permission; their calls are found in the messages."""
     asked = {record.id: record for record in records if isinstance(record, PermissionAsked)}
     calls = {call.id: call for record in records if isinstance(record, Message) for call in record.tool_calls}
     answered = [record for record in records if isinstance(record, PermissionAnswered) and record.id in asked]

@@ -1,4 +1,4 @@
-"""The certificate of a service that is reached over a network: a given one, or one of its own that clients pin."""
+"""TLS certificate of a service on a network: a configured one, or a self-signed one that clients pin."""
 
 import base64
 import hashlib
@@ -14,25 +14,25 @@ from yarrow.errors import UsageError
 from yarrow.platform import system
 
 CERTIFICATE_NAME = "yarrow"
-"""The name that every self-made certificate bears, whatever address the service has."""
+"""Name in every self-signed certificate, whatever the address of the service."""
 VALID_DAYS = 3650
-"""For which a self-made certificate is good; then delete it, and the next start makes another."""
+"""Validity of a self-signed certificate in days; after it expires, delete it, and the next start creates another."""
 MAX_PEM_BYTES = 1 << 20
-"""Bytes of a certificate's or a key's file; a longer one is refused."""
+"""Maximum bytes of a certificate or key file; a longer one is refused."""
 CERTIFICATE_FILE, KEY_FILE = "service.crt", "service.key"
-"""Names of the files of a self-made certificate."""
+"""File names of a self-signed certificate and its key."""
 
 
 class TlsCertificate(Struct, frozen=True):
-    """What a service shows its clients, as PEM."""
+    """Certificate of a service and its key, as PEM."""
 
     certificate: bytes
     key: bytes
     client_authority: bytes = b""
-    """Who must have signed a client's certificate; empty asks for none."""
+    """Authority that must have signed a client's certificate; empty requires none."""
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return them as grpc takes them."""
+        """Return the gRPC credentials."""
         authority = self.client_authority or None
         pair = [(self.key, self.certificate)]
         return grpc.ssl_server_credentials(pair, authority, require_client_auth=bool(authority))
@@ -48,12 +48,12 @@ def compute_fingerprint(certificate: bytes) -> str:
 
 
 def read_pem(path: Path, *, secret: bool = False) -> bytes:
-    """Return a PEM file that holds a certificate, or a key if it is `secret`.
+    """Return a PEM file with a certificate, or with a key if `secret`.
 
-    Raises `UsageError` when it cannot be read, holds none, or is `secret` and open to others.
+    Raises `UsageError` if it is unreadable, not PEM, or `secret` and open to other users.
     """
     try:
-        # What is no file, such as a pipe that nobody writes to, must not be waited for.
+        # Opening a pipe without a writer must not block.
         with os.fdopen(os.open(path, os.O_RDONLY | system.NONBLOCK | system.BASE_FLAGS), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_PEM_BYTES + 1) if stat.S_ISREG(mode) else b""
@@ -67,16 +67,16 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
 
 
 def load_or_create_certificate(folder: Path) -> TlsCertificate:
-    """Return the certificate that a service made for itself in `folder`, and makes when there is none.
+    """Return the service's self-signed certificate in `folder`, creating it if missing.
 
-    Raises `UsageError` when it cannot be kept there or the library that makes it is not installed.
+    Raises `UsageError` if it cannot be stored there, or if the library that creates it is not installed.
     """
     certificate, key = folder / CERTIFICATE_FILE, folder / KEY_FILE
     try:
         if not (certificate.exists() and key.exists()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             made = create_certificate()
-            # The certificate comes last: without it both are made again.
+            # The certificate is written last: without it both are created again.
             _write(key, made.key)
             _write(certificate, made.certificate)
     except OSError as error:
@@ -92,9 +92,9 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def create_certificate() -> TlsCertificate:
-    """Return a certificate that names nobody but `CERTIFICATE_NAME`.
+    """Return a certificate with only `CERTIFICATE_NAME` as its name.
 
-    Raises `UsageError` without the library that makes it.
+    Raises `UsageError` if the library that creates it is not installed.
     """
     try:
         from cryptography import x509

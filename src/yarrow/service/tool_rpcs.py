@@ -1,4 +1,4 @@
-"""RPCs by which a user runs a tool and completes file names."""
+"""RPCs for running a tool and completing file names."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -20,7 +20,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 class ToolRpcs:
-    """The part of the service that runs tools for people."""
+    """RPCs that run tools for users."""
 
     _dependencies: Dependencies
     _sessions: Sessions
@@ -28,7 +28,7 @@ class ToolRpcs:
 
     @streaming_rpc
     async def RunTool(self, request: pb.RunToolRequest, context: Context) -> AsyncIterator[pb.RunToolResponse]:
-        """Run a tool and stream what it puts out."""
+        """Run a tool and stream its output."""
         call = self._parse_call(request)
         entry = await self._sessions.get_or_load(request.session_id)
         resources = await self._sessions.prepare_resources(entry)
@@ -60,18 +60,18 @@ class ToolRpcs:
 
 
 DEFAULT_MAX_PATHS = 100
-"""Paths in one response when the client names no limit."""
+"""Paths in one response if the client sets no limit."""
 MAX_PATHS = 10_000
 
 
 class FileRpcs:
-    """The part of the service that lists files."""
+    """RPCs that list files."""
 
     _sessions: Sessions
 
     @unary_rpc
     async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
-        """List files by a beginning of their path."""
+        """List files by a prefix of their path."""
         from yarrow.tool.file_completion import complete_files  # for clients that complete paths
 
         entry = await self._sessions.get_or_load(request.session_id)

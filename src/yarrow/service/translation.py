@@ -75,11 +75,11 @@ ANSWERS: dict[ev.Answer, pb.PermissionAnswer.ValueType] = {
 }
 THINKING_LEVELS = {number: level for level, number in THINKING.items()}
 MAX_COUNT = (1 << 63) - 1
-"""Of tokens on the wire."""
+"""Maximum token count on the wire."""
 
 
 def to_permission_request(asked: ev.PermissionRequest) -> pb.PermissionRequest:
-    """Return what a person is asked as clients see it."""
+    """Return a request for permission as a protobuf message."""
     return pb.PermissionRequest(
         request_id=asked.request_id,
         tool_call_id=asked.tool_call_id,
@@ -96,7 +96,7 @@ def to_permission_request(asked: ev.PermissionRequest) -> pb.PermissionRequest:
 
 
 def to_error(failure: Failure) -> pb.Error:
-    """Return a failure as clients see it."""
+    """Return a failure as a protobuf message."""
     return pb.Error(
         code=failure.code.value,
         message=failure.message,
@@ -106,7 +106,7 @@ def to_error(failure: Failure) -> pb.Error:
 
 
 def to_usage(usage: Usage) -> pb.Usage:
-    """Return tokens as clients see them."""
+    """Return token counts as a protobuf message."""
     return pb.Usage(
         input=clamp_count(usage.input),
         output=clamp_count(usage.output),
@@ -116,12 +116,12 @@ def to_usage(usage: Usage) -> pb.Usage:
 
 
 def clamp_count(tokens: int) -> int:
-    """Return a count that the protocol can carry, whatever a backend claimed and a file holds."""
+    """Return a count that the protocol can carry, whatever a backend or a file claims."""
     return min(max(0, tokens), MAX_COUNT)
 
 
 def to_queued(texts: Iterable[ev.QueuedText]) -> list[pb.QueuedText]:
-    """Return waiting texts as clients see them."""
+    """Return queued texts as protobuf messages."""
     return [
         pb.QueuedText(message_id=one.message_id, text=one.text, follow_up=one.follow_up, typed=one.typed)
         for one in texts
@@ -169,12 +169,12 @@ def _to_block(block: Block) -> pb.ContentBlock:
 
 
 def _clamp_uint32(count: int) -> int:
-    """Return a number of a file, which anybody may have written, as its field can hold it."""
+    """Return a number from an untrusted file, clamped to the range of its field."""
     return min(max(count, 0), (1 << 32) - 1)
 
 
 def to_compaction(settings: CompactionSettings) -> pb.CompactionSettings:
-    """Return compaction settings as clients see them."""
+    """Return compaction settings as a protobuf message."""
     return pb.CompactionSettings(
         enabled=settings.enabled,
         reserve_tokens=_clamp_uint32(settings.reserve_tokens),
@@ -184,20 +184,20 @@ def to_compaction(settings: CompactionSettings) -> pb.CompactionSettings:
 
 
 def to_blocks(text: str, images: Iterable[pb.Image]) -> tuple[Block, ...]:
-    """Return what a person sent as blocks of a message."""
+    """Return a user's input as blocks of a message."""
     pictures = (Image(image.media_type, base64.b64encode(image.data).decode("ascii")) for image in images)
     return (Text(text), *pictures) if text else tuple(pictures)
 
 
 def to_event(event: ev.Event) -> pb.AgentEvent:
-    """Return the event as clients see it."""
+    """Return the event as a protobuf message."""
     out = pb.AgentEvent()
     fill_event(out, event)
     return out
 
 
 def fill_event(out: pb.AgentEvent, event: ev.Event) -> None:
-    """Make an empty message the event as clients see it; inside of a response that is faster than to copy one there."""
+    """Fill an empty message with the event; inside a response that is faster than copying."""
     out.session_id, out.run_id, out.sequence = event.session_id, event.run_id, event.sequence
     time = out.time
     time.seconds, thousandths = divmod(int(event.time * 1000), 1000)
@@ -206,7 +206,7 @@ def fill_event(out: pb.AgentEvent, event: ev.Event) -> None:
 
 
 def _fill_body(out: pb.AgentEvent, body: ev.Body) -> None:
-    # Setting a field of a kind that has none set would leave the kind out, hence SetInParent.
+    # Setting a field in an empty submessage leaves the submessage unset, hence SetInParent.
     match body:
         case ev.TextDelta(text):
             out.text_delta.text = text
@@ -264,7 +264,7 @@ def _fill_status(
 ) -> None:
     match body:
         case ev.StateChange(before, after):
-            # `from` is a word of Python, so the field is set by name.
+            # `from` is a keyword in Python, so the field is set by name.
             out.state_change.CopyFrom(pb.StateChange(**{"from": STATES[before]}, to=STATES[after]))
         case ev.QueueUpdate(steering, follow_ups):
             out.queue_update.CopyFrom(pb.QueueUpdate(steering=to_queued(steering), follow_ups=to_queued(follow_ups)))

@@ -26,13 +26,13 @@ from yarrow.session.stats import ModelStats, count_by_model
 from yarrow.v1 import agent_pb2 as pb
 
 DEFAULT_PAGE_SIZE = 1000
-"""Messages or sessions in one response when the client names no limit."""
+"""Messages or sessions in one response if the client sets no limit."""
 MAX_RESPONSE_BYTES = 16 << 20
-"""Of one GetMessages response; what does not fit is left for the next page."""
+"""Maximum bytes of one GetMessages response; the remaining messages are left for the next page."""
 
 
 def view_messages(entry: LoadedSession, after: str, limit: int) -> pb.GetMessagesResponse:
-    """Return the messages that follow `after`, as many as fit; an unknown `after` begins at the first."""
+    """Return the messages after `after`, as many as fit; an unknown `after` starts at the first."""
     known = entry.state.messages
     start = next((index + 1 for index in range(len(known) - 1, -1, -1) if known[index].id == after), 0) if after else 0
     response = pb.GetMessagesResponse(sequence=entry.bus.sequence)
@@ -48,7 +48,7 @@ def view_messages(entry: LoadedSession, after: str, limit: int) -> pb.GetMessage
 
 
 def view_state(entry: LoadedSession, info: ProviderInfo | None) -> pb.GetStateResponse:
-    """Return what the agent is doing and how the session is set."""
+    """Return the state of the agent and the settings of the session."""
     steering, follow_ups = entry.agent.queued
     return pb.GetStateResponse(
         session_id=entry.id,
@@ -71,14 +71,14 @@ def view_state(entry: LoadedSession, info: ProviderInfo | None) -> pb.GetStateRe
 
 
 def count_context_tokens(entry: LoadedSession) -> int:
-    """Return the tokens of the context; before the first run in this process what the last answer reported."""
+    """Return the tokens of the context; before the first run in this process, the count of the last answer."""
     if entry.resources is not None:
         return entry.agent.context_tokens(entry.resources)
     return next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0)
 
 
 def view_settings(entry: LoadedSession) -> pb.SessionSettings:
-    """Return how the session is set."""
+    """Return the settings of the session."""
     now = entry.state.header
     return pb.SessionSettings(
         provider=now.provider,
@@ -95,7 +95,7 @@ def view_settings(entry: LoadedSession) -> pb.SessionSettings:
 async def view_sessions(
     request: pb.ListSessionsRequest, manager: SessionManager, active: Sessions
 ) -> pb.ListSessionsResponse:
-    """Return the saved sessions, newest first, or those of them that hold a text."""
+    """Return the saved sessions, newest first, or those that contain a text."""
     cwd = None if request.scope == pb.SESSION_SCOPE_ALL else str(parse_cwd(request.cwd))
     if request.search:
         found = await manager.search(cwd, request.search)
@@ -121,7 +121,7 @@ def _info(info: ProviderInfo) -> pb.ProviderInfo:
 
 
 def view_summary(head: SessionHead, *, active: bool) -> pb.SessionSummary:
-    """Return a session as a list shows it."""
+    """Return a session as an entry of a list."""
     out = pb.SessionSummary(
         session_id=head.id,
         parent_id=head.header.parent_id or "",
@@ -138,11 +138,11 @@ def view_summary(head: SessionHead, *, active: bool) -> pb.SessionSummary:
 
 
 TOKENS_PER_PRICE = 1_000_000
-"""Tokens that a price is for."""
+"""Number of tokens that a price refers to."""
 
 
 def compute_cost(usage: Usage, price: Price) -> float:
-    """Return what tokens cost, in US dollars."""
+    """Return the cost of tokens in US dollars."""
     read = price.input if price.cache_read is None else price.cache_read
     write = price.input if price.cache_write is None else price.cache_write
     spent = usage.input * price.input + usage.output * price.output
@@ -150,15 +150,15 @@ def compute_cost(usage: Usage, price: Price) -> float:
 
 
 def sum_costs(models: Iterable[ModelStats], prices: Mapping[str, Price]) -> float | None:
-    """Return what the models with a price cost together, None when none has one."""
+    """Return the total cost of the models with a price; None if no model has one."""
     known = [compute_cost(model.usage, price) for model in models if (price := prices.get(model.name))]
     return sum(known) if known else None
 
 
 def compute_session_cost(state: SessionState, prices: Mapping[str, Price]) -> float | None:
-    """Return what the answers of a session and its last summary cost; None when no model of it has a price.
+    """Return the cost of a session's answers and its last summary; None if none of its models has a price.
 
-    It is 0 when only the model that answers next has one. Without prices nothing is counted: this is asked for often.
+    It is 0 if only the next answer's model has one. Without prices nothing is counted, because this is called often.
     """
     if not prices:
         return None

@@ -1,1 +1,1 @@
-"""An in-memory channel under the unchanged generated stub."""
+"""In-memory gRPC channel for the unchanged generated stub."""

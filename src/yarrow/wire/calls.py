@@ -19,55 +19,55 @@ STYLES_MIXED = "The iterator and read/write APIs may not be mixed on a single RP
 
 
 class ClientEnd:
-    """What every kind of call can be asked: its state, its metadata and its status."""
+    """Common part of all kinds of call: state, metadata and status."""
 
     def __init__(self, rpc: Rpc) -> None:
         self._rpc = rpc
 
     def cancel(self) -> bool:
-        """Cancels the call and its handler; returns whether it was still going on."""
+        """Cancel the call and its handler; return whether it was still running."""
         return self._rpc.terminate(CANCELLED)
 
     def cancelled(self) -> bool:
-        """Returns whether the call ended with CANCELLED, by whomever."""
+        """Return whether the call ended with CANCELLED, from either side."""
         return self._rpc.status is not None and self._rpc.status.code is grpc.StatusCode.CANCELLED
 
     def done(self) -> bool:
-        """Returns whether the status is known; that of a stream comes after its last message."""
+        """Return whether the status is known; a stream's comes after its last message."""
         return self._rpc.status is not None
 
     def time_remaining(self) -> float | None:
-        """Returns the seconds until the deadline, at least 0; None without one."""
+        """Return the seconds until the deadline, at least 0; None without one."""
         return self._rpc.time_remaining()
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Calls back with this call when it is done; until then the callback keeps the call alive."""
+        """Call back with this call when it is done; until then the callback keeps the call alive."""
         self._rpc.on_settled(partial(notify, callback, self))
 
     async def initial_metadata(self) -> aio.Metadata:
-        """Waits for what the server sent first."""
+        """Wait for the server's initial metadata."""
         await self._rpc.wait_opened()
         return aio.Metadata(*self._rpc.initial_metadata)
 
     async def trailing_metadata(self) -> aio.Metadata:
-        """Waits for what the server sent with the status."""
+        """Wait for the metadata that the server sends with the status."""
         return aio.Metadata(*(await self._rpc.wait_settled()).trailing_metadata)
 
     async def code(self) -> grpc.StatusCode:
-        """Waits for the status code."""
+        """Wait for the status code."""
         return (await self._rpc.wait_settled()).code
 
     async def details(self) -> str:
-        """Waits for the details of the status."""
+        """Wait for the details of the status."""
         return (await self._rpc.wait_settled()).details
 
     async def wait_for_connection(self) -> None:
-        """Waits for the initial metadata; raises AioRpcError if the call has failed."""
+        """Wait for the initial metadata; raises AioRpcError if the call has failed."""
         await self._rpc.wait_opened()
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """Raises what a call that is over and not OK raises."""
+        """Raise the error of a call that ended with another status than OK."""
         status = self._rpc.status
         if status is None or status.code is grpc.StatusCode.OK:
             return
@@ -79,7 +79,7 @@ class ClientEnd:
 
 
 class OneResponse(ClientEnd, Generic[R]):
-    """A call that is awaited, once or more often, for its one response."""
+    """A call whose one response can be awaited once or repeatedly."""
 
     def __init__(self, rpc: Rpc, parse: Callable[[bytes], R]) -> None:
         super().__init__(rpc)
@@ -90,7 +90,7 @@ class OneResponse(ClientEnd, Generic[R]):
         return self._wait().__await__()
 
     async def wait_for_connection(self) -> None:
-        """Waits for the whole call; raises AioRpcError if it failed."""
+        """Wait for the whole call; raises AioRpcError if it failed."""
         await self._rpc.wait_settled()
         self._raise_failure()
 
@@ -123,12 +123,12 @@ class UnaryStreamCall(ClientEnd, aio.UnaryStreamCall[Q, R]):
         drop(self._rpc)
 
     def __aiter__(self) -> AsyncIterator[R]:
-        """Iterates over the responses from here on; raises AioRpcError at the end if the call failed."""
+        """Iterate over the remaining responses; raises AioRpcError at the end if the call failed."""
         self._use(iterated=True)
         return _Responses(self._next)
 
     async def read(self) -> R | object:
-        """Returns the next response, or `grpc.aio.EOF` at the end; raises AioRpcError if the call failed."""
+        """Return the next response, or `grpc.aio.EOF` at the end; raises AioRpcError if the call failed."""
         if not self.done():
             self._use(iterated=False)
             data = await self._rpc.receive()
@@ -138,7 +138,7 @@ class UnaryStreamCall(ClientEnd, aio.UnaryStreamCall[Q, R]):
         return aio.EOF
 
     async def _next(self) -> R:
-        """Returns the next response for an iterator; a failure is raised once, then the iteration is just over."""
+        """Return the next response for an iterator; a failure is raised once, afterwards the iteration just ends."""
         data = await self._rpc.receive()
         if data is not None:
             return self._parse(data)
@@ -154,7 +154,7 @@ class UnaryStreamCall(ClientEnd, aio.UnaryStreamCall[Q, R]):
 
 
 class _Responses(AsyncIterator[R]):
-    """Iterates over a call without being it: a call is an iterable, and `anext(call)` fails remotely too."""
+    """Iterator over a call. It is a separate object because `anext(call)` fails over a connection too."""
 
     def __init__(self, following: Callable[[], Coroutine[Any, Any, R]]) -> None:
         self._following = following
@@ -164,7 +164,7 @@ class _Responses(AsyncIterator[R]):
 
 
 def drop(rpc: Rpc) -> None:
-    """Cancels the call of an object that nobody holds any more; any thread may collect it, so the loop is asked."""
+    """Cancel the call of a dropped object, through its loop, because any thread may run the garbage collection."""
     if rpc.status is None and not rpc.loop.is_closed():
         rpc.loop.call_soon_threadsafe(rpc.terminate, DROPPED)
 
@@ -173,7 +173,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Writer(Generic[Q]):
-    """Writes the requests of one call."""
+    """Writer for the requests of one call."""
 
     def __init__(self, rpc: Rpc, serialize: Callable[[Q], bytes], max_message_bytes: int) -> None:
         self._rpc = rpc
@@ -182,7 +182,7 @@ class Writer(Generic[Q]):
         self.ended = False
 
     async def write(self, request: Q) -> None:
-        """Sends a request; waits while `REQUESTS_WAITING` of them are unread. InvalidStateError after the end."""
+        """Send a request; waits while `REQUESTS_WAITING` of them are unread. InvalidStateError after the end."""
         if self._rpc.status is not None:
             raise asyncio.InvalidStateError("RPC already finished.")
         if self.ended:
@@ -194,12 +194,12 @@ class Writer(Generic[Q]):
             await self._rpc.requests.write(data)
 
     def end(self) -> None:
-        """Says that no request follows."""
+        """Signal that no request follows."""
         self.ended = True
         self._rpc.requests.end()
 
     async def feed(self, requests: AsyncIterable[Q] | Iterable[Q]) -> None:
-        """Sends all of them; an iterable that raises cancels the call, since the rest will never come."""
+        """Send all of them; an iterable that raises cancels the call, since the rest will never arrive."""
         try:
             if isinstance(requests, AsyncIterable):
                 async for request in requests:
@@ -214,7 +214,7 @@ class Writer(Generic[Q]):
 
 
 class StreamUnaryCall(OneResponse[R], aio.StreamUnaryCall[Q, R], Generic[Q, R]):
-    """Many requests, one response. A call that is dropped while only its holder could write on is cancelled."""
+    """Many requests, one response. A call that is dropped while only its holder could write to it is cancelled."""
 
     def __init__(self, rpc: Rpc, parse: Callable[[bytes], R], writer: Writer[Q], *, fed: bool) -> None:
         super().__init__(rpc, parse)
@@ -226,7 +226,7 @@ class StreamUnaryCall(OneResponse[R], aio.StreamUnaryCall[Q, R], Generic[Q, R]):
             drop(self._rpc)
 
     async def write(self, request: Q) -> None:
-        """Sends a request; raises InvalidStateError after the end, AioRpcError if this request ended the call."""
+        """Send a request; raises InvalidStateError after the end, AioRpcError if this request ended the call."""
         self._refuse_fed()
         try:
             await self._writer.write(request)
@@ -236,7 +236,7 @@ class StreamUnaryCall(OneResponse[R], aio.StreamUnaryCall[Q, R], Generic[Q, R]):
         self._raise_failure()
 
     async def done_writing(self) -> None:
-        """Says that no request follows; may be said again."""
+        """Signal that no request follows; may be repeated."""
         self._refuse_fed()
         self._writer.end()
 

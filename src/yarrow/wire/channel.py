@@ -1,7 +1,7 @@
-"""A gRPC channel to a servicer in the same process and event loop, for the unchanged generated stub.
+"""gRPC channel to a servicer in the same process and event loop, for the unchanged generated stub.
 
-Messages are serialised, parsed, bounded in size and number, and ended by deadlines, cancellation and status just as
-over a connection, so that what works here works remotely. No thread is started and no socket opened.
+Messages are serialized, parsed, limited in size and number, and ended by deadlines, cancellation and status just as
+over a connection, so that code that works here works remotely. No thread is started and no socket opened.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from yarrow.wire.registrar import Registrar
 from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, METADATA_TOO_LARGE, Rpc
 
 MAX_MESSAGE_BYTES_IN = 8 * 1024 * 1024
-"""Bytes of one request; a larger one ends its call with RESOURCE_EXHAUSTED."""
+"""Maximum bytes of one request; a larger one ends its call with RESOURCE_EXHAUSTED."""
 
 MAX_MESSAGE_BYTES_OUT = 32 * 1024 * 1024
-"""Bytes of one response; a larger one ends its call with RESOURCE_EXHAUSTED."""
+"""Maximum bytes of one response; a larger one ends its call with RESOURCE_EXHAUSTED."""
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 
 
 class InMemoryChannel(aio.Channel):
-    """A channel whose server end is a registrar; it owns the handlers that run for its calls."""
+    """A channel whose server end is a registrar; it owns the handlers of its calls."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class InMemoryChannel(aio.Channel):
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """Refuses new calls, gives those in flight `grace` seconds, cancels the rest and waits for their handlers."""
+        """Refuse new calls, wait `grace` seconds for those in flight, cancel the rest and wait for their handlers."""
         self._closed.set()
         if grace and self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
@@ -69,19 +69,19 @@ class InMemoryChannel(aio.Channel):
             await asyncio.wait(self._tasks)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:  # noqa: FBT001, FBT002 grpc's signature
-        """Returns READY, and SHUTDOWN once the channel is closed."""
+        """Return READY, or SHUTDOWN once the channel is closed."""
         del try_to_connect
         return grpc.ChannelConnectivity.SHUTDOWN if self._closed.is_set() else grpc.ChannelConnectivity.READY
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Waits until the state differs from the given one; the only change is the close."""
+        """Wait until the state differs from the given one; the only change is the close."""
         if last_observed_state is self.get_state():
             await self._closed.wait()
 
     async def channel_ready(self) -> None:
-        """Returns at once: there is nothing to connect."""
+        """Return immediately: there is nothing to connect."""
 
-    # ---- what the stub's constructor asks for ----
+    # ---- called by the stub's constructor ----
 
     def unary_unary(
         self,
@@ -91,7 +91,7 @@ class InMemoryChannel(aio.Channel):
         *,
         _registered_method: bool = False,
     ) -> UnaryUnary[Q, R]:
-        """Returns the callable of a method with one request and one response."""
+        """Return the callable of a method with one request and one response."""
         return UnaryUnary(self._method(method, request_serializer, response_deserializer))
 
     def unary_stream(
@@ -102,7 +102,7 @@ class InMemoryChannel(aio.Channel):
         *,
         _registered_method: bool = False,
     ) -> UnaryStream[Q, R]:
-        """Returns the callable of a method with one request and many responses."""
+        """Return the callable of a method with many responses to one request."""
         return UnaryStream(self._method(method, request_serializer, response_deserializer))
 
     def stream_unary(
@@ -113,7 +113,7 @@ class InMemoryChannel(aio.Channel):
         *,
         _registered_method: bool = False,
     ) -> StreamUnary[Q, R]:
-        """Returns the callable of a method with many requests and one response."""
+        """Return the callable of a method with many requests and one response."""
         return StreamUnary(self._method(method, request_serializer, response_deserializer))
 
     def stream_stream(
@@ -124,7 +124,7 @@ class InMemoryChannel(aio.Channel):
         *,
         _registered_method: bool = False,
     ) -> StreamStream[Q, R]:
-        """Returns a callable that raises NotImplementedError: no method of ours streams both ways."""
+        """Return a callable that raises NotImplementedError: no method of ours streams both ways."""
         del request_serializer, response_deserializer
         return StreamStream(method)
 
@@ -133,13 +133,13 @@ class InMemoryChannel(aio.Channel):
     ) -> Method[Q, R]:
         return Method(self, path, serialize=serialize or as_is, parse=parse or as_is)
 
-    # ---- what a method needs of its host ----
+    # ---- called by the methods ----
 
     def begin(self, path: str, timeout: float | None, metadata: Pairs | None) -> Rpc:
-        """Starts the handler of a method, in a fresh context; UsageError once the channel is closed."""
+        """Start the handler of a method, in a fresh context; UsageError once the channel is closed."""
         if self._closed.is_set():
             raise aio.UsageError("Channel is closed.")
-        # Grouped by key, as the client end of a connection does it.
+        # Grouped by key, as the client end of a connection does.
         rpc = Rpc(path, checked(aio.Metadata(*(metadata or ()))), timeout)
         self._rpcs.add(rpc)
         rpc.on_settled(partial(self._rpcs.discard, rpc))
@@ -156,7 +156,7 @@ class InMemoryChannel(aio.Channel):
     def spawn(
         self, work: Coroutine[Any, Any, None], name: str, *, context: contextvars.Context | None = None
     ) -> "asyncio.Task[None]":
-        """Starts a task that `close` awaits, in a copy of the current context where none is given."""
+        """Start a task that `close` awaits, by default in a copy of the current context."""
         task = asyncio.create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -15,7 +15,7 @@ from yarrow.wire.rpc import Rpc, Status, notify, too_large
 
 
 class ServicerContext:
-    """What a handler may ask and set: the methods of `grpc.aio.ServicerContext`."""
+    """The methods of `grpc.aio.ServicerContext`, for handlers."""
 
     def __init__(self, rpc: Rpc, max_message_bytes: int, serialize: Callable[[Any], bytes]) -> None:
         self._rpc = rpc
@@ -30,75 +30,75 @@ class ServicerContext:
     # ---- the call ----
 
     def invocation_metadata(self) -> Metadata:
-        """Returns what the client sent, as (key, value) pairs."""
+        """Return the client's metadata as (key, value) pairs."""
         return self._rpc.metadata
 
     def peer(self) -> str:
-        """Returns who calls; it is always this process."""
+        """Return the name of the peer; it is always this process."""
         return "in-memory"
 
     def peer_identities(self) -> Iterable[bytes] | None:
-        """Returns None: nobody proved who they are."""
+        """Return None: clients are not authenticated."""
         return None
 
     def peer_identity_key(self) -> str | None:
-        """Returns None: nobody proved who they are."""
+        """Return None: clients are not authenticated."""
         return None
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """Returns nothing: no connection was secured."""
+        """Return an empty mapping: there is no secured connection."""
         return {}
 
     def time_remaining(self) -> float | None:
-        """Returns the seconds until the client's deadline, at least 0; None without one."""
+        """Return the seconds until the client's deadline, at least 0; None without one."""
         return self._rpc.time_remaining()
 
     def cancelled(self) -> bool:
-        """Returns whether the client gave up, by cancelling, by its deadline or by dropping the call."""
+        """Return whether the client gave up, by cancelling, by its deadline or by dropping the call."""
         return self._rpc.terminated
 
     def done(self) -> bool:
-        """Returns whether a status has been sent."""
+        """Return whether a status has been sent."""
         return self._rpc.final is not None
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Calls back with this context when the handler is over."""
+        """Call back with this context when the handler has finished."""
         self._callbacks.append(partial(notify, callback, self))
 
-    # ---- the answer ----
+    # ---- the response ----
 
     def code(self) -> grpc.StatusCode | None:
-        """Returns the code that was set, if one was."""
+        """Return the code that was set, if any."""
         return self._code
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """Sets the code that the call ends with when the handler returns or raises."""
+        """Set the code of the call's status for when the handler returns or raises."""
         self._code = code
 
     def details(self) -> str:
-        """Returns the details that were set."""
+        """Return the details that were set."""
         return self._details
 
     def set_details(self, details: str) -> None:
-        """Sets the details that go with a code other than OK."""
+        """Set the details for a code other than OK."""
         self._details = details
 
     def trailing_metadata(self) -> Metadata:
-        """Returns the trailing metadata that was set."""
+        """Return the trailing metadata that was set."""
         return self._trailing_metadata
 
     def set_trailing_metadata(self, trailing_metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Sets what goes with the status."""
+        """Set the metadata sent with the status."""
         self._trailing_metadata = checked(trailing_metadata)
 
     def set_compression(self, compression: grpc.Compression) -> None:
-        """Does nothing: there is no wire to spare."""
+        """Do nothing: there is no wire to save bytes on."""
 
     def disable_next_message_compression(self) -> None:
-        """Does nothing: there is no wire to spare."""
+        """Do nothing: there is no wire to save bytes on."""
 
     async def send_initial_metadata(self, initial_metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Sends the initial metadata now; UsageError if it or a response has gone already."""
+        """Send the initial metadata now; UsageError if it or a response was already sent."""
         self._refuse_after_end()
         if self._rpc.opened:
             raise aio.UsageError("Send initial metadata failed: already sent")
@@ -110,13 +110,13 @@ class ServicerContext:
         details: str = "",
         trailing_metadata: aio.Metadata | Sequence[tuple[str, str | bytes]] = (),
     ) -> Never:
-        """Ends the call with this status, whatever the handler does with the AbortError that this raises."""
+        """End the call with this status, even if the handler catches the AbortError that this raises."""
         if self._abortion is not None:
             raise aio.UsageError("Abort already called!")
         if code is grpc.StatusCode.OK:
             raise ValueError("a call is aborted with a code other than OK")
         if not isinstance(trailing_metadata, tuple):
-            # A real server refuses it too; taken here it would fail there alone.
+            # A real server refuses it too; accepting it here would hide the failure there.
             raise TypeError(f"trailing_metadata must be a tuple, not {type(trailing_metadata).__name__}")
         self._refuse_after_end()
         self._code = code
@@ -127,13 +127,13 @@ class ServicerContext:
         raise self._abortion
 
     async def abort_with_status(self, status: grpc.Status) -> Never:
-        """Aborts with a status object."""
+        """Abort with a status object."""
         await self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
 
     # ---- for the runner ----
 
     def encode(self, message: Any) -> bytes:
-        """Serialises a response; one over the limit ends the call and raises InternalError."""
+        """Serialize a response; one over the limit ends the call and raises InternalError."""
         data = self._serialize(message)
         if len(data) > self._max_message_bytes:
             status = too_large("SERVER", len(data), self._max_message_bytes)
@@ -142,7 +142,7 @@ class ServicerContext:
         return data
 
     def conclude(self, error: Exception | None = None) -> None:
-        """Ends the call as the handler left it, unless it is over."""
+        """End the call with the handler's status, unless it has already ended."""
         code, details = self._code or grpc.StatusCode.OK, self._details
         if error is not None:
             code = grpc.StatusCode.UNKNOWN if code is grpc.StatusCode.OK else code
@@ -152,7 +152,7 @@ class ServicerContext:
         self._rpc.finish(Status(code, details, self._trailing_metadata))
 
     def call_back(self) -> None:
-        """Runs the done callbacks."""
+        """Run the done callbacks."""
         for callback in self._callbacks:
             callback()
 
@@ -166,10 +166,10 @@ class ServicerContext:
 
 
 class StreamContext(ServicerContext):
-    """The context of a handler that answers with a stream."""
+    """The context of a handler that responds with a stream."""
 
     async def write(self, message: Any) -> None:
-        """Sends one response; waits while `RESPONSES_WAITING` of them are unread."""
+        """Send one response; waits while `RESPONSES_WAITING` of them are unread."""
         self._refuse_after_end()
         data = self.encode(message)
         self._rpc.open()
@@ -183,14 +183,14 @@ HANDLER_CANCELLED = Status(grpc.StatusCode.CANCELLED, "The handler was cancelled
 
 
 def as_is(message: Any) -> Any:
-    """Stands in where no serialiser was given."""
+    """Return the message unchanged; the default serializer."""
     return message
 
 
 async def serve(rpc: Rpc, handler: "grpc.RpcMethodHandler[Any, Any] | None", max_message_bytes: int) -> None:
-    """Answers the call; a handler is a coroutine or an asynchronous generator function.
+    """Run the handler of a call; it is a coroutine or an asynchronous generator function.
 
-    Whatever it raises becomes the status UNKNOWN, or the code that it set. A cancelled handler ends the call.
+    An exception in it becomes the status UNKNOWN, or the code that it set. A cancelled handler ends the call.
     """
     if handler is None:
         rpc.finish(NOT_FOUND)
@@ -201,12 +201,12 @@ async def serve(rpc: Rpc, handler: "grpc.RpcMethodHandler[Any, Any] | None", max
         await _answer(rpc, handler, context)
         context.conclude()
     except Exception as error:  # noqa: BLE001 whatever a handler raises is its status, never the end of the service
-        # After an abort, a cancellation or a message over the limit it is only how the handler was stopped.
+        # After an abort, a cancellation or a message over the limit, the error only stopped the handler.
         if not (isinstance(error, aio.BaseError) and (rpc.final or rpc.status)):
             _LOG.exception("Unexpected [%s] raised by servicer method [%s]", type(error).__name__, rpc.method)
         context.conclude(error)
     finally:
-        # Only a handler that was cancelled, but not by its client, has said nothing yet.
+        # Only a handler that was cancelled, but not by its client, has sent no status yet.
         rpc.finish(HANDLER_CANCELLED)
         context.call_back()
 
@@ -233,7 +233,7 @@ async def _stream(answer: Any, context: StreamContext) -> None:
     if inspect.isawaitable(answer):
         await answer
         return
-    # Closed here, in this task: a generator left suspended in a write would run its `finally` at some later time.
+    # Closed in this task: a generator suspended in a write would run its `finally` at some later time.
     async with aclosing(answer):
         async for message in answer:
             await context.write(message)

@@ -1,17 +1,17 @@
-"""Metadata that a real connection would carry: lower-case keys, printable text, and bytes where a key ends in -bin."""
+"""Metadata limited to what a real connection carries: lower-case keys, printable text, and bytes for keys in -bin."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_METADATA_BYTES = 8 * 1024
-"""Bytes of all metadata that one end sends at once, the details of a status among them.
+"""Maximum bytes of the metadata that one end sends at once, including the details of a status.
 
-A connection refuses more than 16 KiB always and more than this sometimes; here it is always.
+A connection always refuses more than 16 KiB, and sometimes more than this; here the limit is strict.
 """
 
 _ENTRY_BYTES = 32
-"""What HTTP/2 counts for an entry besides its key and value."""
+"""Overhead in bytes that HTTP/2 counts for each entry."""
 
 _KEY = r"[0-9a-z_.-]+"
 _TEXT = r"[\x20-\x7e]*"
@@ -28,7 +28,7 @@ Metadata = tuple[Metadatum, ...]
 
 
 def checked(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
-    """Returns the metadata as the other end will see it.
+    """Return the metadata as the other end sees it.
 
     Raises ValueError for a key or text that HTTP/2 forbids, TypeError for a value of the wrong type.
     """
@@ -36,7 +36,7 @@ def checked(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
 
 
 def size(metadata: Metadata) -> int:
-    """Returns the bytes that metadata counts for on a connection."""
+    """Return the size of metadata in bytes, as counted on a connection."""
     return sum(len(key) + len(value) + _ENTRY_BYTES for key, value in metadata)
 
 

@@ -1,4 +1,4 @@
-"""The callables that the generated stub makes of a channel, one per method; calling one begins a call."""
+"""Callables that the generated stub gets from a channel, one per method; calling one starts a call."""
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Sequence
@@ -15,28 +15,28 @@ R = TypeVar("R")
 if TYPE_CHECKING:
     from grpc.aio import StreamStreamMultiCallable, StreamUnaryMultiCallable
 else:
-    # The oldest grpcio that we support cannot subscript these two when the program runs.
+    # The oldest supported grpcio cannot subscript these two at run time.
     StreamStreamMultiCallable = StreamUnaryMultiCallable = Generic
 
 Pairs = aio.Metadata | Sequence[tuple[str, str | bytes]]
 
 
 class Host(Protocol):
-    """The channel, as its methods need it."""
+    """The part of the channel that its methods use."""
 
     max_message_bytes_in: int
 
     def begin(self, path: str, timeout: float | None, metadata: Pairs | None) -> Rpc:
-        """Starts the handler of a method; UsageError once the channel is closed."""
+        """Start the handler of a method; UsageError once the channel is closed."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Starts a task that the channel awaits when it closes."""
+        """Start a task that the channel awaits when it closes."""
         ...
 
 
 class Method(Generic[Q, R]):
-    """One method of a channel: where its calls go, and how their messages are written and parsed."""
+    """One method of a channel: its path, and how its messages are serialized and parsed."""
 
     def __init__(self, host: Host, path: str, *, serialize: Callable[[Q], bytes], parse: Callable[[bytes], R]) -> None:
         self.host = host
@@ -45,7 +45,7 @@ class Method(Generic[Q, R]):
         self.parse = parse
 
     def begin(self, timeout: float | None, metadata: Pairs | None, credentials: grpc.CallCredentials | None) -> Rpc:
-        """Begins a call whose requests are yet to be sent."""
+        """Start a call whose requests are sent later."""
         if credentials is not None:
             raise aio.UsageError("Call credentials are only valid on secure channels")
         return self.host.begin(self.path, timeout, metadata)
@@ -53,7 +53,7 @@ class Method(Generic[Q, R]):
     def ask(
         self, request: Q, *, timeout: float | None, metadata: Pairs | None, credentials: grpc.CallCredentials | None
     ) -> Rpc:
-        """Begins a call with its one request."""
+        """Start a call with its one request."""
         data = self.serialize(request)
         rpc = self.begin(timeout, metadata, credentials)
         rpc.request = data
@@ -78,7 +78,7 @@ class UnaryUnary(aio.UnaryUnaryMultiCallable[Q, R]):
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
     ) -> UnaryUnaryCall[Q, R]:
-        """Calls the method; the server is ready, and nothing is compressed."""
+        """Call the method; the server is always ready, and nothing is compressed."""
         del wait_for_ready, compression
         rpc = self._method.ask(request, timeout=timeout, metadata=metadata, credentials=credentials)
         return UnaryUnaryCall(rpc, self._method.parse)
@@ -100,7 +100,7 @@ class UnaryStream(aio.UnaryStreamMultiCallable[Q, R]):
         wait_for_ready: bool | None = None,
         compression: grpc.Compression | None = None,
     ) -> UnaryStreamCall[Q, R]:
-        """Calls the method; the server is ready, and nothing is compressed."""
+        """Call the method; the server is always ready, and nothing is compressed."""
         del wait_for_ready, compression
         rpc = self._method.ask(request, timeout=timeout, metadata=metadata, credentials=credentials)
         return UnaryStreamCall(rpc, self._method.parse)
@@ -121,7 +121,7 @@ class StreamUnary(StreamUnaryMultiCallable[Q, R]):
         wait_for_ready: bool | None = None,  # noqa: FBT001 grpc's signature
         compression: grpc.Compression | None = None,
     ) -> StreamUnaryCall[Q, R]:
-        """Calls the method; without an iterable the requests are written to the call."""
+        """Call the method; without an iterable, write the requests to the call."""
         del wait_for_ready, compression
         method = self._method
         rpc = method.begin(timeout, metadata, credentials)
@@ -133,11 +133,11 @@ class StreamUnary(StreamUnaryMultiCallable[Q, R]):
 
 
 class StreamStream(StreamStreamMultiCallable[Q, R]):
-    """Many requests, many responses: a stub may be made with such a method, but not call it."""
+    """Many requests, many responses: a stub may contain such a method, but not call it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __call__(self, *_: object, **__: object) -> Never:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError."""
         raise NotImplementedError(f"{self._path} streams both ways, which no in-memory call does")

@@ -11,14 +11,14 @@ from msgspec import Struct
 from yarrow.wire.metadata import MAX_METADATA_BYTES, Metadata, size
 
 RESPONSES_WAITING = 256
-"""Responses of one call that may wait for its client; then the handler's `write` waits, as with flow control."""
+"""Maximum unread responses of one call; beyond it the handler's `write` waits, as with flow control."""
 
 REQUESTS_WAITING = 16
-"""Requests of one call that may wait for its handler; then the client's `write` waits."""
+"""Maximum unread requests of one call; beyond it the client's `write` waits."""
 
 
 class Status(Struct, frozen=True):
-    """How a call ended."""
+    """Final status of a call."""
 
     code: grpc.StatusCode
     details: str = ""
@@ -33,7 +33,7 @@ DEADLINE_EXCEEDED = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded
 
 
 def too_large(end: str, size: int, limit: int) -> Status:
-    """Returns the status of a call whose CLIENT or SERVER end tried to send `size` bytes in one message."""
+    """Return the status of a call whose CLIENT or SERVER end tried to send `size` bytes in one message."""
     details = f"{end}: Sent message larger than max ({size} vs. {limit})"
     return Status(grpc.StatusCode.RESOURCE_EXHAUSTED, details)
 
@@ -41,9 +41,9 @@ def too_large(end: str, size: int, limit: int) -> Status:
 class Rpc:
     """One call in flight.
 
-    The server end `finish`es it: the client learns the status after it has read the responses that were written
-    before. The client end, or its deadline, `terminate`s it: unread messages are dropped and the handler is
-    cancelled. Whichever comes first stands.
+    The server end calls `finish`: the client learns the status after reading the responses written earlier. The client
+    end, or its deadline, calls `terminate`: unread messages are dropped and the handler is cancelled. The first of
+    these wins.
     """
 
     def __init__(self, method: str, metadata: Metadata, timeout: float | None) -> None:
@@ -51,18 +51,18 @@ class Rpc:
         self.method = method
         self.metadata = metadata
         self.request = b""
-        """The question of a call that has exactly one."""
+        """The request of a call that has exactly one."""
         self.requests = Pipe(REQUESTS_WAITING)
         self.responses = Pipe(RESPONSES_WAITING)
         self.response = b""
-        """The answer of a call that has exactly one."""
+        """The response of a call that has exactly one."""
         self.handler: asyncio.Task[None] | None = None
-        """Runs the servicer's method; None where the call failed before it was started."""
+        """Task of the servicer's method; None if the call failed before it started."""
         self.initial_metadata: Metadata = ()
         self.final: Status | None = None
-        """What the server end said."""
+        """Status sent by the server end."""
         self.status: Status | None = None
-        """What the client end knows."""
+        """Status known to the client end."""
         self._opened = asyncio.Event()
         self._settled = asyncio.Event()
         self._callbacks: list[Callable[[], object]] = []
@@ -73,22 +73,22 @@ class Rpc:
 
     @property
     def terminated(self) -> bool:
-        """Whether the client end or the deadline ended the call."""
+        """The client end or the deadline ended the call."""
         return self.status is not None and self.status is not self.final
 
     def time_remaining(self) -> float | None:
-        """Returns the seconds until the deadline, at least 0; None without a deadline."""
+        """Return the seconds until the deadline, at least 0; None without a deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - self.loop.time())
 
     # ---- the server end ----
 
     @property
     def opened(self) -> bool:
-        """Whether the initial metadata has gone."""
+        """The initial metadata was sent."""
         return self._opened.is_set()
 
     def open(self, metadata: Metadata = ()) -> None:
-        """Sends the initial metadata, unless it has gone already."""
+        """Send the initial metadata, unless it was already sent."""
         if self._opened.is_set():
             return
         if size(metadata) > MAX_METADATA_BYTES:
@@ -98,10 +98,10 @@ class Rpc:
         self._opened.set()
 
     def finish(self, status: Status) -> None:
-        """Ends the call from the server, behind the responses that wait."""
+        """End the call from the server, after the pending responses."""
         if self.final is not None or self.status is not None:
             return
-        # A lone surrogate, as in the name of a file that is no UTF-8, has no form on the wire.
+        # A lone surrogate, as in a file name that is not UTF-8, cannot be encoded on the wire.
         details = status.details.encode(errors="backslashreplace")
         if size(status.trailing_metadata) + len(details) > MAX_METADATA_BYTES:
             self.final = METADATA_TOO_LARGE
@@ -115,7 +115,7 @@ class Rpc:
     # ---- the client end ----
 
     def terminate(self, status: Status) -> bool:
-        """Ends the call from the client, at once; returns whether it was still going on."""
+        """End the call from the client, immediately; return whether it was still running."""
         if self.status is not None:
             return False
         self.responses.close()
@@ -126,9 +126,9 @@ class Rpc:
         return True
 
     async def receive(self) -> bytes | None:
-        """Returns the next response, or None at the end, when the status is known.
+        """Return the next response, or None at the end, when the status is known.
 
-        A wait that is cancelled cancels the call.
+        Cancelling the wait cancels the call.
         """
         try:
             message = await self.responses.read()
@@ -140,17 +140,17 @@ class Rpc:
         return message
 
     async def wait_opened(self) -> None:
-        """Waits for the initial metadata; a call that ends without any has empty ones."""
+        """Wait for the initial metadata; a call that ends without any has empty metadata."""
         await self._opened.wait()
 
     async def wait_settled(self) -> Status:
-        """Waits for the status."""
+        """Wait for the status."""
         while self.status is None:
             await self._settled.wait()
         return self.status
 
     def on_settled(self, callback: Callable[[], object]) -> None:
-        """Calls back when the status is known, now if it is."""
+        """Call back when the status is known, immediately if it already is."""
         if self.status is None:
             self._callbacks.append(callback)
         else:
@@ -168,7 +168,7 @@ class Rpc:
 
 
 def notify(callback: Callable[[Any], object], subject: object) -> None:
-    """Tells a callback of the application that its subject is done; its failure is logged and harms nobody else."""
+    """Run a done callback of the application; a failure is logged and affects nothing else."""
     try:
         callback(subject)
     except Exception as error:  # noqa: BLE001 it is the application's code, and the call must end whatever that does
@@ -177,11 +177,11 @@ def notify(callback: Callable[[Any], object], subject: object) -> None:
 
 
 YIELD_EVERY = 64
-"""After so many messages the writer lets the loop run, or a handler that never waits would starve its reader."""
+"""Messages after which the writer yields to the loop; a handler that never waits would starve its reader."""
 
 
 class Pipe:
-    """Messages in the order they were written; when `capacity` of them wait, `write` waits for the reader."""
+    """Messages in order; once `capacity` of them are unread, `write` waits for the reader."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -193,11 +193,11 @@ class Pipe:
 
     @property
     def drained(self) -> bool:
-        """Whether the writer has ended and everything it wrote has been read."""
+        """The writer has ended and everything it wrote has been read."""
         return self._ended and not self._messages
 
     async def write(self, message: bytes) -> None:
-        """Adds a message; one that comes after the end is dropped, for nobody reads it."""
+        """Add a message; after the end it is dropped, because it would never be read."""
         while len(self._messages) >= self._capacity and not self._ended:
             self._writable.clear()
             await self._writable.wait()
@@ -210,7 +210,7 @@ class Pipe:
             await asyncio.sleep(0)
 
     async def read(self) -> bytes | None:
-        """Returns the next message, or None once the pipe is drained."""
+        """Return the next message, or None once the pipe is drained."""
         while not self._messages:
             if self._ended:
                 return None
@@ -220,12 +220,12 @@ class Pipe:
         return self._messages.popleft()
 
     def end(self) -> None:
-        """Says that no message follows; those that wait can still be read."""
+        """Signal that no message follows; pending ones can still be read."""
         self._ended = True
         self._readable.set()
         self._writable.set()
 
     def close(self) -> None:
-        """Ends the pipe and drops what nobody will read."""
+        """End the pipe and drop its unread messages."""
         self._messages.clear()
         self.end()
