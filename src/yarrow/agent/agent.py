@@ -1,4 +1,4 @@
-"""One session's agent: its state, and the one thing it may be busy with."""
+"""The agent of one session: its state and the single task it may run."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ _UNCHECKED = Notice(
 
 
 class Agent:
-    """The only writer of its session. All calls belong to one event loop."""
+    """The only writer of its session. Must be used from one event loop."""
 
     def __init__(self, desk: SessionWriter, meter: TokenCounter, seats: RunningCount) -> None:
         self._desk = desk
@@ -48,53 +48,53 @@ class Agent:
         self._delivery = MessageDelivery(desk)
         self._compactor = Compactor(desk, self._enter, meter)
         self.questions = PermissionBroker(desk)
-        """What a person is asked, and by whom it is answered."""
+        """Pending permission requests and their answers."""
         self.run_id = ""
-        """Of the run that is going on; empty when there is none."""
+        """Id of the current run; empty if there is none."""
         self._points = self._points_of(HookRegistry())
 
     @property
     def session(self) -> SessionState:
-        """The session as it is now."""
+        """The current session state."""
         return self._desk.session
 
     @property
     def state(self) -> AgentState:
-        """What the agent is doing."""
+        """The current agent state."""
         return self._machine.current
 
     @property
     def busy(self) -> bool:
-        """Whether a run is going on or being accepted, or anything else that excludes one."""
+        """True while a run or another exclusive task is running or being accepted."""
         return self._seat.taken
 
     @property
     def queued(self) -> tuple[tuple[QueuedText, ...], tuple[QueuedText, ...]]:
-        """The steers and the follow-ups that wait."""
+        """The pending steering and follow-up messages."""
         shown = self._delivery.snapshot()
         return shown.steering, shown.follow_ups
 
     def context_tokens(self, equipment: RunResources) -> int:
-        """Return the tokens of the context, as far as they are known or can be estimated."""
+        """Return the context size in tokens, reported by the model where known and estimated otherwise."""
         return self._compactor.used(equipment)
 
     async def prompt(
         self, content: tuple[Block, ...], equipment: RunResources, *, typed: str = "", message_id: str = ""
     ) -> str:
-        """Accept a prompt and start its run; return the run's id once the prompt is on disk.
+        """Accept a prompt and start its run; return the run id once the prompt is on disk.
 
-        `typed` is what a person wrote, when that was a command of which `content` was made. `message_id` is that of the
-        message it becomes; empty makes one.
-        Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was accepted.
+        `typed` is the user's original input if `content` was expanded from a command. `message_id` is the id of the new
+        message; a new id is created if it is empty. Raises `Precondition` (BUSY, LOCKED) and `StorageError`; nothing is
+        accepted then.
         """
         self._seat.acquire("steer it, queue a follow-up or abort it")
         return await run_shielded(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
 
     async def compact(self, instructions: str, equipment: RunResources) -> None:
-        """Begin to compact the context; its events tell the rest.
+        """Start a compaction of the context; events report its progress and outcome.
 
         Raises `Precondition` (BUSY, LOCKED, NOTHING_TO_COMPACT), `RunError` (COMPACTION_INEFFECTIVE) and
-        `StorageError`; then nothing was begun.
+        `StorageError`; nothing is started then.
         """
         self._seat.acquire("compact it when the run is over")
 
@@ -104,9 +104,10 @@ class Agent:
         await run_shielded(self._start_user_action(prepare, equipment))
 
     async def run_tool(self, call: ToolCall, equipment: RunResources, *, silent: bool) -> None:
-        """Begin to run a tool for a person; its events tell the rest. Unless `silent` the model is told of it.
+        """Start a tool call on behalf of the user; events report its outcome.
 
-        Raises `Precondition` (BUSY, LOCKED) and `StorageError`; then nothing was begun.
+        Records the call and its result for the model unless `silent`. Raises `Precondition` (BUSY, LOCKED) and
+        `StorageError`; nothing is started then.
         """
         self._seat.acquire("run the tool when the run is over")
 
@@ -117,7 +118,7 @@ class Agent:
         await run_shielded(self._start_user_action(prepare, equipment))
 
     async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
-        """Queue a text for the run; return the id of the message that it becomes once it is on disk.
+        """Queue a message for the run; return its message id once it is on disk.
 
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
@@ -125,7 +126,7 @@ class Agent:
         return await run_shielded(self._delivery.queue(content, how, typed=typed, points=self._points))
 
     async def change(self, change: Change, keys: Redactor) -> None:
-        """Change settings of the session, without `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
+        """Change session settings, redacting `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
         self._seat.acquire("change it when the run is over")
         try:
             await run_shielded(self._change(change, keys))
@@ -133,23 +134,23 @@ class Agent:
             self._seat.release()
 
     def abort(self) -> bool:
-        """Stop what is going on; return whether anything was. Its end is told by its events."""
+        """Abort the current task; return whether there was one. An event reports its end."""
         if self._seat.abort():
             self._request_abort()
         return self._seat.taken
 
     async def settled(self) -> None:
-        """Wait until nothing is going on."""
+        """Wait until the agent is idle."""
         await self._seat.settled()
 
     async def close(self) -> None:
-        """Abort what is going on, wait for its end and end the event streams."""
+        """Abort the current task, wait for its end and close the event streams."""
         self.abort()
         await self.settled()
         self._desk.bus.close()
 
     def timestamp(self) -> str:
-        """Return the time now, as records hold it."""
+        """Return the current time in the format of session records."""
         return self._desk.timestamp()
 
     async def _accept(self, content: tuple[Block, ...], equipment: RunResources, *, typed: str, message_id: str) -> str:
@@ -199,13 +200,14 @@ class Agent:
         except YarrowError as error:
             end = from_error(error)
         except Exception as error:
-            # A bug can raise any error. Uncaught, it would leave the session busy for good, and no client would see an
-            # end.
+            # A bug can raise any error. Uncaught, it would leave the session busy forever, and clients would never see
+            # the run end.
             _logger.exception("run %s failed by a bug", self.run_id)
             end = from_exception(error, self.run_id)
         self._seat.mark_finishing()
         try:
-            # An abort that was put off while the last message was recorded strikes here, not in the middle of the end.
+            # An abort that was deferred while the last message was recorded is raised here, not halfway through the
+            # cleanup.
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             end = end if end.failure else RunOutcome(EndReason.ABORTED)
@@ -216,7 +218,7 @@ class Agent:
         self._machine.enter(AgentState.ABORTING)
 
     async def _finish(self, end: RunOutcome, loop: Loop) -> None:
-        """Hand back what waits, let go of the file, and tell the end; the agent is idle when it is told."""
+        """Return queued messages, release the session file and emit the end event; the agent is idle by then."""
         if end.reason is EndReason.ERROR:
             self._enter(AgentState.ERROR)
         left = self._delivery.close()
@@ -242,7 +244,7 @@ class Agent:
         try:
             return await loop.notices()
         except Exception:
-            # A bug in this check must not keep the run from ending: a notice says that the check is missing.
+            # A bug in this check must not keep the run from ending: a notice reports that the check is missing.
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
@@ -266,7 +268,7 @@ class Agent:
         except YarrowError as error:
             failure = error.failure()
         except Exception as error:
-            # A bug can raise any error. Uncaught, it would leave the session busy for good, as in a run.
+            # A bug can raise any error. Uncaught, it would leave the session busy forever, as in a run.
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = from_exception(error, self.session.header.id).failure or failure
         self._seat.mark_finishing()
@@ -276,11 +278,11 @@ class Agent:
         self._desk.publish(end)
 
     async def _release(self) -> StorageError | None:
-        """Be idle again; return what the disk refused at that."""
+        """Become idle; return the storage error raised while releasing the file, if any."""
         failure = None
         try:
             await self._desk.unlock()
-        except StorageError as error:  # letting go may write too; the end must be told all the same
+        except StorageError as error:  # releasing may write too; the end event must be emitted anyway
             failure = error
         self._machine.enter(AgentState.IDLE)
         self._seat.release()
@@ -310,6 +312,6 @@ class Agent:
         )
 
     def _enter(self, state: AgentState) -> None:
-        # The loop may take a step between the request to abort and its cancellation; aborting is not left for it.
+        # The loop may take a step between the abort request and its cancellation; the state stays ABORTING then.
         if self._machine.current is not AgentState.ABORTING:
             self._machine.enter(state)

@@ -1,4 +1,4 @@
-"""Whether one call may run: what it reaches, what the policy says to that, and what a person answers."""
+"""Permission check of a tool call: what it accesses, what the policy decides and how the user answers."""
 
 import os
 from collections.abc import Mapping
@@ -23,27 +23,27 @@ from yarrow.tool.base import Tool, ToolContext, ToolFailed
 from yarrow.tool.paths import locate
 
 SESSION_PREFIX = "session:"
-"""Begins the directory of an allowed call that lies in the session's own /tmp."""
+"""Prefix of the directory of an allowed call that is inside the session's own /tmp."""
 
 
 class ToolAuthorizer:
-    """Of one call; it is a `Permit` of the registry."""
+    """Authorizes one call; passed to the tool registry as its `Permit`."""
 
     def __init__(self, call: ToolCall, equipment: RunResources, questions: PermissionBroker | None) -> None:
-        """`questions` is None for a call that a person makes: what they would be asked, they have said."""
+        """Create the authorizer; `questions` is None for a call by the user, which needs no confirmation."""
         self._call = call
         self._equipment = equipment
         self._questions = questions
 
     async def __call__(self, tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
-        """Return where the call may run, or why it does not. Raises `StorageError`."""
+        """Return the context in which the call may run, or why it may not. Raises `StorageError`."""
         equipment, consent = self._equipment, self._equipment.consent
         request = describe_call(tool, arguments, context, contained=equipment.contained)
         context = _deny_paths(context, request, consent.rules)
         if rule := _closes_where_it_runs(context.workspace.denied, request):
             return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.allow_key.cwd}.")
         if context.dry_run and not tool.read_only:
-            # It is only described, which needs nobody's yes; what a rule denies would not be done at all.
+            # A dry run only describes the call, so it needs no permission; a call that a rule denies is not described.
             denied = denial(match_rules(consent.rules, request)) or _undescribed(
                 request, equipment.settings.permissions
             )
@@ -65,9 +65,9 @@ class ToolAuthorizer:
 
 
 def _deny_paths(context: ToolContext, request: CallDescription, rules: Mapping[str, str]) -> ToolContext:
-    """Return the context in which the rules close what a call may not reach, wherever it finds it.
+    """Return the context with the paths closed that the rules deny to this call, under whatever name it finds them.
 
-    What a rule says to ask about is open to a call that is itself asked about, and to a shell.
+    A path with an "ask" rule stays open to a call that itself asks for permission, and to a shell.
     """
     if not rules:
         return context
@@ -76,7 +76,7 @@ def _deny_paths(context: ToolContext, request: CallDescription, rules: Mapping[s
         first = by_path.match(request.subject, *request.literal_paths)
         closed = DeniedPaths(by_path, exempt=first.rule if first and first.effect is RuleEffect.ASK else "")
         return replace(context, workspace=replace(context.workspace, denied=closed))
-    # What these touch is known when they do: whatever they read, or write, obeys the rules for that.
+    # The paths that these tools access are unknown in advance: the read and write rules apply to each access.
     reading, writing = (PathRules.make(rules, READ_RULE, context.cwd, writes=writes) for writes in (False, True))
     if request.kind is ToolKind.SHELL:
         reading, writing = _denying(reading), _denying(writing)
@@ -89,14 +89,14 @@ def _denying(by_path: PathRules) -> PathRules:
 
 
 def _closes_where_it_runs(closed: DeniedPaths, request: CallDescription) -> str:
-    """Return the rule that closes the directory of a shell's call, empty for none."""
+    """Return the rule that denies the working directory of a shell call; empty if none does."""
     if request.kind is not ToolKind.SHELL or not closed.rules.rules:
         return ""
     return closed.rule_for(str(_real(Path(request.allow_key.cwd))))
 
 
 def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> CallDescription:
-    """Return what is known of a call; `contained` says whether a shell runs in a sandbox."""
+    """Return the description of a call; `contained` is True if shell commands run in a sandbox."""
     access = get_access(tool)
     named = access.get_subject(arguments)
     if named is None or access.kind is ToolKind.OTHER:
@@ -113,12 +113,12 @@ def describe_call(tool: Tool, arguments: Any, context: ToolContext, *, contained
 def _shell_request(tool: Tool, arguments: Any, context: ToolContext, *, contained: bool) -> CallDescription:
     access = get_access(tool)
     command, contained = access.get_subject(arguments) or "", contained and access.sandboxed
-    # Where it runs is part of what it does.
+    # The working directory is part of the description.
     directory: object = getattr(arguments, access.directory, "") if access.directory else ""
     where = str(locate(directory, context.cwd)) if directory and isinstance(directory, str) else str(context.cwd)
     leaves = contained and getattr(arguments, "outside", False) is True
     if leaves:
-        # Commands inside can make a link lead elsewhere after the user agreed to where it led.
+        # Resolve symlinks now: sandboxed commands could retarget one after the user agreed.
         where = str(_real(Path(where)))
     like = AllowedCall(tool.name, command, where, uncontained=leaves or not contained)
     request = CallDescription(
@@ -131,7 +131,7 @@ def _file_request(tool: Tool, named: str, context: ToolContext) -> CallDescripti
     path, workspace, writes = locate(named, context.cwd), context.workspace, not tool.read_only
     real = _real_in(workspace, path, writes=writes)
     place = workspace.display_path(directory := real if _is_directory(real) else real.parent)
-    # What is allowed in the session's own /tmp is not allowed in that of the machine.
+    # Permission for a path in the session's own /tmp does not extend to the same path in the host's /tmp.
     subject = str(place) if place == directory else f"{SESSION_PREFIX}{place}"
     like = AllowedCall(tool.name, subject, str(context.cwd))
     outside = _outside(path, workspace, writes=writes)
@@ -148,9 +148,9 @@ def _file_request(tool: Tool, named: str, context: ToolContext) -> CallDescripti
 
 
 def _undeclared(request: CallDescription, arguments: Struct) -> CallDescription:
-    """Return the request of a tool that does not say what it touches.
+    """Return the request of a tool that does not declare what it accesses.
 
-    Its `path` may be no path of a file, and is not all that it may touch: it is asked about as a tool of unknown reach.
+    Its `path` may not be a file path, nor all that it accesses; permission is asked as for a tool of unknown reach.
     """
     subject = _as_json(arguments)
     like = AllowedCall(request.tool, subject, request.allow_key.cwd)
@@ -158,19 +158,19 @@ def _undeclared(request: CallDescription, arguments: Struct) -> CallDescription:
 
 
 def _as_json(arguments: Struct) -> str:
-    # Sorted, so that the same arguments are the same text in whatever order a model names them.
+    # Sorted, so that equal arguments give equal text regardless of the order in which a model writes them.
     return msgspec.json.encode(arguments, order="sorted").decode()
 
 
 def _way_out(arguments: Any, context: ToolContext) -> dict[str, Any]:
-    """Return what a request knows of a call that asks to leave the sandbox."""
+    """Return the request fields of a call that asks to leave the sandbox."""
     is_strict = context.sandbox is not None and context.sandbox.level == "strict"
     said = " ".join(str(getattr(arguments, "reason", "")).split())
     return {"leaves_sandbox": True, "is_strict": is_strict, "model_reason": said}
 
 
 def asks_outside(call: ToolCall) -> bool:
-    """Whether a call asks to leave the sandbox."""
+    """Return True if the call asks to leave the sandbox."""
     try:
         return bool(msgspec.json.decode(call.arguments, type=dict[str, Any]).get("outside"))
     except (msgspec.DecodeError, RecursionError):
@@ -178,7 +178,7 @@ def asks_outside(call: ToolCall) -> bool:
 
 
 def _undescribed(request: CallDescription, mode: PermissionMode) -> Deny | None:
-    """Return why a dry run does not describe a call as one that it would make; None when it does."""
+    """Return the denial that a dry run reports for a call that would leave the sandbox; None for any other call."""
     if not request.leaves_sandbox:
         return None
     where = f"It would ask to run this outside the sandbox, in {request.allow_key.cwd}:\n{request.subject}"
@@ -186,19 +186,19 @@ def _undescribed(request: CallDescription, mode: PermissionMode) -> Deny | None:
 
 
 def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
-    """Return whether the fence refuses a path for no other reason than that it lies outside the workspace.
+    """Return True if a path is refused only because it is outside the workspace.
 
-    A link that leaves the workspace is none of that: what looks inside and is not is refused whatever anybody says.
+    Symlinks that lead out of the workspace do not count: a path that looks inside but is not is always refused.
     """
     fenced = workspace.resolve_write(path) if writes else workspace.resolve_read(path)
     if not isinstance(fenced, Refused):
         return False
-    # What this refuses, such as secrets and what git runs, no answer of a person opens.
+    # No user answer can allow what is still refused here, such as secrets and files that git executes.
     everywhere = replace(workspace, writable=(Path("/"),), readable=())
     anywhere = everywhere.resolve_write(path) if writes else everywhere.resolve_read(path)
     if isinstance(anywhere, Refused):
         return False
-    if _real_in(workspace, path, writes=writes) != _real(path):  # by symlinks that only commands see
+    if _real_in(workspace, path, writes=writes) != _real(path):  # through symlinks that only commands see
         return False
     roots = workspace.writable if writes else workspace.writable + workspace.readable
     way = Path(os.path.normpath(path))
@@ -206,7 +206,7 @@ def _outside(path: Path, workspace: Workspace, *, writes: bool) -> bool:
 
 
 def _with_extra_root(context: ToolContext, request: CallDescription) -> ToolContext:
-    """Return the context with what was allowed for this one call: a directory outside the workspace, or no sandbox."""
+    """Return the context with what was allowed for this call only: a directory outside the workspace, or no sandbox."""
     if request.leaves_sandbox:
         return replace(context, sandbox=None, outside=Path(request.allow_key.cwd))
     if not request.is_outside:
@@ -222,26 +222,26 @@ def _with_extra_root(context: ToolContext, request: CallDescription) -> ToolCont
 def _is_directory(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name that is too long, a directory that may not be entered: the tool says so
+    except OSError:  # the name is too long or a directory is inaccessible: the tool reports it
         return False
 
 
 def _real(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
-    except (OSError, ValueError):  # a NUL, or a name that no file can have: the tool says so
+    except (OSError, ValueError):  # the name contains NUL or is otherwise invalid: the tool reports it
         return path
 
 
 def _real_in(workspace: Workspace, path: Path, *, writes: bool) -> Path:
     try:
         return workspace.realpath(path, writes=writes)
-    except (OSError, ValueError):  # the tool says so
+    except (OSError, ValueError):  # the tool reports it
         return path
 
 
 def _refusal(given: PermissionDecision, reason: str) -> ToolFailed:
-    """Return what the model is told of a no."""
+    """Return the message sent to the model for a denied request."""
     match given.by:
         case "person" if given.text:
             return ToolFailed(f"Not run: the user denied it and says: {given.text}")

@@ -1,4 +1,4 @@
-"""Keeps the context of one session within the window of its model: counts it, and has it compacted when it must."""
+"""Token counting and automatic compaction of one session's context."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ _ABORTED = "the compaction was aborted: nothing was changed"
 
 
 class Compactor:
-    """Counts and compacts one session's context; nothing is changed before a summary is whole."""
+    """Counts and compacts one session's context; nothing changes until a summary is complete."""
 
     def __init__(self, desk: SessionWriter, enter: Callable[[AgentState], None], meter: TokenCounter) -> None:
         self._desk = desk
@@ -34,33 +34,33 @@ class Compactor:
         self._told: set[str] = set()
         self._fixed: tuple[str, tuple[ToolSpec, ...], int] = ("", (), 0)
         self.spent = Usage()
-        """Tokens of the summaries of this run."""
+        """Tokens used by the summaries of this run."""
 
     def begin(self) -> None:
-        """Begin to count for a run."""
+        """Reset the counters for a new run."""
         self.spent = Usage()
         self._told.clear()
 
     def sent(self) -> ModelContext:
-        """Return what of the session a model is sent."""
+        """Return the part of the session that is sent to the model."""
         return self._meter.context(self._desk.session).sent()
 
     def used(self, equipment: RunResources) -> int:
-        """Return the tokens of the context, as far as they are known or can be estimated."""
+        """Return the context size in tokens, reported by the model where known and estimated otherwise."""
         return self._meter.used(self._meter.context(self._desk.session), self._budget(equipment, 0))
 
     async def compact_if_needed(
         self, equipment: RunResources, points: HookRunner, *, reason: CompactionReason, window: int
     ) -> None:
-        """Compact the context if it is due, or because it overflowed a window of so many tokens (0 is unknown).
+        """Compact the context if it is due, or after an overflow of a window of `window` tokens (0 if unknown).
 
-        Raises `RunError` and `ProviderError`; then nothing was changed.
+        Raises `RunError` and `ProviderError`; nothing is changed then.
         """
         session, frame = self._desk.session, self._budget(equipment, window)
         used = self._meter.used(self._meter.context(session), frame)
         if reason == "auto" and not needs_compaction(session, frame, used):
             return
-        # Here, since most runs compact nothing.
+        # Imported here because most runs compact nothing.
         from yarrow.agent.compaction.plan import plan
 
         planned = plan(self._task(equipment, reason, window), self._meter)
@@ -75,12 +75,12 @@ class Compactor:
         except YarrowError as error:
             end = CompactionEnd(error=error.failure())
             raise
-        finally:  # also when it was aborted
+        finally:  # also after an abort
             self._desk.publish(end)
             self._enter(AgentState.THINKING)
 
     def compact_for_user(self, instructions: str, equipment: RunResources, points: HookRunner) -> UserAction:
-        """Return the compaction that a person asks for.
+        """Return the compaction requested by the user.
 
         Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
         """
@@ -132,7 +132,7 @@ class Compactor:
             self._notice_once(planned.notice)
 
     def _notice_once(self, notice: Notice) -> None:
-        """Tell it once in a run: it is as true before every turn."""
+        """Emit the notice once per run: it would repeat before every turn."""
         if notice.code not in self._told:
             self._told.add(notice.code)
             self._desk.publish(notice)

@@ -1,4 +1,4 @@
-"""What of a session a model is sent, and how many tokens that is."""
+"""Model context of a session, and its size in tokens."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState
 
 MIN_RATIO, MAX_RATIO = 0.5, 8.0
-"""Shares of our own estimate between which a server's count is believed.
+"""Minimum and maximum ratio of a server's token count to our estimate; a count outside is ignored.
 
-Less is reported by one that cut the prompt or leaves cached tokens out, more by one that adds up several requests; no
-text has so many more tokens than are estimated.
+Servers that truncate the prompt or omit cached tokens report less, and servers that add up several requests report
+more; no text exceeds its estimate by such a factor.
 """
 SUMMARY_INTRODUCTION = "(The conversation before this point is replaced by the summary above.)"
 
 
 class ContextBudget(Struct, frozen=True):
-    """What a context has to fit into; numbers are tokens."""
+    """Limits that a context must fit into; sizes are in tokens."""
 
     provider: str
     """The provider's configured id."""
     model: str
     window: int
-    """0 is unknown."""
+    """Context window; 0 if unknown."""
     fixed: int
-    """Of system prompt and tool schemas, as `fixed_tokens` estimates them."""
+    """Size of the system prompt and tool schemas, as estimated by `fixed_tokens`."""
 
 
 class ModelContext(NamedTuple):
@@ -40,26 +40,26 @@ class ModelContext(NamedTuple):
 
     messages: tuple[Message, ...]
     unbound: int
-    """How many of the first ones were said behind another beginning: another summary, system prompt or other tools."""
+    """Number of leading messages written under another summary, system prompt or tool set."""
 
 
 class Context(Struct, frozen=True):
-    """What a model is sent: the opening, then the session's messages from `start` on."""
+    """The messages sent to a model: the opening, then the session's messages from `start` on."""
 
     opening: tuple[Message, ...]
-    """The summary of a compaction; behind it, when that cut a turn in two, the user message the turn began with."""
+    """Summary of a compaction, followed by the turn's user message if the cut split a turn."""
     messages: Sequence[Message]
-    """All of the session."""
+    """All messages of the session."""
     start: int
     said_since: int
-    """Index of the first message that was said after the compaction: usage reported before is of another context."""
+    """Index of the first message after the compaction; usage reported earlier refers to another context."""
     prefix_changed_at: int
-    """Index of the first message that was said behind what leads now."""
+    """Index of the first message written under the current summary, system prompt and tools."""
     created_at: str
-    """Of the session: usage of messages from before came with them from another one."""
+    """Creation time of the session; older messages come from another session, as does their usage."""
 
     def sent(self) -> ModelContext:
-        """Return the messages, in time proportional to them."""
+        """Return the messages to send; runs in time linear in their number."""
         unbound = len(self.opening) + max(self.prefix_changed_at - self.start, 0)
         return ModelContext((*self.opening, *self.messages[self.start :]), unbound)
 
@@ -67,8 +67,9 @@ class Context(Struct, frozen=True):
 def context_of(state: SessionState) -> Context:
     """Return the context of a session.
 
-    Messages from the first kept one on are in it, and all that came after the record. When the record names a message
-    that does not exist, nothing is left out: too much can be compacted again, too little is lost.
+    It contains the messages from the first kept one on, and all later than the compaction record. If the record names a
+    message that does not exist, nothing is omitted: an oversized context can be compacted again, lost messages cannot
+    be restored.
     """
     messages, record = state.messages, state.compaction
     origin = state.header.created_at
@@ -90,35 +91,35 @@ def _opening(record: Compaction, messages: Sequence[Message], start: int) -> tup
 
 
 def last_asked(messages: Sequence[Message], before: int) -> int | None:
-    """Return the index of the last user message before an index; None when there is none."""
+    """Return the index of the last user message before an index; None if there is none."""
     return next((at for at in reversed(range(before)) if is_asked(messages[at])), None)
 
 
 def is_asked(message: Message) -> bool:
-    """Tell whether a message is one of a person that is sent."""
+    """Return True if the message is a user message that is sent."""
     return message.role is Role.USER and not message.incomplete
 
 
 def needs_compaction(state: SessionState, frame: ContextBudget, used: int) -> bool:
-    """Tell whether a context has to be compacted before the next model call. An unknown window is never full."""
+    """Return True if the context must be compacted before the next model call; an unknown window is never full."""
     settings = state.header.compaction
     return settings.enabled and frame.window > 0 and used > frame.window - settings.reserve_tokens
 
 
 class TokenCalibration:
-    """How many tokens each model reports for one that we estimate, learnt from what it reported."""
+    """Ratio of reported to estimated tokens per model, learned from the reports."""
 
     MODELS = 64
-    """That are remembered; then the one not asked about for longest is forgotten and begins at 1 again."""
+    """Maximum models remembered; the least recently used one is dropped and starts at 1 again."""
     WEIGHT = 0.3
-    """Of the newest report."""
+    """Weight of the newest report in the moving average."""
     LEAST, MOST = 0.7, 2.5
 
     def __init__(self) -> None:
         self._ratios: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def of(self, provider: str, model: str) -> float:
-        """Return the ratio of a model, 1 when nothing is known."""
+        """Return the ratio of a model; 1 if unknown."""
         key = (provider, model)
         if key not in self._ratios:
             return 1.0
@@ -126,7 +127,7 @@ class TokenCalibration:
         return self._ratios[key]
 
     def learn(self, frame: ContextBudget, *, reported: int, estimated: int) -> None:
-        """Take in what a model reported for a request."""
+        """Update the ratio with the reported tokens of a request."""
         seen = min(max(reported / max(estimated, 1), self.LEAST), self.MOST)
         key = (frame.provider, frame.model)
         self._ratios[key] = (
@@ -138,17 +139,17 @@ class TokenCalibration:
 
 
 class TokenCounter:
-    """Counts the tokens of the contexts of one session; no message is counted twice.
+    """Counts the tokens of one session's contexts; each message is counted once.
 
-    It holds one number per message that was in a context, and counts anew when the last message it counted is not
-    where it was. What a compaction left out is not counted at all: that of a large session takes seconds.
+    Holds one number per message of the context, and recounts if the last counted message has moved. Messages dropped by
+    a compaction are not counted: in a large session that takes seconds.
     """
 
     def __init__(self, ratios: TokenCalibration | None = None) -> None:
         self.ratios = ratios or TokenCalibration()
         self._begin = 0
         self._sums = [0]
-        """Tokens of the first 0, 1, 2 ... messages from `begin` on."""
+        """Total tokens of the first 0, 1, 2 ... messages from `_begin` on."""
         self._last: Message | None = None
         self._learnt: Message | None = None
         self._record: Compaction | None = None
@@ -156,7 +157,7 @@ class TokenCounter:
         self._opened: tuple[tuple[Message, ...], int] = ((), 0)
 
     def context(self, state: SessionState) -> Context:
-        """Return `context_of(state)`, without looking for its beginning again while the compaction is the same."""
+        """Return `context_of(state)`; its start is only searched again after a compaction."""
         known = self._context
         if known is None or self._record != state.compaction or known.said_since != state.compacted_at:
             known = context_of(state)
@@ -167,9 +168,9 @@ class TokenCounter:
         return self._context
 
     def used(self, context: Context, frame: ContextBudget) -> int:
-        """Return the tokens of the context: what the model last reported, and an estimate of what follows.
+        """Return the tokens of the context: the model's last report plus an estimate of what follows.
 
-        All of it is estimated when the last answer was another model's or reported nothing that can be believed.
+        Everything is estimated if the last answer came from another model or its report is implausible.
         """
         at = self._last_answer(context)
         usage = None if at is None else _usage(context, at, frame)
@@ -186,7 +187,7 @@ class TokenCounter:
         return usage.context + self.scaled(self._sums[-1] - self._sums[at + 1 - self._begin], frame)
 
     def estimate(self, context: Context, frame: ContextBudget) -> int:
-        """Estimate the tokens of a whole request, whatever was reported."""
+        """Estimate the tokens of a complete request, ignoring reports."""
         return self.scaled(self._raw(context, frame, until=len(context.messages)), frame)
 
     def sizes(self, context: Context, frame: ContextBudget) -> list[int]:
@@ -196,7 +197,7 @@ class TokenCounter:
         return [self.scaled(after - before, frame) for before, after in pairwise(sums)]
 
     def scaled(self, tokens: int, frame: ContextBudget) -> int:
-        """Return what the model would report for tokens that we estimate."""
+        """Return the tokens that the model would report for an estimate of `tokens`."""
         return ceil(tokens * self.ratios.of(frame.provider, frame.model))
 
     def _opening(self, context: Context) -> int:
@@ -205,7 +206,7 @@ class TokenCounter:
         return self._opened[1]
 
     def _last_answer(self, context: Context) -> int | None:
-        """Return the index of the last good answer that was said in this context."""
+        """Return the index of the last complete answer in this context."""
         for at in reversed(range(context.said_since, len(context.messages))):
             message = context.messages[at]
             if message.role is Role.ASSISTANT and not message.incomplete:
@@ -229,7 +230,7 @@ class TokenCounter:
 
 
 def _usage(context: Context, at: int, frame: ContextBudget) -> Usage | None:
-    """Return what an answer reported, if it speaks of this context and of the model that is asked next."""
+    """Return the usage reported by an answer if it applies to this context and to the next model."""
     answer = context.messages[at]
     own = (answer.provider, answer.model) == (frame.provider, frame.model)
     return answer.usage if own and answer.timestamp >= context.created_at else None

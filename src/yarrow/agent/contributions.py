@@ -1,4 +1,4 @@
-"""What extensions add to a service: hooks, tools, commands and providers."""
+"""Contributions of extensions: hooks, tools, commands and providers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -11,28 +11,28 @@ from yarrow.tool.base import Tool
 
 
 class ContributedCommand(Struct, frozen=True):
-    """A command that a prompt can begin with."""
+    """A slash command that an extension provides."""
 
     name: str
     description: str
     expand: Callable[[str, str], Awaitable[str]]
-    """Takes what follows the command's name and the working directory; returns the prompt to send."""
+    """Returns the prompt to send, given the text after the command name and the working directory."""
 
 
 class Contributions(Struct, frozen=True):
-    """Everything that was registered, in order."""
+    """Everything that extensions registered, in order."""
 
     hooks: HookRegistry
     tools: tuple[Tool, ...] = ()
     commands: tuple[ContributedCommand, ...] = ()
     providers: Mapping[str, ProviderBuilder] = {}
-    """What builds a provider, by the id it is configured and named with."""
+    """Provider builders by configured provider id."""
     files: tuple[Path, ...] = ()
-    """Files and directories that extensions were loaded from."""
+    """Files and directories from which extensions were loaded."""
     warnings: tuple[str, ...] = ()
-    """What a person should be told: an extension that could not be loaded, a name that was taken."""
+    """Warnings for the user, such as an extension that failed to load or a name already in use."""
 
 
 def no_contributions() -> Contributions:
-    """Return what a service without extensions has."""
+    """Return the contributions of a service without extensions."""
     return Contributions(HookRegistry())

@@ -1,4 +1,4 @@
-"""The one task that an agent runs at a time: its states, how it is aborted, and its outcome."""
+"""The single task that an agent runs at a time: its states, cancellation and outcome."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,14 +11,14 @@ from yarrow.event.events import AgentState, EndReason, StateChange
 
 
 class RunningCount:
-    """Those of all sessions of a service: how many are taken is known without asking each."""
+    """Number of running tasks in all sessions of a service, so that no session needs to be queried."""
 
     def __init__(self) -> None:
         self.taken = 0
 
 
 class ExclusiveTask:
-    """Taken before anything else is done, so that two callers never work on one session."""
+    """Slot for an agent's current task; acquired first, so that two callers never work on one session."""
 
     def __init__(self, session_id: str, among: RunningCount) -> None:
         self._session_id = session_id
@@ -27,10 +27,10 @@ class ExclusiveTask:
         self._abortable = False
         self._abort_early = False
         self.taken = False
-        """Whether the agent is busy, or about to be."""
+        """True while the agent is busy or about to be."""
 
     def acquire(self, advice: str) -> None:
-        """Take the seat. Raises `Precondition` (BUSY) with advice."""
+        """Acquire the slot. Raises `Precondition` (BUSY) with advice if it is in use."""
         if self.taken:
             raise Precondition(f"session {self._session_id} is running: {advice}", code=Code.BUSY)
         self.taken = True
@@ -38,35 +38,35 @@ class ExclusiveTask:
         self._abort_early = False
 
     def release(self) -> None:
-        """Let the next one have it; without effect when it is free."""
+        """Release the slot; has no effect if it is free."""
         self._among.taken -= self.taken
         self.taken = False
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
-        """Run it as a task, which calls `mark_abortable` first and `mark_finishing` before its end."""
+        """Run `doing` as a task; it must call `mark_abortable` first and `mark_finishing` before it ends."""
         self._task = asyncio.create_task(doing, name=name)
 
     def mark_abortable(self) -> bool:
-        """Say that an abort may strike from now on; return whether one was asked for before."""
+        """Allow aborts from now on; return True if one was already requested."""
         self._abortable = not self._abort_early
         return self._abort_early
 
     def mark_finishing(self) -> None:
-        """Say that an abort strikes no more."""
+        """Disallow aborts from now on."""
         self._abortable = False
 
     def abort(self) -> bool:
-        """Cancel the task; return whether that was possible now. If not, it is remembered for `mark_abortable`."""
+        """Cancel the task; return whether it was cancelled. If not, `mark_abortable` reports the request."""
         if self._task is not None and self._abortable:
             self._abortable = False
             self._task.cancel()
             return True
-        # A task that is cancelled before its first step would never tell its end.
+        # A task that is cancelled before its first step would never emit its end event.
         self._abort_early = True
         return False
 
     async def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no task is running."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -84,16 +84,16 @@ TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
 
 
 class StateMachine:
-    """Where an agent is; every transition is told."""
+    """State of an agent; each transition emits an event."""
 
     def __init__(self, emit: Callable[[StateChange], None]) -> None:
         self.current = AgentState.IDLE
         self._emit = emit
 
     def enter(self, state: AgentState) -> None:
-        """Go to a state; going where one is does nothing.
+        """Change to a state; has no effect if it is the current one.
 
-        An illegal transition is a bug: it raises `AssertionError` and the state stays.
+        An illegal transition is a bug: it raises `AssertionError` and leaves the state unchanged.
         """
         before = self.current
         if state is before:
@@ -108,18 +108,18 @@ _REASONS = {Code.TURN_LIMIT: EndReason.TURN_LIMIT, Code.LOOP_DETECTED: EndReason
 
 
 class RunOutcome(Struct, frozen=True):
-    """What is told of the end of a run."""
+    """Outcome of a run, as its end event reports it."""
 
     reason: EndReason
     failure: Failure | None = None
 
 
 def from_error(error: YarrowError) -> RunOutcome:
-    """Return the end that an error of the tree makes."""
+    """Return the outcome for a Yarrow error."""
     return RunOutcome(_REASONS.get(error.code, EndReason.ERROR), error.failure())
 
 
 def from_exception(error: Exception, run_id: str) -> RunOutcome:
-    """Return the end that a bug of ours makes; the log has the rest of it under the run's id."""
+    """Return the outcome for an unexpected exception; the log has the details under the run id."""
     text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {run_id}"
     return RunOutcome(EndReason.ERROR, Failure(Code.INTERNAL, text))

@@ -1,4 +1,4 @@
-"""Traces of a run in what other tools execute or git brings back later, named in notices at its end."""
+"""Detects files changed by a run that other tools execute or that git restores later, for notices at its end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from yarrow.policy.git_state import WorkspaceRepositories
 
 NAMED = 10
-"""Files named in the notice; the others are counted."""
+"""Maximum files named in a notice; the rest are counted."""
 COMMAND_CHARACTERS = 120
-"""Characters of a command that are shown."""
+"""Maximum characters shown of a command."""
 MOST_FILES = 1_000
-"""Files remembered of one run; later ones are not counted."""
+"""Maximum files remembered per run; later ones are dropped."""
 
 
 RETURNING = "This run committed or staged directories that git will treat as repositories, and run their settings"
@@ -35,7 +35,7 @@ UNCHECKED = "This run changed repositories that could not be checked for setting
 
 
 class _Left(Struct, frozen=True):
-    """What a run left in repositories, as it is shown."""
+    """Changes that a run made in repositories, formatted for display."""
 
     commands: Sequence[str] = ()
     places: Sequence[str] = ()
@@ -43,21 +43,21 @@ class _Left(Struct, frozen=True):
 
 
 class ExecutedFiles:
-    """Files of one run that other tools execute."""
+    """Files changed in one run that other tools execute."""
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
         self._repositories: WorkspaceRepositories | None = None
         """The repositories before the first call."""
         self._steps: dict[Path, tuple[str, ...]] = {}
-        """Commands of git operations that had stopped then."""
+        """Commands of git operations already in progress before the first call."""
         self._programs: NamedPrograms | None = None
-        """What the git configuration named then."""
+        """Programs named by the git configuration before the first call."""
 
     async def left_by(
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: RunResources
     ) -> AsyncGenerator[Progress | Result]:
-        """Pass on what a tool yields, and note which of those files it wrote."""
+        """Pass on what a tool yields, and record the executed files that it wrote."""
         access, context = equipment.registry.get_access(call.name), equipment.context
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
@@ -74,14 +74,14 @@ class ExecutedFiles:
         finally:
             after = snapshot(roots, programs.files, programs.directories)
             self._add(changed_paths(before, after), context)
-            # Deeper in the tree than the table is looked at.
+            # The file may be deeper in the tree than the snapshot covers.
             if access.kind is ToolKind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
 
     async def notices(self, context: ToolContext) -> list[Notice]:
-        """Return what the user should know when the run is over."""
+        """Return the notices for the end of the run."""
         left = _Left() if self._repositories is None else await asyncio.to_thread(self._left, context)
-        # Commands come first, lest a run hide them behind others that it names.
+        # Commands come first, so that a long list of file names cannot hide them.
         executed = [*left.commands, *self._files]
         return [
             *_noted("EXECUTED_FILES", "This run changed files that other tools execute", executed),
@@ -90,7 +90,7 @@ class ExecutedFiles:
         ]
 
     def _left(self, context: ToolContext) -> "_Left":
-        """Return what the run left in repositories."""
+        """Return the changes that the run made in repositories."""
         from yarrow.policy import git_state
         from yarrow.policy.git_embedded_repositories import find_embedded_repositories
 
@@ -118,7 +118,7 @@ def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import git_state  # many runs call no tool that writes
+    from yarrow.policy import git_state  # imported here because many runs call no tool that writes
 
     found = git_state.scan_repositories(roots)
     return found, git_state.read_exec_commands(found.states)
@@ -140,7 +140,7 @@ def _is_executed(path: Path, roots: list[Path]) -> bool:
 
 
 def _named(call: ToolCall, access: Access) -> dict[str, str]:
-    """Return the arguments of a call that name a path."""
+    """Return the call arguments that contain a path."""
     try:
         arguments = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
         named = {name: arguments[name] for name in (access.argument, access.directory) if name in arguments}

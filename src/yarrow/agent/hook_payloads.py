@@ -1,4 +1,4 @@
-"""What each hook is given, as JSON with camel-case keys; fields that say nothing else may be changed."""
+"""Hook payloads: JSON with camel-case keys; fields may be changed unless documented otherwise."""
 
 from typing import Any, Literal
 
@@ -7,11 +7,11 @@ from msgspec import Struct
 from yarrow.message import Image, Message, Usage
 
 How = Literal["prompt", "steer", "followUp"]
-"""By which way a person's text came."""
+"""How a user's message was sent."""
 
 
 class SessionPayload(Struct, frozen=True, rename="camel"):
-    """SessionStart and SessionEnd: a session came into memory or leaves it. Nothing can be changed."""
+    """SessionStart and SessionEnd: a session was loaded into memory or is unloaded. Read-only."""
 
     provider: str
     model: str
@@ -19,22 +19,22 @@ class SessionPayload(Struct, frozen=True, rename="camel"):
 
 
 class InputPayload(Struct, frozen=True, rename="camel"):
-    """ModifyInput: what a person said, after templates are expanded and before it is recorded."""
+    """ModifyInput: the user's message, after templates are expanded and before it is recorded."""
 
     text: str
     images: tuple[Image, ...] = ()
     how: How = "prompt"
-    """Nothing is done when this is changed."""
+    """Changes are ignored."""
 
 
 class AgentStartPayload(Struct, frozen=True, rename="camel"):
-    """AgentStart: a run begins. Nothing can be changed."""
+    """AgentStart: a run starts. Read-only."""
 
     text: str
 
 
 class AgentEndPayload(Struct, frozen=True, rename="camel"):
-    """AgentEnd: a run is over. Nothing can be changed."""
+    """AgentEnd: a run ended. Read-only."""
 
     reason: str
     usage: Usage
@@ -43,34 +43,34 @@ class AgentEndPayload(Struct, frozen=True, rename="camel"):
 
 
 class TurnPayload(Struct, frozen=True, rename="camel"):
-    """TurnStart and TurnEnd: turns count from 1 in each run. Nothing can be changed."""
+    """TurnStart and TurnEnd: turns count from 1 in each run. Read-only."""
 
     turn: int
 
 
 class SystemPromptPayload(Struct, frozen=True, rename="camel"):
-    """ModifySystemPrompt: the system prompt of this one request; the session's stays as it is."""
+    """ModifySystemPrompt: the system prompt of this request only; the session's own is unchanged."""
 
     system: str
 
 
 class BeforePromptPayload(Struct, frozen=True, rename="camel"):
-    """BeforePrompt: what may be said to the model besides the history, for this one request."""
+    """BeforePrompt: an additional note to the model, for this request only."""
 
     text: str
-    """The newest thing a person said. Nothing is done when this is changed."""
+    """The newest user message. Changes are ignored."""
     note: str = ""
-    """Sent as a last user message and not recorded."""
+    """Sent as an additional last user message; not recorded."""
 
 
 class ContextPayload(Struct, frozen=True, rename="camel"):
-    """ModifyContext: the messages of this one request; the session keeps its own."""
+    """ModifyContext: the messages of this request only; the session's own are unchanged."""
 
     messages: tuple[Message, ...]
 
 
 class ResponsePayload(Struct, frozen=True, rename="camel"):
-    """AfterProviderResponse: the answer as it was recorded. Nothing can be changed."""
+    """AfterProviderResponse: the answer as recorded. Read-only."""
 
     message: Message
 
@@ -84,24 +84,24 @@ class ToolCallPayload(Struct, frozen=True, rename="camel"):
 
 
 class ToolAnswerPayload(Struct, frozen=True, rename="camel"):
-    """What the model is told instead of a tool's result."""
+    """Result sent to the model instead of the tool's own."""
 
     text: str
     is_error: bool = False
 
 
 class BeforeToolCallPayload(Struct, frozen=True, rename="camel"):
-    """BeforeToolCall: a call that would be run now. With `answer` set it is not run, and that is its result."""
+    """BeforeToolCall: a call about to run. If `answer` is set, the call is not run and `answer` is its result."""
 
     call: ToolCallPayload
     read_only: bool
     contained: bool = False
-    """Whether it would run in a sandbox. Nothing is done when this is changed."""
+    """True if the call would run in a sandbox. Changes are ignored."""
     answer: ToolAnswerPayload | None = None
 
 
 class AfterToolCallPayload(Struct, frozen=True, rename="camel"):
-    """AfterToolCall: a result before it is recorded. The text, whether it is an error, and the diff may be changed."""
+    """AfterToolCall: a result before it is recorded. The text, the error flag and the diff may be changed."""
 
     call: ToolCallPayload
     text: str
@@ -110,14 +110,14 @@ class AfterToolCallPayload(Struct, frozen=True, rename="camel"):
 
 
 class BeforeCompactPayload(Struct, frozen=True, rename="camel"):
-    """BeforeCompact: the context is to be compacted; the instructions for the summary may be changed."""
+    """BeforeCompact: a compaction is about to start; the instructions for the summary may be changed."""
 
     context_tokens: int
     instructions: str = ""
 
 
 class AfterCompactPayload(Struct, frozen=True, rename="camel"):
-    """AfterCompact: the context was compacted. Nothing can be changed."""
+    """AfterCompact: the context was compacted. Read-only."""
 
     tokens_before: int
     tokens_after: int

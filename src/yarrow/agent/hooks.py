@@ -20,17 +20,17 @@ from yarrow.session.redaction import Redactor
 from yarrow.tool.base import Done, Result, ToolFailed
 
 HOOK_SECONDS = 5.0
-"""How long one hook may take; then it is skipped with a notice."""
+"""Timeout of one hook call in seconds; a hook that exceeds it is skipped with a notice."""
 MAX_FAILURES = 3
-"""Failures in a row after which a hook is not called again until the service starts anew."""
+"""Consecutive failures after which a hook is disabled until the service restarts."""
 MAX_RESULT = 32 << 20
-"""Bytes of JSON that a hook may return; what is larger is skipped with a notice."""
+"""Maximum bytes of JSON returned by a hook; a larger result is ignored with a notice."""
 
 P = TypeVar("P", bound=Struct)
 
 
 class HookName(StrEnum):
-    """Every place where a hook can look in; `yarrow.agent.hook_payloads` says what each is given and may change."""
+    """Hook points of a run; `yarrow.agent.hook_payloads` defines the payload of each and what may be changed."""
 
     SESSION_START = "SessionStart"
     SESSION_END = "SessionEnd"
@@ -51,50 +51,50 @@ class HookName(StrEnum):
 
 
 class HookContext(Struct, frozen=True, rename="camel"):
-    """Where a hook was called, the second thing it is given."""
+    """Context of a hook call, passed as the second argument."""
 
     session_id: str
     cwd: str
     run_id: str = ""
-    """Empty outside of a run."""
+    """Empty outside a run."""
     dry_run: bool = False
-    """Whether nothing may be changed anywhere: a hook that writes is to leave it."""
+    """True in a dry run: hooks must not change anything."""
     hook: str = ""
-    """The name of the place."""
+    """Name of the hook point."""
 
 
 class Hook(Struct, frozen=True):
-    """One function. It takes the payload and the `HookContext` as JSON, and returns the changed payload, or `null`."""
+    """A hook function. It receives the payload and `HookContext` as JSON and returns the new payload or `null`."""
 
     label: str
-    """How it is told to people."""
+    """Name shown to users."""
     call: Callable[[bytes, bytes], Awaitable[bytes]]
     required: bool = False
-    """Whether what it looks at is refused when it fails; only a BeforeToolCall hook can be."""
+    """True if a failure of the hook denies the tool call; only for BeforeToolCall hooks."""
 
 
 class RequiredHookFailed(Exception):
-    """A hook that must look at something could not."""
+    """A required hook failed."""
 
     def __init__(self, label: str, reason: str) -> None:
         super().__init__(f"the hook {label} failed: {reason}")
 
 
 class HookRegistry:
-    """All hooks of a service, in the order in which they were registered."""
+    """All hooks of a service, in order of registration."""
 
     def __init__(self, hooks: Mapping[HookName, Sequence[Hook]] | None = None) -> None:
         self._hooks = {name: tuple(some) for name, some in (hooks or {}).items() if some}
         self._failures: Counter[tuple[HookName, int]] = Counter()
 
     def __contains__(self, name: HookName) -> bool:
-        """Say whether there is one of that name, so that no payload is made for nobody."""
+        """Return True if a hook with that name exists; callers then skip building unused payloads."""
         return name in self._hooks
 
     async def run(self, name: HookName, payload: P, *, about: HookContext, notify: Callable[[Notice], None]) -> P:
-        """Return the payload as the hooks leave it. One that fails, is slow or returns nonsense is skipped.
+        """Return the payload as changed by the hooks. A hook that fails, times out or returns invalid data is skipped.
 
-        Raises `RequiredHookFailed` when that one is required.
+        Raises `RequiredHookFailed` if that hook is required.
         """
         where = msgspec.json.encode(msgspec.structs.replace(about, hook=name.value))
         for index, hook in enumerate(self._hooks.get(name, ())):
@@ -117,7 +117,7 @@ class HookRegistry:
 
 
 def _read(result: bytes, payload: P) -> P:
-    """Return what a hook made of the payload. Raises ValueError, TypeError and msgspec's errors."""
+    """Return the payload that a hook returned. Raises ValueError, TypeError and msgspec's errors."""
     if len(result) > MAX_RESULT:
         raise ValueError(f"it returned {len(result):,} bytes of JSON; at most {MAX_RESULT:,} are taken")
     values: Any = msgspec.json.decode(result)
@@ -140,17 +140,17 @@ def _reason(error: Exception) -> str:
 
 
 class HookRunner:
-    """Each does nothing, and costs nothing, where no hook is registered."""
+    """Calls the hooks at each point of a run. A point without hooks costs nothing."""
 
     def __init__(self, hooks: HookRegistry, about: HookContext, emit: Callable[[Body], None]) -> None:
         self._hooks = hooks
         self._about = about
         self._emit = emit
         self.at_tools = HookName.BEFORE_TOOL_CALL in hooks or HookName.AFTER_TOOL_CALL in hooks
-        """Whether any hook looks at tool calls."""
+        """True if any hook is registered for tool calls."""
 
     async def input(self, content: tuple[Block, ...], how: pl.How) -> tuple[Block, ...]:
-        """Let hooks change what a person said; what they leave empty stays as it was."""
+        """Let hooks change the user's message; an empty result leaves it unchanged."""
         if HookName.MODIFY_INPUT not in self._hooks:
             return content
         text = "".join(block.text for block in content if isinstance(block, Text))
@@ -161,23 +161,23 @@ class HookRunner:
         return (*((Text(changed.text),) if changed.text else ()), *changed.images)
 
     async def agent_start(self, text: str) -> None:
-        """Tell that a run begins."""
+        """Report the start of a run."""
         if HookName.AGENT_START in self._hooks:
             await self._run(HookName.AGENT_START, pl.AgentStartPayload(text))
 
     async def agent_end(self, end: AgentEnd) -> None:
-        """Tell that a run is over."""
+        """Report the end of a run."""
         if HookName.AGENT_END in self._hooks:
             code, message = (end.error.code.value, end.error.message) if end.error else ("", "")
             await self._run(HookName.AGENT_END, pl.AgentEndPayload(end.reason.name, end.usage, code, message))
 
     async def turn(self, name: HookName, turn: int) -> None:
-        """Tell that a turn begins, or is over."""
+        """Report the start or end of a turn."""
         if name in self._hooks:
             await self._run(name, pl.TurnPayload(turn))
 
     async def request(self, request: CompletionRequest, timestamp: str) -> CompletionRequest:
-        """Let hooks change what this one request says: its system prompt, its messages, then any field of it."""
+        """Let hooks change this request: first its system prompt, then its messages, then any other field."""
         if HookName.MODIFY_SYSTEM_PROMPT in self._hooks:
             system = await self._run(HookName.MODIFY_SYSTEM_PROMPT, pl.SystemPromptPayload(request.system))
             request = replace(request, system=system.system)
@@ -194,12 +194,12 @@ class HookRunner:
         return request
 
     async def response(self, message: Message, keys: Redactor) -> None:
-        """Tell what the model answered, as it was recorded: without keys."""
+        """Report the model's answer as recorded, with keys redacted."""
         if HookName.AFTER_PROVIDER_RESPONSE in self._hooks:
             await self._run(HookName.AFTER_PROVIDER_RESPONSE, pl.ResponsePayload(keys.redact_struct(message)))
 
     async def before_call(self, call: ToolCall, *, read_only: bool, contained: bool) -> Result | None:
-        """Return the result that a hook gives in place of running the call; None to run it."""
+        """Return the result that a hook supplies instead of running the call; None to run it."""
         if HookName.BEFORE_TOOL_CALL not in self._hooks:
             return None
         try:
@@ -213,7 +213,7 @@ class HookRunner:
         return ToolFailed(asked.answer.text) if asked.answer.is_error else Done(asked.answer.text)
 
     async def after_call(self, call: ToolCall, result: Result) -> Result:
-        """Let hooks change a result before it is recorded; images stay."""
+        """Let hooks change a result before it is recorded; images are kept."""
         if HookName.AFTER_TOOL_CALL not in self._hooks:
             return result
         diff, images = (result.diff, result.images) if isinstance(result, Done) else ("", ())
@@ -222,14 +222,14 @@ class HookRunner:
         return ToolFailed(changed.text) if changed.is_error else Done(changed.text, changed.diff, images)
 
     async def before_compact(self, tokens: int, instructions: str) -> str:
-        """Let hooks change the instructions for a summary of a context of so many tokens."""
+        """Let hooks change the summary instructions for a context of `tokens` tokens."""
         if HookName.BEFORE_COMPACT not in self._hooks:
             return instructions
         asked = await self._run(HookName.BEFORE_COMPACT, pl.BeforeCompactPayload(tokens, instructions))
         return asked.instructions
 
     async def after_compact(self, before: int, after: int, summary: str) -> None:
-        """Tell that the context was compacted; numbers are tokens."""
+        """Report a compaction; sizes are in tokens."""
         if HookName.AFTER_COMPACT in self._hooks:
             await self._run(HookName.AFTER_COMPACT, pl.AfterCompactPayload(before, after, summary))
 

@@ -1,4 +1,4 @@
-"""The agent's algorithm, whole: stream an answer, run the tools it names, repeat until the model is done."""
+"""The complete agent loop: stream an answer, run its tool calls, repeat until the model is done."""
 
 import asyncio
 from collections.abc import Generator
@@ -20,12 +20,12 @@ _CUT: dict[StopReason | None, str] = {
     StopReason.MAX_TOKENS: "the answer was cut at the output limit: raise maxTokens, or ask for the rest",
     StopReason.CONTEXT_WINDOW: "the answer was cut at the end of the context window: compact and ask for the rest",
 }
-"""Stop reasons of an incomplete answer: the last one of a run ends it in OUTPUT_LIMIT."""
+"""Stop reasons of an incomplete answer: if it is the run's last, the run ends with OUTPUT_LIMIT."""
 _UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: check that its answer is complete")
 
 
 class Loop:
-    """One run. Whatever ends it, every bracket it opened is closed before the exception leaves."""
+    """One run. It emits a matching end event for each start event, however it ends."""
 
     def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
         self._ports = ports
@@ -33,14 +33,14 @@ class Loop:
         self._batch = ToolExecutor(ports, equipment)
         self._recovery = Recovery(ports, equipment.settings.retry)
         self.usage = Usage()
-        """Tokens of the run so far."""
+        """Tokens used by the run so far."""
 
     async def notices(self) -> list[Notice]:
-        """Return what a person should know of the commands of the run, and of what they left behind."""
+        """Return the notices for the user about the run's commands and the files that they changed."""
         return [*await self._batch.traces.notices(self._equipment.context), *self._equipment.notices()]
 
     async def run(self) -> None:
-        """Go on until the model is done and nothing waits. Raises `YarrowError` for what ends a run early."""
+        """Run until the model is done and no message is queued. Raises `YarrowError` if the run ends early."""
         if not self._equipment.info.has_tool_call:
             self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
         delivered = await self._ports.deliver(ending=False)
@@ -91,7 +91,7 @@ class Loop:
         return await self._ports.points.request(request, self._ports.timestamp())
 
     async def _message(self, request: CompletionRequest) -> Message:
-        """Stream one answer and record it; it is on disk before its end is told."""
+        """Stream one answer and record it; it is on disk before its end event is emitted."""
         draft = MessageBuilder(self._ports, self._equipment.settings, frozenset(tool.name for tool in request.tools))
         self._ports.emit(MessageStart(draft.id))
         try:
@@ -101,7 +101,7 @@ class Loop:
             draft.check()
         except (
             BaseException
-        ) as error:  # also an abort (CancelledError) or a bug: what came must be kept; it is raised again
+        ) as error:  # also an abort (CancelledError) or a bug: keep what was received, then raise it again
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)
@@ -111,7 +111,7 @@ class Loop:
         return message
 
     async def _cut(self, draft: MessageBuilder, failure: Failure | None) -> None:
-        """Close the message of a stream that failed or was aborted; its calls are answered and never run."""
+        """Close the message of a failed or aborted stream; its calls are answered but never run."""
         message = draft.message(incomplete=True)
         await run_shielded(self._end_message(message, failure))
         await self._batch.answer_truncated(message.tool_calls)
@@ -148,7 +148,7 @@ class Loop:
 
 
 def _failure(error: BaseException) -> Failure | None:
-    """Return what cut a message; None for an abort."""
+    """Return the failure that interrupted a message; None for an abort."""
     if isinstance(error, YarrowError):
         return error.failure()
     if isinstance(error, asyncio.CancelledError):

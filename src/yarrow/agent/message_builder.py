@@ -1,4 +1,4 @@
-"""The model's message while it streams: deltas in, one whole message out, endless repetition detected."""
+"""Builds the model's message from stream events, and detects endless repetition."""
 
 import re
 from collections.abc import Collection
@@ -21,14 +21,14 @@ from yarrow.provider.base import (
 from yarrow.provider.call_repair import repair_call
 
 MAX_ANSWER_CHARACTERS = 8 << 20
-"""Characters of one answer and its thinking; then it is cut, what came is kept, and the run ends in OUTPUT_LIMIT."""
+"""Maximum characters of one answer with its thinking; a longer one is truncated and ends the run in OUTPUT_LIMIT."""
 
 
 class MessageBuilder:
-    """One model message in the making; neighbouring pieces of a kind become one block."""
+    """A model message under construction; adjacent deltas of one kind become one block."""
 
     def __init__(self, ports: LoopPorts, settings: RunSettings, offered: Collection[str]) -> None:
-        """`offered` are the names of the tools that the model was told."""
+        """Create the builder; `offered` are the names of the tools sent to the model."""
         self._ports = ports
         self._offered = offered
         self._settings = settings
@@ -43,7 +43,7 @@ class MessageBuilder:
         self._repeated = RepeatedText()
 
     def add(self, piece: ProviderEvent) -> None:
-        """Take in a piece of the provider's stream and tell it to the watchers."""
+        """Add one event of the provider's stream and publish it."""
         match piece:
             case TextPiece(text):
                 if self._thoughts:
@@ -90,7 +90,7 @@ class MessageBuilder:
         return text
 
     def check(self) -> None:
-        """Raise a typed error unless the stream came to text or to calls (law 5)."""
+        """Raise a typed error unless the stream produced text or tool calls (law 5)."""
         self._close_blocks()
         if self.stop is None:
             raise ProviderError(
@@ -101,7 +101,7 @@ class MessageBuilder:
         if any(isinstance(one, ToolCall) or (isinstance(one, Text) and one.text.strip()) for one in self._blocks):
             return
         if self.stop is StopReason.PAUSE and any(isinstance(one, Opaque) for one in self._blocks):
-            return  # what the backend itself has begun
+            return  # already started by the backend
         if self.stop is StopReason.MAX_TOKENS:
             raise RunError(
                 "the output limit was reached before any text or whole tool call: raise maxTokens",
@@ -115,7 +115,7 @@ class MessageBuilder:
         raise RunError("the model answered with neither text nor a tool call: try again or rephrase")
 
     def message(self, *, incomplete: bool) -> Message:
-        """Return what has come so far as a message."""
+        """Return the content received so far as a message."""
         self._close_blocks()
         return Message(
             id=self.id,
@@ -140,7 +140,7 @@ class MessageBuilder:
 
     def _close_thought(self) -> None:
         if self._thoughts:
-            # With thinking off its text is kept only where the backend wants it back.
+            # With thinking off, thinking text is kept only if the backend requires it back.
             if self._settings.thinking is not ThinkingLevel.OFF or self._thought_opaque:
                 self._blocks.append(Thinking("".join(self._thoughts), self._thought_opaque))
             self._thoughts.clear()
@@ -148,19 +148,19 @@ class MessageBuilder:
 
 
 CHECK_CHARACTERS = 16 * 1024
-"""Characters that a repetition has at least; the text is looked at once each time so many came."""
+"""Minimum characters of a repetition; the text is checked each time as many have arrived."""
 MIN_REPEATS = 50
 SHORTEST, LONGEST = 4, 2_000
-"""Characters of the repeated piece."""
+"""Minimum and maximum characters of the repeated piece."""
 FENCE_CHARACTERS = 64 * 1024
-"""Characters of a fenced code block up to which repetition in it is an answer, such as a table of data."""
+"""Maximum characters of a fenced code block in which repetition counts as content, such as a data table."""
 _NEEDLE = 256
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _WORDS = re.compile(r"[^\W_]")
 
 
 class RepeatedText:
-    """Watches one text of a message, piece by piece; keeps what the longest repetition needs of it."""
+    """Detects repetition in one text of a message; keeps only as much text as detection needs."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -171,7 +171,7 @@ class RepeatedText:
         self._tail = ""
 
     def add(self, text: str) -> bool:
-        """Return whether the text ends in a repetition by now."""
+        """Add text; return True if the text now ends in a repetition."""
         self._pieces.append(text)
         self._unseen += len(text)
         return self._unseen >= CHECK_CHARACTERS and self._is_repeated()
@@ -190,7 +190,7 @@ class RepeatedText:
         """Count the fences so far, and the characters since the last one."""
         lines = self._line + new
         end = lines.rfind("\n") + 1
-        # A line that has not ended may yet become a fence, but none that is longer than this.
+        # An unfinished line may still become a fence unless it is already longer than one.
         self._line = lines[end:] if len(lines) - end <= _NEEDLE else ""
         fences = list(_FENCE.finditer(lines, 0, end))
         self._fences += len(fences)
@@ -198,8 +198,8 @@ class RepeatedText:
 
 
 def repeated_piece(text: str) -> int:
-    """Return the length of the piece that a text ends in `MIN_REPEATS` times or more; 0 if there is none."""
-    # The piece is as long as the way back to where the last characters were before.
+    """Return the length of the piece that ends the text `MIN_REPEATS` times or more; 0 if there is none."""
+    # The piece is as long as the distance to the previous occurrence of the last characters.
     needle = text[-_NEEDLE:]
     before = text.rfind(needle, 0, len(text) - 1)
     length = len(text) - len(needle) - before

@@ -1,4 +1,4 @@
-"""Queue of steering and follow-up messages: recorded when accepted, and again when delivered or handed back."""
+"""Queue of steering and follow-up messages: recorded when accepted, and again when delivered or returned."""
 
 from collections import deque
 
@@ -17,14 +17,14 @@ from yarrow.session.record import Queued, Undelivered
 
 
 class QueuedMessage(Struct, frozen=True):
-    """A text as it waits: what is shown of it, and the blocks of the message that it becomes."""
+    """A queued message: its display text, and the blocks of the message to be sent."""
 
     shown: QueuedText
     content: tuple[Block, ...]
 
 
 class MessageQueue:
-    """Open while a run takes texts; whoever closes it gets what was not delivered."""
+    """Accepts messages while a run is active; closing it returns the undelivered ones."""
 
     def __init__(self, limits: ServiceSettings) -> None:
         self._limits = limits
@@ -33,11 +33,11 @@ class MessageQueue:
         self._open = False
 
     def open(self) -> None:
-        """Take texts from now on."""
+        """Start accepting messages."""
         self._open = True
 
     def push(self, waiting: QueuedMessage) -> None:
-        """Add a text at the end of its queue. Raises `Precondition` (NOT_RUNNING) and `LimitExceeded` (TOO_MANY)."""
+        """Append a message to its queue. Raises `Precondition` (NOT_RUNNING) and `LimitExceeded` (TOO_MANY)."""
         if not self._open:
             raise Precondition(
                 "no run is going on that could take this text: send it as a prompt", code=Code.NOT_RUNNING
@@ -54,7 +54,7 @@ class MessageQueue:
         (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)
 
     def withdraw(self, waiting: QueuedMessage) -> bool:
-        """Take a text out again; return whether it was still there."""
+        """Remove a message; return whether it was still queued."""
         for queue in (self._steers, self._follow_ups):
             if waiting in queue:
                 queue.remove(waiting)
@@ -62,18 +62,18 @@ class MessageQueue:
         return False
 
     def stop_accepting(self) -> None:
-        """Take no more texts; those that wait go on waiting."""
+        """Stop accepting messages; queued ones stay queued."""
         self._open = False
 
     def put_back(self, taken: tuple[QueuedMessage, ...]) -> None:
-        """Put what could not be delivered at the head again."""
+        """Return undeliverable messages to the head of their queue."""
         for waiting in reversed(taken):
             (self._follow_ups if waiting.shown.follow_up else self._steers).appendleft(waiting)
 
     def take_due(self, *, ending: bool) -> tuple[QueuedMessage, ...]:
-        """Return what is delivered now: all steers, else one follow-up if the run would end.
+        """Remove and return the messages to deliver now: all steers, or one follow-up if the run would end.
 
-        When the run would end and nothing waits, the queues close in the same step, so that no text can slip in
+        If the run would end and nothing is queued, the queues close in the same step, so that no message can arrive
         between the decision to end and the end.
         """
         if self._steers:
@@ -87,7 +87,7 @@ class MessageQueue:
         return ()
 
     def close(self) -> tuple[QueuedMessage, ...]:
-        """Take no more texts and return those that wait, steers first."""
+        """Stop accepting messages; remove and return the queued ones, steers first."""
         self._open = False
         left = (*self._steers, *self._follow_ups)
         self._steers.clear()
@@ -95,31 +95,31 @@ class MessageQueue:
         return left
 
     def snapshot(self) -> QueueUpdate:
-        """Return the pending lists in full."""
+        """Return the complete lists of queued messages."""
         return QueueUpdate(tuple(one.shown for one in self._steers), tuple(one.shown for one in self._follow_ups))
 
 
 class MessageDelivery:
-    """The steers and follow-ups of one session."""
+    """The steering and follow-up messages of one session."""
 
     def __init__(self, desk: SessionWriter) -> None:
         self._desk = desk
         self._queues = MessageQueue(desk.limits)
 
     def open(self) -> None:
-        """Take texts from now on."""
+        """Start accepting messages."""
         self._queues.open()
 
     def stop_accepting(self) -> None:
-        """Take no more texts; those that wait go on waiting."""
+        """Stop accepting messages; queued ones stay queued."""
         self._queues.stop_accepting()
 
     def snapshot(self) -> QueueUpdate:
-        """Return what waits."""
+        """Return the queued messages, redacted."""
         return self._desk.redactor.redact_struct(self._queues.snapshot())
 
     async def queue(self, content: tuple[Block, ...], how: How, *, typed: str, points: HookRunner) -> str:
-        """Accept a text; return the id of the message it becomes, once it is on disk.
+        """Accept a message; return its message id once it is on disk.
 
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
@@ -141,24 +141,24 @@ class MessageDelivery:
             if self._queues.withdraw(waiting):
                 self._desk.publish(self._queues.snapshot())
             elif any(message.id == queued.id for message in reversed(self._desk.session.messages)):
-                # Delivered meanwhile, and that is on disk.
+                # It was delivered in the meantime, and the delivery is on disk.
                 return queued.id
             raise
         return queued.id
 
     async def deliver(self, *, ending: bool) -> tuple[QueuedText, ...]:
-        """Deliver the steers that wait, else, if the run would end, one follow-up. Raises `StorageError`."""
+        """Deliver the queued steers, or one follow-up if the run would end. Raises `StorageError`."""
         taken = self._queues.take_due(ending=ending)
         if taken:
             await run_shielded(self._record(taken))
         return tuple(waiting.shown for waiting in taken)
 
     def close(self) -> tuple[QueuedText, ...]:
-        """Take no more texts; return those that wait, for the end of the run to hand back."""
+        """Stop accepting messages; return the queued ones, which the end event of the run contains."""
         return tuple(waiting.shown for waiting in self._queues.close())
 
     def undelivered_records(self, ids: tuple[str, ...]) -> tuple[Undelivered, ...]:
-        """Return the records that say that texts will not be delivered."""
+        """Return the records that mark messages as undelivered."""
         return tuple(Undelivered(id=one, timestamp=self._desk.timestamp()) for one in ids)
 
     async def _record(self, taken: tuple[QueuedMessage, ...]) -> None:
@@ -172,7 +172,7 @@ class MessageDelivery:
 
 
 def interrupted(left: tuple[Queued, ...]) -> Notice:
-    """Return the notice of texts that a run which was cut off left behind."""
+    """Return the notice about messages that an interrupted run did not deliver."""
     texts = "; ".join(_text(one.content) for one in left)
     return Notice("UNDELIVERED", f"accepted in a run that was cut off and never delivered: {texts}")
 

@@ -22,17 +22,17 @@ from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState
 
 MAX_KEPT_ANSWERS = 256
-"""Settled questions that are remembered, to tell a late answer from an unknown one; then the oldest is forgotten."""
+"""Maximum settled requests remembered to distinguish late answers from unknown ids; the oldest is dropped."""
 TIMEOUT = 600.0
-"""Seconds that a question waits unless it is configured otherwise."""
+"""Default timeout of a request in seconds."""
 
 
 class PermissionDecision(Struct, frozen=True):
-    """An answer."""
+    """The answer to a permission request."""
 
     answer: Answer
     text: str = ""
-    """With a no: what the person says to the model."""
+    """Message passed to the model when the request is denied."""
     by: AnsweredBy = "person"
 
 
@@ -45,28 +45,28 @@ _NOT_KEPT = Notice(
 
 
 async def _keep_nothing(_call: AllowedCall) -> None:
-    """Stand in for the user's configuration where there is none."""
+    """Default for `PermissionConfig.keep`: does nothing."""
 
 
 async def _forget_nothing(_call: AllowedCall) -> None:
-    """Stand in for it where a call is revoked."""
+    """Default for `PermissionConfig.forget`: does nothing."""
 
 
 class PermissionConfig(Struct, frozen=True):
-    """What was settled about calls before they are made."""
+    """Permission settings that exist before any call."""
 
     rules: Mapping[str, str] = {}
-    """As they are configured."""
+    """The configured rules."""
     always: AbstractSet[AllowedCall] = frozenset()
-    """What was allowed always; it grows with what is kept."""
+    """Calls that are always allowed; it grows as calls are saved."""
     keep: Callable[[AllowedCall], Awaitable[None]] = _keep_nothing
-    """Keeps a call that is allowed always from now on. Raises `YarrowError`."""
+    """Saves a call as always allowed. Raises `YarrowError`."""
     forget: Callable[[AllowedCall], Awaitable[None]] = _forget_nothing
-    """Revokes a call that was allowed always. Raises `YarrowError`."""
+    """Revokes an always allowed call. Raises `YarrowError`."""
     file: str = ""
-    """The path of the file in which calls are kept; empty when they are kept nowhere."""
+    """Path of the file in which calls are saved; empty if they are not saved."""
     timeout: float = TIMEOUT
-    """Seconds."""
+    """Timeout of a request in seconds."""
 
 
 class _PendingRequest:
@@ -75,60 +75,60 @@ class _PendingRequest:
         self.like = like
         self.consent = consent
         self.holds_key = False
-        """Whether it is about a call that is not to be kept."""
+        """True if the call contains a provider key and must not be saved."""
         self.claimed: PermissionDecision | None = None
-        """The answer that will count, unless it cannot be kept."""
+        """The answer that counts, unless saving it fails."""
         self.otherwise: PermissionDecision | None = None
-        """The answer that counts if that one cannot be kept, since meanwhile it was due."""
+        """The answer that counts if saving the claimed one fails, because it became due in the meantime."""
         self.answered: asyncio.Future[PermissionDecision] = asyncio.get_running_loop().create_future()
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the answer is on disk, or when the disk refused it."""
+        """Done when the answer is on disk or could not be written."""
 
     def decide_if_unclaimed(self, given: PermissionDecision) -> None:
-        """Answer in place of a person; when one is about to, only if that comes to nothing."""
+        """Answer in place of the user; if a user's answer is being saved, only if that fails."""
         if self.claimed is None:
             self.give(given)
         else:
             self.otherwise = given
 
     def release_claim(self) -> None:
-        """Wait for another answer, unless it is too late for one."""
+        """Wait for another answer, unless one is already due."""
         self.claimed = None
         if self.otherwise is not None:
             self.give(self.otherwise)
 
     def give(self, given: PermissionDecision) -> None:
-        """Answer."""
+        """Set the answer, unless one is set."""
         if not self.answered.done():
             self.claimed = given
             self.answered.set_result(given)
 
 
 class PermissionBroker:
-    """All calls belong to one event loop; a question belongs to the run that asks it."""
+    """Permission requests of one session, each owned by the run that asks. Must be used from one event loop."""
 
     def __init__(self, desk: SessionWriter) -> None:
         self._desk = desk
         self._open: dict[str, _PendingRequest] = {}
         self._past: OrderedDict[str, PermissionDecision] = OrderedDict()
         self.presence = ClientPresence(self._nobody, self._call_later)
-        """Who can answer; what is open is denied when nobody is left."""
+        """Connected clients; pending requests are denied when the last one is gone."""
         self.allowed: set[AllowedCall] = set()
-        """What was allowed for the session, as long as it is in memory."""
+        """Calls allowed for the session, held in memory only."""
         self.later: Later | None = None
-        """What counts the seconds in place of the event loop."""
+        """Timer used instead of the event loop's."""
 
     @property
     def pending(self) -> tuple[PermissionRequest, ...]:
-        """What waits for an answer, in order."""
+        """The pending requests, in order."""
         return tuple(question.told for question in self._open.values() if not question.answered.done())
 
     async def ask(
         self, call: ToolCall, request: CallDescription, reason: str, *, consent: PermissionConfig
     ) -> PermissionDecision:
-        """Ask, and return the answer once it is on disk; at once when nobody is there who can answer.
+        """Ask for permission and return the answer once it is on disk; deny at once if no client is connected.
 
-        Raises `StorageError`. When this is cancelled the answer is no.
+        Raises `StorageError`. If this is cancelled, the answer is no.
         """
         redactor = self._desk.redactor
         holds_key = redactor.redact_struct(request.allow_key) != request.allow_key
@@ -156,10 +156,10 @@ class PermissionBroker:
             await run_shielded(self._settle(question))
 
     async def answer(self, request_id: str, given: PermissionDecision) -> None:
-        """Answer a question; it is on disk when this returns. The same answer again is no failure.
+        """Answer a request; the answer is on disk on return. Repeating the same answer has no effect.
 
-        Raises `NotFound` (NOT_FOUND), `Precondition` (NOT_RUNNING) when it was answered otherwise, and what keeping an
-        answer for always raises; then the question still waits.
+        Raises `NotFound` (NOT_FOUND), `Precondition` (NOT_RUNNING) if another answer was given before, and the error of
+        saving an "always" answer; the request stays pending then.
         """
         question = self._open.get(request_id)
         before = question.claimed if question else self._past.get(request_id)
@@ -172,7 +172,7 @@ class PermissionBroker:
             )
         if question is not None:
             if before is None:
-                # Before anything is waited for, so that no other answer can come between.
+                # Set before the first await, so that no other answer can intervene.
                 question.claimed = given
                 await run_shielded(self._give(question, given))
             await asyncio.shield(question.settled)
@@ -180,7 +180,7 @@ class PermissionBroker:
     async def _give(self, question: _PendingRequest, given: PermissionDecision) -> None:
         if given.answer == "always" and not question.holds_key:
             with ExitStack() as undo:
-                # A question that stayed claimed though its answer was not kept could never be answered.
+                # Release the claim if saving fails; otherwise the request could never be answered.
                 undo.callback(question.release_claim)
                 await question.consent.keep(question.like)
                 undo.pop_all()
@@ -210,7 +210,7 @@ class PermissionBroker:
         return (self.later or asyncio.get_running_loop().call_later)(seconds, then)
 
     async def _settle(self, question: _PendingRequest) -> None:
-        """Make the answer durable and tell it; what was not answered until here was aborted."""
+        """Persist and publish the answer; a request without one was aborted."""
         question.give(question.claimed or _ABORTED)
         given = question.answered.result()
         is_cut_short = given.answer == "always" and question.holds_key
@@ -220,7 +220,7 @@ class PermissionBroker:
             await self._desk.append(_answered(request_id, self._desk.timestamp(), counts))
         except YarrowError as error:
             question.settled.set_exception(error)
-            # It is this run's failure too; an exception that nobody asked for would be complained about.
+            # Mark the exception as retrieved: the run raises it too, and asyncio would log it as unhandled.
             question.settled.exception()
             raise
         else:
@@ -238,17 +238,17 @@ class PermissionBroker:
 
 
 class AbandonedRequests(Struct, frozen=True):
-    """What a run that was cut off left open: the records that close it, and what a person is told of it."""
+    """Requests left open by an interrupted run: the records that close them, and notices for the user."""
 
     records: tuple[Record, ...]
     notices: tuple[Notice, ...]
 
 
 def find_abandoned(session: SessionState, now: str) -> AbandonedRequests:
-    """Return no as the answer to every question that waits in the file of a session whose run is gone.
+    """Return the denial of every request that was pending when the session's run was interrupted.
 
-    The call gets its result when it is one of the last answer's that has none; else the history is repaired on its
-    way to the model.
+    The call also gets a result if it is an unanswered call of the last answer; otherwise the history is repaired when
+    it is sent to the model.
     """
     records: list[Record] = []
     notices: list[Notice] = []
@@ -288,16 +288,16 @@ def _answered(request_id: str, now: str, given: PermissionDecision) -> Permissio
 
 
 MAX_ABSENCE_SECONDS = 30.0
-"""For which the last client may be gone from a run before nobody is there: one that was cut off is back in seconds."""
+"""Grace period in seconds after the last client disconnects, so that a reconnecting client still counts as present."""
 Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
-"""Calls something after so many seconds."""
+"""Schedules a callback after a delay in seconds."""
 
 
 class ClientPresence:
-    """The clients of one session that can answer. All calls belong to one event loop."""
+    """The connected clients of one session that can answer. Must be used from one event loop."""
 
     def __init__(self, gone: Callable[[], None], later: Later) -> None:
-        """`gone` is called when the last one went and did not come back."""
+        """Create the tracker; `gone` is called when the last client has left and its grace period is over."""
         self._gone = gone
         self._later = later
         self._present = 0
@@ -306,28 +306,28 @@ class ClientPresence:
 
     @property
     def any_connected(self) -> bool:
-        """Whether somebody is there, or may be back in a moment."""
+        """True if a client is connected or the grace period is running."""
         return self._present > 0 or self._awaited is not None
 
     def begin_run(self) -> None:
-        """Wait from now on for one that is cut off."""
+        """Grant disconnected clients a grace period from now on."""
         self._running = True
 
     def end_run(self) -> None:
-        """Wait for nobody any more."""
+        """Grant no more grace periods; cancel the current one."""
         self._running = False
         self._stop_waiting()
 
     @contextmanager
     def connected(self) -> Generator[None]:
-        """Say that somebody who can answer is there meanwhile."""
+        """Count a client as connected within the context."""
         self._stop_waiting()
         self._present += 1
         try:
             yield
         finally:
             self._present -= 1
-            # What ends a stream does not tell a client that left from one that was cut off.
+            # A closed stream does not show whether the client left or lost its connection.
             if not self._present and self._running:
                 self._awaited = self._later(MAX_ABSENCE_SECONDS, self._give_up)
 

@@ -1,4 +1,4 @@
-"""What a run does so that a model call comes to an end: it makes room, tries again, or goes on where it was paused."""
+"""Recovery from failed model calls: compaction after an overflow, retries, and continuation after a pause."""
 
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy
 from yarrow.agent.run_context import LoopPorts
@@ -7,11 +7,11 @@ from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
 
 MAX_PAUSES = 8
-"""How often in a row a backend may pause and want its message sent back."""
+"""Maximum consecutive pauses in which a backend asks for its message to be sent back."""
 
 
 class Recovery:
-    """Counts, for one model call, what was tried."""
+    """Recovery attempts of one model call."""
 
     def __init__(self, ports: LoopPorts, settings: RetrySettings) -> None:
         self._ports = ports
@@ -20,7 +20,7 @@ class Recovery:
         self._begin()
 
     async def compact_if_due(self) -> None:
-        """Compact the context if it is due. Raises what compaction raises, which has its own tries."""
+        """Compact the context if it is due. Raises the errors of compaction, which has its own retries."""
         try:
             await self._ports.compact("auto", 0)
         except ProviderError as error:
@@ -28,12 +28,12 @@ class Recovery:
                 raise
 
     async def handle(self, error: ProviderError | RunError) -> None:
-        """Return when the call is to be made again. Raises `error` when it is not, and what compaction raises."""
+        """Return when the call should be repeated. Raises `error` if it should not, and the errors of compaction."""
         if not await self._compact_after_overflow(error):
             await self._retries.wait(error)
 
     def succeeded(self, message: Message) -> None:
-        """Count anew for the next call. Raises `RunError` when the backend paused too often in a row."""
+        """Reset the counters for the next call. Raises `RunError` if the backend paused too often in a row."""
         self._begin()
         self._pauses = self._pauses + 1 if message.stop_reason is StopReason.PAUSE else 0
         if self._pauses > MAX_PAUSES:
@@ -43,7 +43,7 @@ class Recovery:
             )
 
     async def _compact_after_overflow(self, error: YarrowError) -> bool:
-        """Compact after an overflow, once; return whether that was done."""
+        """Compact once after an overflow; return whether that was done."""
         if not isinstance(error, ProviderError) or error.code not in TOO_LARGE or self._overflowed:
             return False
         self._overflowed = True
@@ -51,7 +51,7 @@ class Recovery:
             await self._ports.compact("overflow", error.context_window)
         except RunError as refused:
             if refused.code is Code.COMPACTION_INEFFECTIVE and error.code is Code.REQUEST_TOO_LARGE:
-                raise error from refused  # of a window it says nothing
+                raise error from refused  # the window is not the cause
             raise
         return True
 

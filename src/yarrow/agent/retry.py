@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and how long is waited before."""
+"""Retry policy for model calls."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from yarrow.event.events import Body, RetryScheduled
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0
-"""Seconds; a backend that asks for more is told of at once, for nobody wants to be left waiting that long."""
+"""Maximum delay in seconds; if the backend asks for a longer delay, the call fails immediately."""
 JITTER = 0.25
-"""The most by which a wait is longer than it must be, as a share: who failed together need not return together."""
+"""Maximum random extension of a delay, as a share; it keeps clients that failed together from retrying together."""
 FIXED_TRIES = {Code.EMPTY_RESPONSE: 1, Code.MALFORMED_TOOL_CALL: 2}
-"""Failures of the model itself, by how often such a call is tried again: more does not help."""
+"""Maximum retries per failure of the model itself; more retries do not help."""
 
 TOO_LARGE = frozenset({Code.CONTEXT_OVERFLOW, Code.REQUEST_TOO_LARGE})
-"""What less to send may put right: a window has an end in tokens, a server or what stands before it one in bytes."""
+"""Errors that a smaller request may fix: the token limit of the window, or the byte limit of a server or proxy."""
 
 
 def _chance() -> float:
@@ -30,19 +30,19 @@ def _chance() -> float:
 
 
 class Clock(Struct, frozen=True):
-    """How waiting is done; a test does it without time."""
+    """Sleep and randomness, replaceable in tests."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Takes seconds."""
+    """Sleeps for a number of seconds."""
     chance: Callable[[], float] = _chance
-    """Returns a number from 0 up to 1."""
+    """Returns a random number from 0 (inclusive) to 1 (exclusive)."""
 
 
 REAL_CLOCK = Clock()
 
 
 class RetryPolicy:
-    """The tries of one model call."""
+    """The retries of one model call."""
 
     def __init__(self, settings: RetrySettings, pause: Clock, emit: Callable[[Body], None]) -> None:
         self._settings = settings
@@ -52,7 +52,7 @@ class RetryPolicy:
         self._own_wait = min(settings.base_delay, MAX_WAIT_SECONDS)
 
     async def wait(self, error: YarrowError) -> None:
-        """Wait for the next try, told by an event first. Raises `error` when there is none."""
+        """Emit a retry event and wait for the next attempt. Raises `error` if no attempt is left."""
         self._failed[error.code] += 1
         if self._failed.total() > self._settings.attempts or not self._is_transient(error):
             raise error
@@ -66,7 +66,7 @@ class RetryPolicy:
         return isinstance(error, ProviderError) and error.retryable and error.code is not Code.CONTEXT_OVERFLOW
 
     def _seconds(self, error: YarrowError) -> float:
-        """Return how long to wait. Raises a `ProviderError` when the backend demands more than `MAX_WAIT_SECONDS`."""
+        """Return the delay in seconds. Raises `ProviderError` if the backend demands more than `MAX_WAIT_SECONDS`."""
         demanded = error.retry_after if isinstance(error, ProviderError) else None
         if demanded is not None and demanded > MAX_WAIT_SECONDS:
             raise _too_long(error, demanded)
@@ -76,7 +76,7 @@ class RetryPolicy:
 
 
 async def run_with_retries(work: Callable[[], Awaitable[T]], retries: RetryPolicy) -> T:
-    """Return what `work` returns in the end. Raises what it raises when it is not tried again."""
+    """Run `work`, with retries, and return its result. Raises its last error if no retry is left."""
     while True:
         try:
             return await work()

@@ -1,4 +1,4 @@
-"""What the loop is given: what it works with, and the callables by which it reaches the world."""
+"""Inputs of the agent loop: the resources of a run, and the callables through which it has side effects."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ from yarrow.tool.registry import ToolRegistry
 
 
 class RunSettings(Struct, frozen=True):
-    """How a session is set while a run is going on."""
+    """Settings of a session during a run."""
 
     provider: str
     """The provider's configured id."""
@@ -31,19 +31,19 @@ class RunSettings(Struct, frozen=True):
     system: str
     thinking: ThinkingLevel = ThinkingLevel.OFF
     tools: tuple[str, ...] | None = None
-    """Names of the tools offered; None is all."""
+    """Names of the tools offered; None for all."""
     dry_run: bool = False
     permissions: PermissionMode = PermissionMode.ASK
     retry: RetrySettings = RetrySettings()
     max_turns: int = 200
-    """0 is no limit."""
+    """0 for no limit."""
     max_tokens: int = 0
-    """The most tokens of one answer; 0 leaves it to the provider."""
+    """Maximum tokens of one answer; 0 for the provider's default."""
     temperature: float | None = None
 
 
 class RunResources(Struct, frozen=True):
-    """What a run works with."""
+    """Resources of a run."""
 
     settings: RunSettings
     provider: Provider
@@ -52,23 +52,23 @@ class RunResources(Struct, frozen=True):
     context: ToolContext
     hooks: HookRegistry
     consent: PermissionConfig = PermissionConfig()
-    """What a person said beforehand about calls that would be asked."""
+    """Permissions granted or denied in advance."""
     redactor: Redactor = NO_REDACTION
-    """Takes out of tool outputs what must not go further."""
+    """Redacts secrets from tool output."""
     keys: Redactor = NO_REDACTION
-    """Takes the keys of providers out of whatever is recorded or told."""
+    """Redacts provider keys from everything that is recorded or published."""
     contained: bool = False
-    """Whether shell commands run in a sandbox."""
+    """True if shell commands run in a sandbox."""
     notices: Callable[[], Sequence[Notice]] = tuple
-    """Returns what a person should know when a run is over, of the machine that its commands ran on."""
+    """Returns notices for the user about the machine that ran the commands; called at the end of a run."""
     running: Callable[[str], AbstractContextManager[None]] | None = None
-    """Returns what is open while the tool call of an id runs; None when nobody measures."""
+    """Context manager that times a tool call; None when telemetry is off."""
 
     def restricted_by(self, header: Header) -> "RunResources":
-        """Return this with what the session may do as `header` has it.
+        """Return a copy with the permissions, tools and dry-run setting of `header`.
 
-        Whoever else writes to the session may have changed that since this was put together. What was put together for
-        a dry run stays one: it was not looked what its commands could run in.
+        Another writer may have changed them since these resources were created. Resources created for a dry run stay
+        one: the sandbox of their commands was never set up.
         """
         tools = self.settings.tools if header.tools is None else header.tools
         dry_run = header.dry_run or self.settings.dry_run
@@ -78,20 +78,20 @@ class RunResources(Struct, frozen=True):
         )
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools that the model is offered."""
+        """Return the tools offered to the model."""
         return self.registry.specs(self.settings.tools) if self.info.has_tool_call else ()
 
 
 class Deliver(Protocol):
-    """Records the texts that are due as user messages and returns them."""
+    """Records the due messages as user messages and returns them."""
 
     async def __call__(self, *, ending: bool) -> tuple[QueuedText, ...]:
-        """Deliver the steers that wait, else, if the run would end, one follow-up. Raises `StorageError`."""
+        """Deliver the queued steers, or one follow-up if the run would end. Raises `StorageError`."""
         ...
 
 
 class LoopPorts(Struct, frozen=True):
-    """The callables of a run. `emit` may drop, `record` may not: it returns when the message is on disk."""
+    """The callables of a run. `emit` may drop events; `record` returns when the message is on disk."""
 
     emit: Callable[[Body], None]
     record: Callable[[Message], Awaitable[None]]
@@ -102,9 +102,9 @@ class LoopPorts(Struct, frozen=True):
     pause: Clock
     questions: PermissionBroker
     context: Callable[[], ModelContext]
-    """What of the session the model is sent."""
+    """Returns the part of the session that is sent to the model."""
     compact: Callable[[CompactionReason, int], Awaitable[None]]
-    """Compacts the context if it is due, or because it overflowed a window of so many tokens; 0 is unknown.
+    """Compacts the context if it is due, or after an overflow of a window of that many tokens (0 if unknown).
 
     Raises `RunError`, `ProviderError` and `StorageError`.
     """

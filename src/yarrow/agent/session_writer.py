@@ -1,4 +1,4 @@
-"""The session that an agent writes: its state, its log, and its subscribers, with provider keys redacted."""
+"""The session that an agent writes: its state, log and subscribers, with provider keys redacted."""
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -19,20 +19,20 @@ from yarrow.session.state import SessionState, fold_records
 from yarrow.session.store import Log
 
 DEFAULT_LIMITS = ServiceSettings()
-"""Of the texts that wait, where nothing else is configured."""
+"""Default limits of the message queue."""
 
 
 class SessionSource(Struct, frozen=True):
-    """Where an agent's session comes from and goes to."""
+    """Source of an agent's session and the log that it writes to."""
 
     log: Log
     state: SessionState
     reload: Callable[[], Awaitable[SessionState]]
-    """Reads the session anew, after another process wrote to it."""
+    """Reloads the session after another process wrote to it."""
 
 
 class SessionWriter:
-    """One session and its only writer's means. What is appended is durable first, and then part of the session."""
+    """State and log of one session for its only writer. Appended records are durable before they enter the state."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class SessionWriter:
         self.pause = pause
         self.limits = limits
         self.redactor = NO_REDACTION
-        """Takes the keys of providers out of all that is recorded or told; set for each run."""
+        """Redacts provider keys from everything that is recorded or published; set for each run."""
         self._source = source
         self._now = now
         self._lock = AsyncExitStack()
 
     async def lock(self) -> None:
-        """Become the file's only writer; what another process wrote meanwhile becomes part of the session.
+        """Lock the session file for writing, and load what another process wrote in the meantime.
 
         Raises `Precondition` (LOCKED) and `StorageError`.
         """
@@ -62,17 +62,17 @@ class SessionWriter:
             self.session = await self._source.reload()
 
     async def unlock(self) -> None:
-        """Let go of the file. Raises `StorageError`, for letting go may write too."""
+        """Release the file. Raises `StorageError`, because releasing may write too."""
         await self._lock.aclose()
 
     def publish(self, body: Body) -> None:
-        """Tell whoever watches."""
+        """Publish an event to all subscribers."""
         self.bus.publish(redact_event(body, self.redactor))
 
     async def append(self, *records: Record) -> None:
-        """Make records durable, then part of the session, both without keys. Raises `StorageError`.
+        """Persist records, then add them to the session, with keys redacted. Raises `StorageError`.
 
-        What is sent to a model is what is in the file: it stays the same when the session is loaded again.
+        The model is sent exactly what the file contains, so a reloaded session yields the same messages.
         """
         records = tuple(map(self.redactor.redact_struct, records))
         if records:
@@ -80,15 +80,15 @@ class SessionWriter:
             self.session = fold_records(self.session, records)
 
     async def flush(self) -> None:
-        """Return when all that was appended is durable. Raises `StorageError`."""
+        """Return when everything appended is durable. Raises `StorageError`."""
         await self._source.log.flush()
 
     def user_message(self, message_id: str, content: tuple[Block, ...], typed: str) -> Message:
-        """Return a person's message of now."""
+        """Return a user message with the current time."""
         return Message(id=message_id, role=Role.USER, content=content, timestamp=self.timestamp(), typed=typed)
 
     def timestamp(self) -> str:
-        """Return the time now, as records hold it."""
+        """Return the current time in the format of session records."""
         return format_timestamp(self._now())
 
 
@@ -96,14 +96,14 @@ Delta = TextDelta | ThinkingDelta
 
 
 def redact_event(body: Body, redactor: Redactor) -> Body:
-    """Return an event without secrets; pieces of a text are the business of whoever has the text."""
+    """Return an event without secrets; deltas are unchanged because their senders redact them."""
     if redactor.is_empty or isinstance(body, TextDelta | ThinkingDelta | ToolDelta):
         return body
     return redactor.redact_struct(body)
 
 
 class RedactingEmitter:
-    """Passes on the events of one run; of a model's text it holds back what may become a key."""
+    """Forwards the events of one run; holds back text that may become part of a key."""
 
     def __init__(self, emit: Callable[[Body], None], redactor: Redactor) -> None:
         self._emit = emit
@@ -111,7 +111,7 @@ class RedactingEmitter:
         self._stream = RedactingStream(redactor)
 
     def __call__(self, body: Body) -> None:
-        """Pass an event on."""
+        """Forward an event."""
         match body:
             case TextDelta(text) | ThinkingDelta(text):
                 if type(body) is not self._kind:
@@ -134,10 +134,10 @@ class RedactingEmitter:
 
 @asynccontextmanager
 async def acquire_session(seat: ExclusiveTask, desk: SessionWriter, keys: Redactor) -> AsyncGenerator[None]:
-    """Become the session's only writer, for a seat that is taken; `keys` are kept out of all that is written.
+    """Become the session's only writer, after acquiring `seat`; `keys` are redacted from everything written.
 
-    Unless what is inside is done, file and seat are given back: what was not accepted, for a failure or for a service
-    that ends, keeps no session busy. Raises `Precondition` (LOCKED) and `StorageError`.
+    Releases the file and the seat if the body raises, so that neither a failure nor a shutdown leaves the session busy.
+    Raises `Precondition` (LOCKED) and `StorageError`.
     """
     async with AsyncExitStack() as undo:
         undo.push_async_callback(desk.unlock)

@@ -1,4 +1,4 @@
-"""Lets a step that must not be cut in half, such as recording and telling, finish before a cancellation strikes."""
+"""Runs a step to completion even if the caller is cancelled; the cancellation is delivered afterwards."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,15 +8,15 @@ T = TypeVar("T")
 
 
 async def run_shielded(step: Coroutine[Any, Any, T]) -> T:
-    """Run `step` to its end whatever happens to the caller, and return its result.
+    """Run `step` to completion and return its result, even if the caller is cancelled.
 
-    A cancellation that comes meanwhile is put off: it strikes the caller at its next wait.
+    A cancellation during the step is delivered at the caller's next await.
     """
     task = asyncio.ensure_future(step)
     put_off = 0
     while not task.done():
         try:
-            # This neither cancels the step nor raises what the step raises.
+            # This neither cancels the step nor raises its error.
             await asyncio.wait((task,))
         except asyncio.CancelledError:
             put_off += 1

@@ -1,4 +1,4 @@
-"""Texts that a model writes about whole conversations: what a rebase left out, and how two sessions fit together."""
+"""Model-written summaries of whole conversations, for rebase and merge."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from yarrow.agent.compaction.summary import (
 from yarrow.message import Message
 
 MOST = 2000
-"""Tokens of a text, and at most a quarter of the window."""
+"""Maximum tokens of a summary; at most a quarter of the window."""
 MERGE = """\
 Two lines of work are joined into one. What was said in each of them follows, the present one first. Write how to go \
 on with both in mind: what each of them reached, what they agree on, where they contradict each other and what is to \
@@ -30,20 +30,20 @@ PRESENT, OTHER = "[The present session]", "[The session that is brought in]"
 
 
 class SummaryModel(Struct, frozen=True):
-    """The model that writes."""
+    """The model that writes the summary."""
 
     model: str
     window: int
-    """In tokens; 0 is unknown."""
+    """Context window in tokens; 0 if unknown."""
     summarise: Summarize
 
     def wanted(self, task: str) -> SummarySpec:
-        """Return what is asked for."""
+        """Return the summary specification for a task."""
         return SummarySpec(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
 
 
 async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) -> str:
-    """Return notes of messages, written in pieces where they do not fit at once.
+    """Return notes on the messages, written in several requests if they do not fit in one.
 
     Raises what `scribe.summarise` raises.
     """
@@ -58,7 +58,7 @@ async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) 
 
 
 async def write_merge_turn(present: Sequence[Message], other: Sequence[Message], scribe: SummaryModel) -> str:
-    """Return how two sessions go on as one; each may take half of what one request has room for. Raises as above."""
+    """Return a text on how two sessions continue as one; each gets half of the request. Raises as above."""
     wanted = scribe.wanted(MERGE)
     half = input_budget(wanted, "") // 2
     parts: list[str] = []

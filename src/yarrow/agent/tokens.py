@@ -1,4 +1,4 @@
-"""Estimates how many tokens texts and messages are, where no server has counted them."""
+"""Token estimates of texts and messages, for use where no server has counted them."""
 
 import re
 from collections import Counter
@@ -13,21 +13,21 @@ import msgspec
 from yarrow.message import Block, Image, Message, Opaque, Text, Thinking, ToolCall, ToolSpec
 
 IMAGE_TOKENS = 1600
-"""Of any image, whatever its size: the most that hosted backends count for one of usual size."""
+"""Tokens of an image of any size: the most that hosted backends count for one of usual size."""
 FRAME_TOKENS = 4
-"""Of what a chat template puts around a message or a call."""
+"""Tokens that a chat template adds around a message or a call."""
 SHARED_TEXTS = 16
-"""System prompts and schemas whose tokens are kept, for many sessions say the same; then the longest unused goes."""
+"""Maximum cached estimates of system prompts and schemas, which sessions share; the least recently used is dropped."""
 _LEAST_DENSE = 24
 _DENSE = re.compile(rb"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{%d,}+" % _LEAST_DENSE)
-"""Hashes and base64. A run is looked at from its beginning only, so that a long one costs no more than its length."""
+"""Hashes and base64. A match only starts at the beginning of a run, so the cost stays linear in its length."""
 _MARKS = punctuation.encode() + bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
 
 
 def _telling(members: bytes) -> bytes:
-    """Return the table that turns the members into a letter and all else into a space, so that runs of them are words.
+    """Return a translation table that maps `members` to a letter and all other bytes to a space.
 
-    Splitting at white space is several times quicker than searching, and a session has millions of words.
+    Splitting at spaces is several times faster than a regex search, and a session has millions of words.
     """
     return bytes(b"x"[0] if code in members else b" "[0] for code in range(256))
 
@@ -38,14 +38,14 @@ _LINE_ENDS, _GAP = _telling(b"\r\n"), _telling(b" \t")
 
 
 def text_tokens(text: str) -> int:
-    """Estimate the tokens of a text by classes of characters, which holds for prose, code and tool output alike."""
+    """Estimate the tokens of a text by character class; works for prose, code and tool output."""
     data = text.encode("ascii", "replace")
     wide = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
     sparse, dense_runs = data, 0
     if b"x" * _LEAST_DENSE in data.translate(_WORD_OR_NUMBER):
         sparse, dense_runs = _DENSE.subn(b" ", data)
     dense = len(data) - len(sparse) + dense_runs
-    marks = len(sparse) - len(sparse.translate(None, _MARKS)) - wide  # each wide character left a question mark
+    marks = len(sparse) - len(sparse.translate(None, _MARKS)) - wide  # each wide character became a question mark
     return ceil(
         _runs(_WORD, sparse, lambda length: 1 if length <= 7 else length / 5)
         + _runs(_NUMBER, sparse, lambda length: ceil(length / 3))
@@ -62,17 +62,17 @@ def _has_gap(data: bytes) -> bool:
 
 
 def _runs(table: bytes, data: bytes, cost: Callable[[int], float]) -> float:
-    """Return the cost of all runs that a table tells; few lengths come often."""
+    """Return the total cost of all runs of the table's bytes; equal lengths are counted together."""
     return sum(times * cost(length) for length, times in Counter(map(len, data.translate(table).split())).items())
 
 
 def message_tokens(message: Message) -> int:
-    """Estimate the tokens of a message; none of one that is never sent."""
+    """Estimate the tokens of a message; 0 if it is never sent."""
     return 0 if message.incomplete else FRAME_TOKENS + sum(map(_block_tokens, message.content))
 
 
 def fixed_tokens(system: str, tools: Sequence[ToolSpec]) -> int:
-    """Estimate what goes with every request: the system prompt and the schemas of the tools."""
+    """Estimate the tokens of the parts sent with every request: the system prompt and the tool schemas."""
     return _shared_tokens(system) + _shared_tokens(msgspec.json.encode(tools).decode())
 
 

@@ -20,23 +20,23 @@ from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import limit_result
 
 MAX_PARALLEL = 8
-"""Read-only calls that run at one time."""
+"""Maximum read-only calls that run in parallel."""
 MAX_HELD_DELTAS = 1000
-"""Deltas held of a call that waits for its turn to be told; later ones are dropped, the output has the whole."""
+"""Maximum deltas buffered for a call that awaits its turn; later ones are dropped, but the output is complete."""
 
 ABORTED = ToolFailed("aborted: the run was stopped before this call was done; what it did until then stays done")
 CUT = ToolFailed("not run: the message that asked for it was cut")
 
 
 class _BufferedResult(Struct, frozen=True):
-    """A call that ran ahead of its turn to be told."""
+    """Result of a call that finished before its turn to be published."""
 
     deltas: tuple[str, ...]
     result: Result
 
 
 class ToolExecutor:
-    """The tool side of one run."""
+    """Runs the tool calls of one run."""
 
     def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
         self._ports = ports
@@ -48,10 +48,10 @@ class ToolExecutor:
         self._by_person = False
 
     async def run(self, message: Message, *, offered: frozenset[str]) -> None:
-        """Run the calls of a message and record their results in call order; the model was told `offered` tools.
+        """Run a message's calls and record their results in call order; `offered` are the tools sent to the model.
 
-        Raises `RunError` (LOOP_DETECTED) after the batch when a call came too often. When it is cancelled, the
-        calls that were not answered are answered as aborted first.
+        Raises `RunError` (LOOP_DETECTED) after the batch if a call was repeated too often. If cancelled, unanswered
+        calls are answered as aborted first.
         """
         calls = message.tool_calls
         unanswered = list(calls)
@@ -77,20 +77,20 @@ class ToolExecutor:
             )
 
     async def run_for_user(self, call: ToolCall) -> Result:
-        """Run a call that a person makes, tell its output as it comes and return its result, which nobody recorded.
+        """Run a call for the user, stream its output and return its result without recording it.
 
-        Any tool can be run, and what a person would be asked is taken as answered: they asked for it.
+        Any tool can be run, and no permission is asked: the user requested the call.
         """
         self._offered = frozenset(self._equipment.registry.names())
         self._by_person = True
         return await self._run_streaming(call)
 
     async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
-        """Answer the calls of a message that is kept and never sent back; their results are kept likewise."""
+        """Answer the calls of an incomplete message; like the message, the results are recorded but never sent."""
         await self._answer_all(list(calls), CUT, incomplete=True)
 
     def emit_not_run(self, calls: Sequence[ToolCall]) -> None:
-        """Tell calls as not run and not recorded, for a run that ends because nothing can be recorded."""
+        """Report calls as neither run nor recorded, for a run that ends because recording fails."""
         for call in calls:
             self._ports.emit(ToolOutput(call.id, call.name, "not run: the run ended before it", "", is_error=True))
 
@@ -98,8 +98,8 @@ class ToolExecutor:
         return not self._equipment.registry.is_read_only(call.name)
 
     async def _run_streaming(self, call: ToolCall) -> Result:
-        """Run a call and tell its output as it comes."""
-        # An abort that was put off while something was recorded strikes here, before the tool starts.
+        """Run a call and stream its output."""
+        # An abort that was deferred during recording is raised here, before the tool starts.
         await asyncio.sleep(0)
         result: Result = ToolFailed("the tool ended without a result")
         async with aclosing(self._execute(call)) as pieces:
@@ -111,7 +111,7 @@ class ToolExecutor:
         return result
 
     async def _run_parallel(self, unanswered: list[ToolCall], calls: tuple[ToolCall, ...]) -> int:
-        """Run read-only calls side by side and tell each whole, in call order."""
+        """Run read-only calls in parallel and publish each as a whole, in call order."""
         if len(calls) == 1:
             return await self._finish(unanswered, calls[0], await self._run_streaming(calls[0]))
         gate = asyncio.Semaphore(MAX_PARALLEL)
@@ -148,7 +148,7 @@ class ToolExecutor:
         if self._runs_alone(call) and not (self._by_person or equipment.settings.dry_run or call.invalid_arguments):
             pieces = self.traces.left_by(pieces, call, equipment)
         if self._ports.points.at_tools:
-            # Hooks are told what came of it without keys, and may put others in.
+            # Hooks get the output with keys redacted, and may add new ones.
             pieces = self._hooked(call, self._redacted(pieces))
         if equipment.running is not None:
             pieces = _timed(pieces, equipment.running(call.id))
@@ -161,11 +161,11 @@ class ToolExecutor:
     async def _hooked(
         self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
     ) -> AsyncGenerator[Progress | Result]:
-        """Run a call between its hooks, of which one may answer in its place."""
+        """Run a call between its hooks; a hook may answer it instead."""
         points = self._ports.points
         result: Result | None = None
         async with aclosing(pieces):
-            # What cannot be run is answered by the registry.
+            # The registry answers invalid calls.
             if not call.invalid_arguments:
                 equipment = self._equipment
                 result = await points.before_call(
@@ -186,14 +186,14 @@ class ToolExecutor:
             yield limit_result(result, self._equipment.context)
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
-        """Answer a call that ran; return how often it came in a row with this result."""
+        """Answer a finished call; return how many times in a row it had this result."""
         unanswered.remove(call)
         times = self._repetition.record(call, result.text)
         await self._answer(call, result, note=NOTE if times >= NOTE_AT else "")
         return times
 
     async def _answer(self, call: ToolCall, result: Result, *, note: str = "", incomplete: bool = False) -> None:
-        """Record the result and then tell it."""
+        """Record the result, then publish it."""
         text = result.text + note
         diff = result.diff if isinstance(result, Done) else ""
         images: tuple[Block, ...] = result.images if isinstance(result, Done) else ()
@@ -232,7 +232,7 @@ class ToolExecutor:
 async def _timed(
     pieces: AsyncGenerator[Progress | Result], running: AbstractContextManager[None]
 ) -> AsyncGenerator[Progress | Result]:
-    """Pass on what a tool puts out, with `running` open until its end."""
+    """Pass on the tool's output inside the `running` context."""
     with running:
         async with aclosing(pieces):
             async for piece in pieces:
@@ -242,7 +242,7 @@ async def _timed(
 async def _without_secrets(
     pieces: AsyncGenerator[Progress | Result], redactor: Redactor
 ) -> AsyncGenerator[Progress | Result]:
-    """Pass on what a tool puts out, the keys that this process knows taken out of it: model, events and file see it."""
+    """Pass on the tool's output with known keys redacted, before the model, the events and the file receive it."""
     stream = RedactingStream(redactor)
     async with aclosing(pieces):
         async for piece in pieces:
@@ -261,22 +261,22 @@ async def _without_secrets(
 
 
 NOTE_AT = 3
-"""Repetitions at which the result carries a note for the model."""
+"""Repetitions after which the result contains a note for the model."""
 END_AT = 5
-"""Repetitions at which the run ends."""
+"""Repetitions after which the run ends."""
 
 NOTE = f"\n[This is the same call with the same result {NOTE_AT} times or more in a row. Do something else.]"
 
 
 class LoopDetector:
-    """Counts how often the last call came in a row with the same result."""
+    """Counts consecutive repetitions of a call with the same result."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str, str] | None = None
         self.count = 0
 
     def record(self, call: ToolCall, result: str) -> int:
-        """Take in a finished call and return how often it has come in a row, 1 for the first time."""
+        """Record a finished call and return its consecutive count, starting at 1."""
         this = (call.name, call.arguments, result)
         self.count = self.count + 1 if this == self._last else 1
         self._last = this

@@ -1,4 +1,4 @@
-"""What keeps an agent busy and is no run: a compaction that a person asks for, a tool that a person runs."""
+"""Tasks of an agent other than a run: compactions and tool calls that the user requests."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,20 +17,20 @@ _ABORTED = "aborted: what was done until then stays done"
 
 
 class UserAction(Struct, frozen=True):
-    """One such thing."""
+    """A task requested by the user."""
 
     name: str
     state: AgentState
     work: Callable[[], Awaitable[Body]]
-    """Does it and returns the event that tells its end."""
+    """Performs the task and returns the event that reports its end."""
     failed: Callable[[Failure], Body]
-    """Returns the event that tells why it came to nothing."""
+    """Returns the event that reports a failure."""
     aborted: str
-    """One sentence for when it was aborted."""
+    """Message for an aborted task, one sentence."""
 
     @property
     def abortion(self) -> Failure:
-        """Why it came to nothing when it was aborted."""
+        """The failure reported for an aborted task."""
         return Failure(Code.ABORTED, self.aborted)
 
 
@@ -51,8 +51,8 @@ def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, s
 
 
 async def _record_for_model(call: ToolCall, result: Result, desk: SessionWriter) -> str:
-    """Record for the model what a person ran; return the message's id."""
-    # Here, since most sessions run nothing by hand.
+    """Record the user's tool call for the model; return the message id."""
+    # Imported here because most sessions run no tool by hand.
     from yarrow.prompt.untrusted import neutralize, wrap_untrusted
 
     told = Text(

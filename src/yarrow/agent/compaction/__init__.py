@@ -1,1 +1,1 @@
-"""Compaction: what of a context is dropped, and the summary that stands in for it."""
+"""Context compaction: selects the messages to drop and replaces them with a summary."""

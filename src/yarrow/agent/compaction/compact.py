@@ -1,4 +1,4 @@
-"""Carries out a compaction: has the summary written, and makes the record that replaces what was dropped."""
+"""Execution of a compaction: requests the summary and creates the record that replaces the dropped messages."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -45,28 +45,28 @@ from yarrow.session.record import Compaction
 from yarrow.session.state import apply_record
 
 MAX_PIECES = 16
-"""Requests' worth of conversation for one summary; of more, messages in the middle are left out with a mark."""
+"""Maximum requests per summary; in a longer conversation, messages in the middle are replaced by a marker."""
 MAX_HALVINGS = 4
-"""How often requests that turned out too large are made half as large."""
+"""Maximum number of times that the request size is halved after a request was too large."""
 NOTHING_SAID = "(nothing)"
 CUT_SUMMARY = "[cut here at the output limit]"
 
 
 class SummaryAnswer(Struct, frozen=True):
-    """What a model wrote, and what that cost."""
+    """Text written by the model, with its usage."""
 
     text: str
     usage: Usage | None = None
 
 
 Summarize = Callable[[CompletionRequest], Awaitable[SummaryAnswer]]
-"""Makes one model call, whose answer has text. Raises `ProviderError` and `RunError`."""
+"""Makes one model call and returns a non-empty answer. Raises `ProviderError` and `RunError`."""
 
 
 async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summarize, timestamp: str) -> Compaction:
-    """Return the record of a compaction, which is for the caller to append; until then nothing has changed.
+    """Return the compaction record, to be appended by the caller; the session is unchanged until then.
 
-    Raises `RunError` (COMPACTION_INEFFECTIVE) when the context would not become smaller, and what `summarise` raises.
+    Raises `RunError` (COMPACTION_INEFFECTIVE) if the context would not become smaller, and what `summarise` raises.
     """
     task = plan.task
     writer, notes, prefix = await _written(plan, meter, summarise)
@@ -91,9 +91,9 @@ async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summa
 
 
 async def _written(plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> tuple["_Writer", str, str]:
-    """Return the notes, those of a turn that is cut in two, and who wrote them.
+    """Return the writer, its notes on the dropped messages, and its notes on the start of a split turn.
 
-    What a request may hold is not always known, and never in bytes; one that is too large is parted.
+    The maximum request size is not always known, and never in bytes; a request that is too large is split.
     """
     halvings = 0
     while True:
@@ -101,7 +101,7 @@ async def _written(plan: CompactionPlan, meter: TokenCounter, summarise: Summari
         try:
             return writer, await writer.whole(), await writer.prefix() if plan.cut.split_turn else ""
         except ProviderError as error:
-            # A window that is told here for the first time is one to plan for anew.
+            # Plan again if this error reports the context window for the first time.
             told_first = error.context_window and plan.task.reason == "auto"
             if halvings == MAX_HALVINGS or error.code not in TOO_LARGE or told_first:
                 raise
@@ -158,7 +158,7 @@ def _check_length(text: str) -> None:
 
 
 class _Writer:
-    """Has the texts of one compaction written by a model."""
+    """Requests the texts of one compaction from a model."""
 
     def __init__(self, plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> None:
         task = plan.task
@@ -166,12 +166,12 @@ class _Writer:
         self.usage: Usage | None = None
         self._plan = plan
         self._summarise = summarise
-        # Windows are in the model's tokens; a ratio below 1 is not trusted to make room.
+        # The window is in the model's tokens; a ratio below 1 is not trusted to enlarge it.
         self._window = int(plan.window / max(1.0, meter.ratios.of(task.frame.provider, self.model)))
         self._before = parse_summary(task.state.compaction.summary) if task.state.compaction else ""
 
     async def whole(self) -> str:
-        """Return the notes of all that is dropped, written piece by piece where it does not fit at once."""
+        """Return the notes on all dropped messages, written in several requests if they do not fit in one."""
         wanted = self._wanted(FULL_PROMPT, self._plan.most)
         notes = self._before
         left = deque(self._entries(self._plan.dropped, wanted, pieces=MAX_PIECES, notes=truncate(wanted, notes)))
@@ -182,12 +182,12 @@ class _Writer:
         return notes
 
     async def prefix(self) -> str:
-        """Return the notes of the dropped part of the turn that is cut in two."""
+        """Return the notes on the dropped part of a split turn."""
         plan = self._plan
         context, wanted = plan.task.context, self._wanted(TURN_PREFIX_PROMPT, plan.most // 2)
         asked = last_asked(context.messages, plan.cut.first_kept)
         began = max(asked or 0, context.start)
-        # What was dropped of this same turn before is in the notes of that time.
+        # The previous summary already contains what an earlier compaction dropped from this turn.
         notes = truncate(wanted, self._before) if asked is not None and asked < context.start else ""
         entries = self._entries(context.messages[began : plan.cut.first_kept], wanted, notes=notes)
         return await self._ask(request(wanted, "\n".join(entries), notes))
@@ -198,7 +198,7 @@ class _Writer:
     def _entries(
         self, messages: Sequence[Message], wanted: SummarySpec, *, pieces: int = 1, notes: str = ""
     ) -> list[str]:
-        """Tell messages, so that they fit into so many requests; one alone takes at most a quarter of them."""
+        """Render messages to fit into `pieces` requests; one message takes at most a quarter of that space."""
         entries = [entry for entry in map(render_message, messages) if entry] or [NOTHING_SAID]
         if not wanted.window:
             return entries
@@ -215,7 +215,7 @@ class _Writer:
 
 
 def _shrinking(draft: Compaction, plan: CompactionPlan, meter: TokenCounter) -> Compaction:
-    """Return the record with its estimate. Raises `RunError` when the context would not become smaller."""
+    """Return the record with its token estimate. Raises `RunError` if the context would not become smaller."""
     task = plan.task
     after = context_of(apply_record(task.state, draft))
     tokens = meter.estimate(after, task.frame)

@@ -1,4 +1,4 @@
-"""Plan of a compaction: where the context is cut, what is dropped, and the budget of the summary."""
+"""Compaction plan: where the context is cut, what is dropped, and the budget of the summary."""
 
 from collections.abc import Sequence
 
@@ -15,29 +15,29 @@ from yarrow.tool.registry import ToolRegistry
 
 
 class Cut(Struct, frozen=True):
-    """What is dropped is before `first_kept`, an index that may be the end; `split_turn` when that is inside a turn."""
+    """A cut before message `first_kept` (possibly the end); `split_turn` is True if it is inside a turn."""
 
     first_kept: int
     split_turn: bool
 
 
 class KeepBudget(Struct, frozen=True):
-    """How much is kept, in tokens."""
+    """Limits on the kept messages, in tokens."""
 
     keep: int
-    """What is kept at least."""
+    """Minimum to keep."""
     limit: int | None
-    """What is kept at most where there is a choice; None is no limit."""
+    """Maximum to keep where possible; None for no limit."""
     carried: int = 0
-    """The user message of the turn that the first message is in the middle of: it is kept whatever is cut."""
+    """Tokens of the user message of the first message's turn; it is kept wherever the cut is."""
 
 
 def cut(messages: Sequence[Message], sizes: Sequence[int], amount: KeepBudget) -> Cut | None:
-    """Return where to cut; None when there is nothing to drop. `sizes` are the tokens of each message.
+    """Return where to cut; None if there is nothing to drop. `sizes` are the tokens of each message.
 
-    Kept is the shortest legal end that holds `keep` tokens; where that is more than `limit`, the longest legal end
-    that is not; where there is none, the shortest of all. The last user message is never given up: when it is not
-    among what is kept it is sent in front of it, and counts.
+    Keeps the shortest legal suffix of at least `keep` tokens; if that exceeds `limit`, the longest legal suffix within
+    it, or else the shortest one. The last user message is never dropped: if it is not in the suffix, it is sent before
+    it and counts towards the limit.
     """
     kept = _kept(sizes)
     enough = next(at for at in reversed(range(len(kept))) if kept[at] >= amount.keep or at == 0)
@@ -62,13 +62,13 @@ def _kept(sizes: Sequence[int]) -> list[int]:
 
 
 def _legal(messages: Sequence[Message]) -> list[int]:
-    """Return where a cut may be, in order: before a user or an assistant message that can be named, or at the end."""
+    """Return the legal cuts in order: before a user or assistant message with a unique id, or at the end."""
     open_until = _open_until(messages)
     names: set[str] = {""}
     legal: list[int] = []
     for at in reversed(range(1, len(messages))):
         message = messages[at]
-        # A record names the first kept message by its id, which means the last message that has it.
+        # A record names the first kept message by its id, which refers to the last message with that id.
         if message.role is not Role.TOOL and message.id not in names and open_until[at] < at:
             legal.append(at)
         names.add(message.id)
@@ -77,7 +77,7 @@ def _legal(messages: Sequence[Message]) -> list[int]:
 
 
 def _open_until(messages: Sequence[Message]) -> list[int]:
-    """Return, for each index, where the last result stands that answers a call before it; -1 when none does."""
+    """Return, for each index, the position of the last result that answers an earlier call; -1 if there is none."""
     called: dict[str, int] = {}
     last_result: dict[int, int] = {}
     for at, message in enumerate(messages):
@@ -94,7 +94,7 @@ def _open_until(messages: Sequence[Message]) -> list[int]:
 
 
 def _asked(messages: Sequence[Message], sizes: Sequence[int], carried: int) -> list[int]:
-    """Return the tokens of the user message that is sent in front of what is kept, for a cut at each index."""
+    """Return, for a cut at each index, the tokens of the user message that is sent before the kept messages."""
     asked: list[int] = []
     latest = carried
     for at, message in enumerate(messages):
@@ -108,17 +108,17 @@ def _inside(messages: Sequence[Message], at: int) -> bool:
 
 
 MIN_ANSWER = 256
-"""Tokens of window that must be left for an answer; with less a request does not fit."""
+"""Minimum tokens of the window left for an answer; a request with less does not fit."""
 MIN_SUMMARY = 256
-"""Tokens that any summary may have. What is dropped must be twice that, or there is nothing to gain."""
+"""Minimum summary budget in tokens; a compaction must drop twice as many to be worthwhile."""
 REFUTED = 0.75
-"""Of the estimate of a context that overflowed though it should have fitted: what is taken for the window."""
+"""Share of the estimate that is assumed as window after a context overflowed although it should have fitted."""
 SUMMARY_SHARE = 0.8
-"""Of the reserve: the most tokens of a summary."""
+"""Maximum summary size as a share of the reserve."""
 
 
 class CompactionTask(Struct, frozen=True):
-    """A context that is too large, or that a person wants smaller."""
+    """A compaction to perform, because the context is too large or the user requested it."""
 
     state: SessionState
     context: Context
@@ -127,39 +127,39 @@ class CompactionTask(Struct, frozen=True):
     registry: ToolRegistry
     """Tools of the session."""
     instructions: str = ""
-    """What the user asks of the summary."""
+    """User instructions for the summary."""
     summariser: str = ""
-    """The model that writes the summary, of the same provider; empty for the session's own."""
+    """Model of the same provider that writes the summary; empty for the session's own."""
     summariser_window: int = 0
-    """Of that model; 0 is unknown."""
+    """Context window of that model in tokens; 0 if unknown."""
 
 
 class CompactionPlan(Struct, frozen=True):
-    """What a compaction will do; numbers are tokens."""
+    """A planned compaction; sizes are in tokens."""
 
     task: CompactionTask
     cut: Cut
-    """In the session's messages."""
+    """Position in the session's messages."""
     tokens_before: int
     most: int
-    """Of a summary."""
+    """Maximum size of a summary."""
     listing: int
-    """Of each list of files in its text."""
+    """Maximum size of each file list in the summary."""
     window: int
-    """Of the model that writes it; 0 is unknown."""
+    """Context window of the summarizing model; 0 if unknown."""
     notice: Notice | None = None
-    """What a person should be told: less is kept than was set."""
+    """Notice for the user that fewer tokens are kept than configured."""
 
     @property
     def dropped(self) -> Sequence[Message]:
-        """The messages that go out of the context."""
+        """The messages removed from the context."""
         return self.task.context.messages[self.task.context.start : self.cut.first_kept]
 
 
 def plan(task: CompactionTask, meter: TokenCounter) -> CompactionPlan | Notice:
-    """Return what to do, or a notice that nothing can be cut and the context is good as it is.
+    """Return the plan, or a notice if nothing can be cut and the context fits.
 
-    Raises `RunError` (COMPACTION_INEFFECTIVE) when nothing can be cut and the context does not fit.
+    Raises `RunError` (COMPACTION_INEFFECTIVE) if nothing can be cut and the context does not fit.
     """
     before = meter.estimate(task.context, task.frame)
     settings = task.state.header.compaction
@@ -182,7 +182,7 @@ def plan(task: CompactionTask, meter: TokenCounter) -> CompactionPlan | Notice:
 
 
 def _window(task: CompactionTask, before: int) -> int:
-    """Return the window to fit into; when what should have fitted overflowed, the window is not what we believed."""
+    """Return the window to fit into; it is reduced if a context overflowed that should have fitted."""
     window = task.frame.window
     if task.reason != "overflow" or 0 < window < before:
         return window
@@ -190,10 +190,10 @@ def _window(task: CompactionTask, before: int) -> int:
 
 
 def _keep_budgets(settings: CompactionSettings, window: int, *, fixed: int) -> tuple[int, int | None, int]:
-    """Return the tokens to keep at least, to keep at most, and of the summary at most.
+    """Return the minimum and maximum tokens to keep, and the maximum tokens of the summary.
 
-    In a window that is too small for reserve and kept messages together, half of what the reserve leaves is kept.
-    What cannot be parted may take half of the reserve too, before it is given up.
+    If the window is too small for the reserve and the kept messages, the minimum is half of what the reserve leaves. A
+    suffix that cannot be split may also use half of the reserve.
     """
     reserve, keep = settings.reserve_tokens, settings.keep_recent_tokens
     most = max(MIN_SUMMARY, int(reserve * SUMMARY_SHARE))
@@ -205,7 +205,7 @@ def _keep_budgets(settings: CompactionSettings, window: int, *, fixed: int) -> t
 
 
 def _cut(task: CompactionTask, meter: TokenCounter, *, keep: int, limit: int | None) -> Cut | None:
-    """Return where to cut the session's messages; where the context begins already, when only its summary can go."""
+    """Return the cut in the session's messages; the context's own start if only its summary can be dropped."""
     context, frame = task.context, task.frame
     asked = last_asked(context.messages, context.start)
     carried = 0 if asked is None else meter.scaled(message_tokens(context.messages[asked]), frame)
@@ -219,7 +219,7 @@ def _cut(task: CompactionTask, meter: TokenCounter, *, keep: int, limit: int | N
 
 
 def _tokens_freed(task: CompactionTask, meter: TokenCounter, place: Cut, *, most: int) -> int:
-    """Return the tokens that go: of the messages, and of a summary that is longer than one may be here."""
+    """Return the tokens freed: the dropped messages, and the part of the current summary that exceeds the limit."""
     context, frame = task.context, task.frame
     dropped = sum(meter.sizes(context, frame)[: place.first_kept - context.start])
     summary = message_tokens(context.opening[0]) if context.opening else 0
@@ -228,7 +228,7 @@ def _tokens_freed(task: CompactionTask, meter: TokenCounter, place: Cut, *, most
 
 def _nothing_to_compact(task: CompactionTask, meter: TokenCounter) -> Notice:
     used = meter.used(task.context, task.frame)
-    # What only the server's own count says is too large is left to it to refuse: some count what was not sent.
+    # If only the server's own count exceeds the window, let the server decide: some count tokens that were not sent.
     least = min(used, meter.estimate(task.context, task.frame))
     if task.reason == "manual" or (task.reason == "auto" and least + MIN_ANSWER <= task.frame.window):
         text = f"nothing can be compacted: the context has {used:,} tokens, all of it recent"
@@ -237,7 +237,7 @@ def _nothing_to_compact(task: CompactionTask, meter: TokenCounter) -> Notice:
 
 
 def ineffective(task: CompactionTask, meter: TokenCounter) -> RunError:
-    """Return the error of a context that cannot be made smaller."""
+    """Return the error for a context that cannot be made smaller."""
     context, frame = task.context, task.frame
     asked = last_asked(context.messages, len(context.messages))
     fixed = meter.scaled(frame.fixed, frame)

@@ -1,4 +1,4 @@
-"""Summary of a conversation: the requests for it, the transcript they contain, and the text that is recorded."""
+"""Summary of a conversation: the requests for it, the transcript they contain, and the recorded text."""
 
 import re
 from collections import deque
@@ -21,7 +21,7 @@ from yarrow.tool.registry import DRY_RUN_NOTE, ToolRegistry
 
 
 class TouchedFiles(Struct, frozen=True):
-    """Paths as a model is told them, sorted; a file that was modified is not listed as read."""
+    """Sorted paths as shown to the model; a modified file is not also listed as read."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class TouchedFiles(Struct, frozen=True):
 def list_touched_files(
     messages: Iterable[Message], previous: Compaction | None, *, cwd: str, registry: ToolRegistry
 ) -> TouchedFiles:
-    """Return the files of the calls that succeeded, and those of the previous compaction."""
+    """Return the files of the successful calls, and those of the previous compaction."""
     read = set(previous.read_files if previous else ())
     modified = set(previous.modified_files if previous else ())
     for call in _succeeded(messages):
@@ -41,7 +41,7 @@ def list_touched_files(
 
 
 def _succeeded(messages: Iterable[Message]) -> Iterable[ToolCall]:
-    """Yield the calls that did what they were asked, which a dry run does not."""
+    """Yield the calls that succeeded; calls in a dry run do not count."""
     called: dict[str, ToolCall] = {}
     for message in messages:
         called.update((call.id, call) for call in message.tool_calls)
@@ -67,21 +67,21 @@ _PREFIX = "\n\n## Turn Prefix Summary\n"
 
 
 def summary_text(notes: str, files: TouchedFiles, *, listing: int, prefix: str = "") -> str:
-    """Return the summary of a compaction; `prefix` is the summary of the beginning of a turn that was cut in two.
+    """Return the summary of a compaction; `prefix` summarizes the beginning of a split turn.
 
-    Each list of files has at most `listing` tokens; the record of the compaction has all of them.
+    Each file list has at most `listing` tokens; the compaction record has the complete lists.
     """
     text = f"{MARK}\n{notes}{_READ}{_listed(files.read, listing)}{_MODIFIED}{_listed(files.modified, listing)}"
     return f"{text}{_PREFIX}{prefix}" if prefix else text
 
 
 def strip_marker(answer: str) -> str:
-    """Return what a model wrote, without the mark that is ours to make; empty when it wrote nothing."""
+    """Return a model's answer without the summary marker; empty if nothing else remains."""
     return answer.replace(MARK, "").strip()
 
 
 def parse_summary(summary: str) -> str:
-    """Return what models wrote of a summary: all but the mark and the lists of files."""
+    """Return the model-written part of a summary, without the marker and the file lists."""
     notes, found, rest = summary.rpartition(_READ)
     if not found:
         return strip_marker(summary)
@@ -134,27 +134,27 @@ what the user asked for in this turn, what was done and found so far, and what t
 Write a few short points and no headings."""
 
 SAFETY = 0.9
-"""Of the room that the estimate says there is: estimates err."""
+"""Share of the estimated room that is used, as a margin for estimation errors."""
 MIN_PIECE = 128
-"""Tokens of conversation in one request, however small the window."""
+"""Minimum tokens of conversation in one request, however small the window is."""
 
 
 class SummarySpec(Struct, frozen=True):
-    """What kind of summary is asked for, of whom, and how long."""
+    """Specification of a requested summary: its kind, its model and its maximum length."""
 
     model: str
     window: int
-    """Of the model that writes, in the tokens of our estimate; 0 is unknown."""
+    """Context window of the summarizing model in estimated tokens; 0 if unknown."""
     most: int
-    """Tokens of the answer."""
+    """Maximum tokens of the answer."""
     task: str
     """`FULL_PROMPT` or `TURN_PREFIX_PROMPT`."""
     instructions: str = ""
-    """What the user asks of the summary."""
+    """User instructions for the summary."""
 
 
 def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionRequest:
-    """Return the request for notes of a conversation; `notes` are those to update, empty for none."""
+    """Return the request for notes on a conversation; `notes` are existing notes to update, or empty."""
     parts = [f"The notes so far:\n{wrap_untrusted(notes)}"] if notes else []
     parts += [f"The conversation:\n{wrap_untrusted(conversation)}", _task(wanted, update=bool(notes))]
     message = Message(id="", role=Role.USER, content=(Text("\n\n".join(parts)),), timestamp="")
@@ -162,18 +162,18 @@ def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionReq
 
 
 def input_budget(wanted: SummarySpec, notes: str) -> int:
-    """Return the tokens of conversation that one request has room for."""
+    """Return the tokens of conversation that fit into one request."""
     empty = text_tokens(SYSTEM) + sum(text_tokens(message.text) for message in request(wanted, "", notes).messages)
     return max(MIN_PIECE, int((wanted.window - wanted.most) * SAFETY) - empty)
 
 
 def truncate(wanted: SummarySpec, notes: str) -> str:
-    """Return notes that leave room for a conversation beside them."""
+    """Return the notes, truncated to leave room for the conversation."""
     return truncate_to_budget(notes, max(MIN_PIECE, (wanted.window - wanted.most) // 3)) if wanted.window else notes
 
 
 def take_chunk(entries: deque[str], tokens: int | None) -> str:
-    """Take the first entries that fit together, at least one, which is cut when it does not fit alone."""
+    """Remove and return the first entries that fit, at least one; a single entry that does not fit is truncated."""
     if tokens is None:
         taken = list(entries)
         entries.clear()
@@ -195,15 +195,15 @@ def _task(wanted: SummarySpec, *, update: bool) -> str:
 
 
 RESULT_CHARACTERS = 2000
-"""Of a tool's result; of a longer one the beginning and the end are told."""
+"""Maximum characters of a tool result; the middle of a longer one is omitted."""
 ARGUMENT_CHARACTERS = 200
-"""Of one argument of a call, likewise."""
+"""Maximum characters of a call argument; the middle of a longer one is omitted."""
 
 _LABEL = re.compile(r"^(?=\[(?:User|Assistant|Call|Result|Error)\b)", re.MULTILINE)
 
 
 def render_message(message: Message) -> str:
-    """Return a message as text with labels, without its thinking; empty when nothing of it is ever sent."""
+    """Return a message as labelled text without its thinking; empty if no part of it is ever sent."""
     if message.incomplete:
         return ""
     if message.role is Role.TOOL:
@@ -216,7 +216,7 @@ def render_message(message: Message) -> str:
 
 
 def shorten(text: str, characters: int) -> str:
-    """Return the beginning and the end of a text, and how much is between."""
+    """Return the beginning and the end of a text, with the number of characters omitted between them."""
     if len(text) <= characters:
         return text
     tail = characters // 4
@@ -225,8 +225,8 @@ def shorten(text: str, characters: int) -> str:
 
 
 def truncate_to_budget(text: str, tokens: int) -> str:
-    """Return a text shortened until it is estimated at no more than `tokens`, as far as the mark allows."""
-    if len(text) <= tokens:  # no character is estimated at more than a token
+    """Return the text, shortened to an estimate of at most `tokens` where the omission marker allows it."""
+    if len(text) <= tokens:  # no character is estimated at more than one token
         return text
     size, characters = text_tokens(text), len(text)
     while size > tokens and characters > 1:
@@ -236,7 +236,7 @@ def truncate_to_budget(text: str, tokens: int) -> str:
 
 
 def drop_middle(entries: Sequence[str], tokens: int) -> list[str]:
-    """Return entries estimated at no more than `tokens` together: a quarter from the front, the rest the newest."""
+    """Return entries of at most `tokens` in total: a quarter from the start, the rest from the end."""
     sizes = [text_tokens(entry) for entry in entries]
     if sum(sizes) <= tokens:
         return list(entries)
@@ -247,7 +247,7 @@ def drop_middle(entries: Sequence[str], tokens: int) -> list[str]:
 
 
 def _fitting(sizes: Iterable[int], tokens: int) -> int:
-    """Return how many of the first ones fit."""
+    """Return how many entries fit, from the first on."""
     count = 0
     for size in sizes:
         tokens -= size
@@ -258,7 +258,7 @@ def _fitting(sizes: Iterable[int], tokens: int) -> int:
 
 
 def _said(message: Message, cut: Callable[[str], str]) -> str:
-    """Return texts and notes of images, with nothing in them that passes for a label of ours."""
+    """Return the texts and image notes, escaping anything that looks like one of our labels."""
     parts = [cut(message.text)] if any(isinstance(one, Text) for one in message.content) else []
     parts += [f"(an image, {block.media_type})" for block in message.content if isinstance(block, Image)]
     return _LABEL.sub(" ", "\n".join(part for part in parts if part.strip()))
